@@ -32,11 +32,9 @@ class Slots:
 
     @property
     def is_held(self) -> bool:
-        """True while this process holds a slot."""
         return self._held is not None
 
     def begin(self) -> None:
-        """Wait for a free slot, or keep the held one; it is released after ``held_seconds``."""
         with self._mutex:
             file = self._held[0] if self._held else self._taken()
             if self._held:
@@ -71,7 +69,6 @@ SLOTS: Final = Slots(layout.cache() / ".guests-that-boot.lock")
 
 
 def boots_slowly(domain: Mapping[str, Any]) -> bool:
-    """Return whether a VM's ``spec.domain`` boots anything but the tiny kernel."""
     boot = (domain.get("firmware") or {}).get("kernelBoot") or {}
     return not str((boot.get("container") or {}).get("kernelPath", "")).endswith("tiny")
 

@@ -33,7 +33,6 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """``done``, ``differs``, ``n/a`` or ``missing``."""
         return re.split(r"[*:]", self.state)[0]
 
     @property
@@ -42,16 +41,10 @@ class Row:
 
     @property
     def is_slow(self) -> bool:
-        """True if ``make check`` runs none of its tests."""
         return self.state.split(":")[0].endswith("*")
 
 
 def rows(text: str) -> list[Row]:
-    """Return the rows of the document ``text``.
-
-    Raises:
-        ValueError: a row does not have five cells.
-    """
     found: list[Row] = []
     section = ""
     for line in text.splitlines():
@@ -73,14 +66,12 @@ class Recorder:
         self.outcomes: dict[str, set[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record a test's outcome, and any setup or teardown that did not pass."""
         if report.when == "call" or not report.passed:
             for name in {report.nodeid, report.nodeid.partition("[")[0]}:
                 self.outcomes.setdefault(name, set()).add(report.outcome)
 
 
 def shortcomings(found: Iterable[Row], outcomes: dict[str, set[str]], *, everything: bool) -> list[str]:
-    """Return a line for each row without a run test, or with one that did not pass; slow rows only if ``everything``."""
     lines = []
     for row in found:
         if row.verdict not in {"done", "differs"} or (row.is_slow and not everything):

@@ -37,7 +37,6 @@ class never_again:  # noqa: N801  # it reads as a statement: with never_again("t
 
 
 def damage_of(error: BaseException | None) -> str:
-    """Return the damage marked on an error, its causes or its parts, or an empty text."""
     seen: set[int] = set()
     todo = [error]
     while todo:

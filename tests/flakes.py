@@ -25,7 +25,6 @@ from tests import given_time
 from tests.damage import damage_of
 
 MOST: Final = 2
-"""In one run."""
 LAST_RESORT_SECONDS: Final = given_time.LAST_RESORT_SECONDS + 60.0
 """Shortest timeout of a repeatable test: its own waits end earlier."""
 LEDGER: Final = Path("tests/flakes.toml")
@@ -44,8 +43,6 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed test before its fixtures ended."""
-
     damage: str
     guests: Mapping[int, float]
     """Processor time of each QEMU process of this machine."""
@@ -59,14 +56,12 @@ class Flake:
     guest_seconds: float
     """Meanwhile, of guests still running at the failure."""
     file: str
-    """File with the first failure."""
 
     def __str__(self) -> str:
         return f"FLAKED {self.test}: CPU pressure {self.pressure} %, guests had {self.guest_seconds:.1f} s; {self.file}"
 
 
 def failures(flaked: Sequence[Flake], ledger: Collection[str]) -> list[str]:
-    """Return the reasons why a run's flakes fail it, if any."""
     known = [f"{each.test} flaked, and {LEDGER} lists it already" for each in flaked if each.test in ledger]
     return known + ([f"{len(flaked)} tests flaked, more than {MOST}"] if len(flaked) > MOST else [])
 
@@ -115,7 +110,6 @@ class Repeating:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Record a failed test's state before its fixtures end."""
         report = yield
         if report.failed and call.excinfo is not None:
             known = item.stash.get(_FAILURE, None)
@@ -125,7 +119,6 @@ class Repeating:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        """Run a cluster or host test, once more if it fails, and report it."""
         if not _may_run_again(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -136,7 +129,6 @@ class Repeating:
 
 
 def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-    """Run a test, and again alone after a failure without damage; return the reports of the run that counts."""
     before = given_time.look(given_time.guests())
     first = runtestprotocol(item, log=False, nextitem=nextitem)
     failed = [report for report in first if report.failed]
@@ -162,7 +154,6 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 
 def _torn_down(item: pytest.Item) -> pytest.TestReport:
-    """End all fixtures except session ones, so that the second run has new ones; return the report."""
     _set_timer(item)
     end = item.session._setupstate.teardown_exact
     call = pytest.CallInfo.from_call(lambda: end(item.session), when="teardown")  # type: ignore[arg-type]  # it only asks for what it is in
@@ -171,7 +162,6 @@ def _torn_down(item: pytest.Item) -> pytest.TestReport:
 
 
 def _alone(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-    """Run a test without others of its kind, with its timeout from then on; return the reports."""
     with item.ihook.pytest_run_alone(item=item):
         _set_timer(item)
         item.stash.setdefault(_FAILURE, Failure("", {}))
@@ -191,12 +181,10 @@ def _cancel_timer(item: pytest.Item) -> None:
 
 
 def pressure(before: given_time.Look, after: given_time.Look) -> int:
-    """Return the CPU pressure between two looks, in percent."""
     return round(100 * (after.stalled - before.stalled) / max(after.wall - before.wall, 0.001))
 
 
 def guest_seconds(before: Mapping[int, float], after: Mapping[int, float]) -> float:
-    """Return the guests' processor seconds between two looks, each by pid."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
 
 
@@ -235,12 +223,10 @@ class Telling:
         return None
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a successful run if its flakes require it."""
         if session.exitstatus == pytest.ExitCode.OK and failures(self._flaked, self._ledger):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the flakes, and why they fail the run."""
         if self._flaked:
             terminalreporter.section("flaked tests")
             for line in [*self._flaked, *failures(self._flaked, self._ledger)]:

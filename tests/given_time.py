@@ -24,8 +24,6 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Look:
-    """The clocks, in seconds."""
-
     wall: float
     stalled: float
     """Of ``/proc/pressure/cpu``: time in which some task waited for a processor."""
@@ -53,13 +51,6 @@ class Deadline:
         processes: Callable[[], Iterable[int]] = tuple,
         look: Callable[[Iterable[int]], Look] = look,
     ) -> None:
-        """Start counting.
-
-        Args:
-            seconds: in given time.
-            processes: returns the pids of the awaited guests; without any, only the machine's pressure counts.
-            look: reads the clocks.
-        """
         self._processes, self._look = processes, look
         self._pids = tuple(processes())
         self._last = look(self._pids)
@@ -94,7 +85,6 @@ def stalled_seconds() -> float:
 
 
 def processor_seconds(pid: int) -> float | None:
-    """Return a process' user and system time in seconds; None if it is gone."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -103,7 +93,6 @@ def processor_seconds(pid: int) -> float | None:
 
 
 def guests(domain: str = "") -> list[int]:
-    """Return the pids of QEMU processes, of one libvirt domain (``namespace_name``) or of all."""
     mark = f"guest={domain}," if domain else "guest="
     return [pid for pid, command in _commands() if mark in command and "qemu" in command.partition("\0")[0]]
 

@@ -45,7 +45,6 @@ def steps(*documents: Path) -> list[tuple[str, str]]:
 
 
 def absent(text: str) -> list[str]:
-    """Return files and folders in a text that the repository lacks; commands create ``build``."""
     return [each for each in PATH.findall(text) if not each.startswith("build/") and not (ROOT / each).exists()]
 
 
@@ -114,7 +113,6 @@ def test_documents_that_a_document_names_are_there(document: Path) -> None:
 
 
 def strays(text: str, *, of_tests: bool) -> list[str]:
-    """Return modules in a text that are not named by their paths from the root, or for tests from ``tests``."""
     places = (ROOT, ROOT / "tests") if of_tests else (ROOT,)
     return [each for each in CODE.findall(text) if not any((place / each).is_file() for place in places)]
 

@@ -11,11 +11,9 @@ from apiserver.apis.virt.v1alpha1 import types
 
 ROOT = Path(__file__).parents[2]
 OF_A_TYPE = frozenset({"condition", "new_condition", "without_condition", "is_true", "a_condition"})
-"""Functions with a condition's type as their second argument."""
 
 
 def _named(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield expressions in the place of a condition's type."""
     if isinstance(node, ast.Call) and len(node.args) > 1:
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""

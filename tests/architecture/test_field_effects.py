@@ -90,7 +90,6 @@ def acting(written: pairs.Domain) -> list[Any]:
 
 
 def variables(limits: Mapping[str, str]) -> dict[str, str]:
-    """Return a device plugin's variables: an address for each device."""
     counts = {re.sub("[/.]", "_", name.upper()): int(limits[name]) for name in limits if "/" in name}
     return {f"PCI_RESOURCE_{name}": ",".join(f"0000:41:00.{each}" for each in range(count)) for name, count in counts.items()}
 

@@ -32,7 +32,6 @@ def canonical(requirement: str) -> str:
 
 
 def installed(requirements: list[str]) -> set[str]:
-    """Return the distributions that installing ``requirements`` without extras brings."""
     found: set[str] = set()
     left = [canonical(each) for each in requirements]
     while left:

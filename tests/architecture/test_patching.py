@@ -24,7 +24,6 @@ _OF_MONKEYPATCH: Final = frozenset({"setattr", "delattr", "setitem", "delitem"})
 
 
 def is_patch(node: ast.AST) -> bool:
-    """Return whether a node changes another module, class or object."""
     if isinstance(node, ast.ImportFrom):
         return node.module == "unittest.mock"  # it is then used by its bare name
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):

@@ -21,7 +21,6 @@ HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
 def pins(path: Path) -> dict[str, tuple[str, set[str]]]:
-    """Return version and hashes by distribution."""
     found: dict[str, tuple[str, set[str]]] = {}
     text = "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
     for entry in text.replace("\\\n", " ").splitlines():

@@ -40,7 +40,6 @@ WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*")
 
 
 def prose(text: str) -> str:
-    """Return a document without code, link addresses and table marks."""
     text = re.sub(r"^```.*?^```", " ", text, flags=re.DOTALL | re.MULTILINE)
     return " ".join(re.sub(r"`[^`]*`|\]\([^)]*\)|\|", " ", text).split())
 
@@ -71,7 +70,6 @@ def packages() -> dict[str, list[Path]]:
 
 
 def pieces(module: str) -> Iterator[str]:
-    """Yield the comments and bare strings of a module, including docstrings of attributes."""
     last = tokenize.NEWLINE
     for each in tokenize.generate_tokens(io.StringIO(module).readline):
         if each.type == tokenize.COMMENT:

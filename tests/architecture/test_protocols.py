@@ -26,7 +26,6 @@ OTHERS = ("h11", "h2", "httpx", "requests", "urllib3", "wsproto", "http.server",
 
 @functools.cache
 def imports() -> dict[str, set[str]]:
-    """Return each package's imports, two names deep."""
     found: dict[str, set[str]] = {}
     for path in modules():
         package = "/".join(path.relative_to(ROOT).parts[:-1][:2])

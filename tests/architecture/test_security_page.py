@@ -44,7 +44,6 @@ def tried() -> list[tuple[str, str]]:
 
 
 def absent(row: str) -> list[str]:
-    """Return tests in a line that do not exist."""
     found, last = [], None
     for match in NAMED.finditer(row):
         file, test = match["file"], match["test"]

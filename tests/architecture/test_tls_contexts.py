@@ -24,7 +24,6 @@ MAKES: Final = {
 
 
 def makers(tree: ast.Module) -> Iterator[int]:
-    """Yield the numbers of lines that make a TLS context."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="ssl"), attr=name)) if name in MAKES:

@@ -95,8 +95,6 @@ class Api:
         """Return the same API in another namespace; the empty one means all."""
         return replace(self, namespace=namespace)
 
-    # Requests
-
     def get(self, resource: str, name: str) -> Object:
         found = resources.named(resource)
         return self._ask(lambda client: client.get(found, name, self._place(found)))
@@ -169,8 +167,6 @@ class Api:
     def request(self, method: str, path: str, *, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         return self._ask(lambda client: client.request(method, path, body=body, headers=headers))
 
-    # Waits
-
     def until(self, resource: str, name: str, check: Check, *, timeout: float, what: str) -> Object:
         """Wait until the object exists and ``check`` holds, and return it; a LookupError in ``check`` counts as not yet."""
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
@@ -184,7 +180,6 @@ class Api:
     def until_list(
         self, resource: str, check: ListCheck, *, timeout: float, what: str, label_selector: str = "", field_selector: str = ""
     ) -> builtins.list[Object]:
-        """Wait until ``check`` holds for the list, and return the objects, by name."""
 
         def chosen(objects: Objects) -> list[Object] | None:
             found = [objects[key] for key in sorted(objects)]
@@ -213,8 +208,6 @@ class Api:
     def events(self, reason: str, *, of: str = "", timeout: float) -> builtins.list[Object]:
         chosen = f"reason={reason}" + (f",involvedObject.name={of}" if of else "")
         return self.until_list("events", bool, timeout=timeout, what=f"an Event {reason} {of}".strip(), field_selector=chosen)
-
-    # Implementation
 
     def _until(
         self,
@@ -255,7 +248,7 @@ class Api:
                 except queue.Empty:
                     continue
                 if look is None:
-                    following.result()  # it ends only by an error
+                    following.result()
                 else:
                     yield look
 
@@ -338,7 +331,6 @@ def _changed(objects: Objects, event: watching.WatchEvent) -> dict[NamespacedNam
 
 
 def _passes(error: errors.StatusError | TransportError) -> bool:
-    """Return whether another list may succeed: the server is away or overloaded, or the version expired."""
     return isinstance(error, TransportError) or error.code in (410, 429) or error.code >= 500
 
 
@@ -347,7 +339,7 @@ class _Connection:
 
     def __init__(self, config: Config) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="requests of tests", daemon=True).start()  # the thread ends with the process
+        threading.Thread(target=self._loop.run_forever, name="requests of tests", daemon=True).start()
         self.client = self.run(Client(config, user_agent="kubevirt-tests").__aenter__())
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
@@ -357,7 +349,7 @@ class _Connection:
         future = self.start(work)
         try:
             return future.result()
-        except BaseException:  # pytest-timeout's as well
+        except BaseException:
             future.cancel()
             raise
 

@@ -137,7 +137,6 @@ def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
 
 
 def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
-    """Make a namespace and yield its kubectl; at the end delete it with its VMs, pods and claims."""
     unique = f"{name.replace('_', '-').removeprefix('test-')}-{secrets.token_hex(3)}"
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unique, "labels": RESTRICTED}}
     kubectl.api.create(manifest)

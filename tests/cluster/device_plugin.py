@@ -1,5 +1,3 @@
-"""A device plugin of the test bed for a card that does not exist."""
-
 from __future__ import annotations
 
 import asyncio
@@ -34,10 +32,7 @@ class NamingPlugin(Plugin):
 
 @contextmanager
 def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Offer resources on a node during the block; ``plugins`` gives each one's container variables.
-
-    In a separate process, because the kubelet keeps connections, which end with the process.
-    """
+    """Offer resources on a node during the block; ``plugins`` gives each one's container variables."""
     command = [sys.executable, "-m", __name__, str(_directory(node)), json.dumps(plugins)]
     with subprocess.Popen(command, cwd=layout.REPOSITORY) as process:
         try:

@@ -19,7 +19,6 @@ def on(node: str) -> dict[str, str]:
 
 
 def draining(node: str, *names: str) -> list[str]:
-    """Return kubectl's arguments for draining only these VMs."""
     chosen = f"--pod-selector=vm.kubevirt.io/name in ({','.join(names)})"
     return ["drain", node, chosen, "--ignore-daemonsets", "--delete-emptydir-data"]
 
@@ -31,7 +30,6 @@ def drain(kubectl: Kubectl, node: str, *names: str, timeout: int) -> subprocess.
 
 @contextmanager
 def refused_drain(kubectl: Kubectl, node: str, names: Sequence[str], is_told: Callable[[str], bool]) -> Iterator[str]:
-    """Drain a node, and yield kubectl's output once ``is_told`` holds; the drain stays unfinished until the block ends."""
     command = kubectl.command(*draining(node, *names))
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as going:
         try:
@@ -60,7 +58,6 @@ def migrations(kubectl: Kubectl, *names: str) -> list[Object]:
 
 
 def ended(kubectl: Kubectl, name: str, *, timeout: float = 300) -> Object:
-    """Wait until a Migration is finished, and return it; other tests' migrations may go first."""
 
     def is_final(migration: Object) -> bool:
         return (migration.get("status") or {}).get("phase") in FINAL
@@ -77,7 +74,6 @@ def runs_elsewhere(kubectl: Kubectl, name: str, node: str, *, timeout: float) ->
 
 
 def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
-    """Evict a pod, which must be refused; return the refusal."""
     try:
         _evict(kubectl, pod, dry=dry)
     except errors.StatusError as error:
@@ -86,7 +82,6 @@ def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
 
 
 def granted(kubectl: Kubectl, pod: str) -> None:
-    """Check by a dry run that an eviction would be allowed."""
     _evict(kubectl, pod, dry=True)
 
 
@@ -97,7 +92,6 @@ def _evict(kubectl: Kubectl, pod: str, *, dry: bool) -> None:
 
 
 def together(kubectl: Kubectl, first: Object, *others: Object) -> str:
-    """Start VMs on one node, which they may leave later, and return the node."""
     kubectl.api.create(first)
     node = str(kubectl.api.ready("vm", first["metadata"]["name"], timeout=120)["status"]["nodeName"])
     for each in others:
@@ -109,5 +103,4 @@ def together(kubectl: Kubectl, first: Object, *others: Object) -> str:
 
 
 def counted(kubectl: Kubectl, *names: str) -> dict[str, int]:
-    """Return each guest's last counted number, by VM name."""
     return {name: ticks(kubectl, name)[-1] for name in names}

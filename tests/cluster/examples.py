@@ -47,11 +47,9 @@ class Plugin:
         return self.names.replace(self.named, " ".join((self.named, *flags)))
 
     def unnamed_with(self, *flags: str) -> str:
-        """Return the command that removes the plugin's name."""
         return _helm(self.removal).replace(self.unnamed, " ".join((self.unnamed, *flags)))
 
     def deletions(self) -> tuple[str, str]:
-        """Return the deletions before and after that command."""
         before, after = self.removal.replace(" delete ", " delete --ignore-not-found ").split(_helm(self.removal))
         return before, after
 

@@ -9,7 +9,6 @@ from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import tiny_vm
 
 TICK = r"tick (\d+)\r?\n"
-"""A whole line: without its end, a number could be another one's first digits."""
 
 
 def counting_vm(name: str, **spec: Any) -> dict[str, Any]:
@@ -35,7 +34,6 @@ def ticks(kubectl: Kubectl, vm: str) -> list[int]:
 
 
 def counts_on(kubectl: Kubectl, vm: str, above: int) -> int:
-    """Check that a guest counts without a gap above a number; return the newest."""
     now = ticks(kubectl, vm)
     assert now == list(range(now[0], now[0] + 3))
     assert now[0] > above

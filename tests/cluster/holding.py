@@ -30,7 +30,6 @@ class Held:
         self._looking.start()
 
     def stands_still(self) -> None:
-        """Wait until the process exists and is stopped."""
         eventually(lambda: self._pids, timeout=90, interval=LOOK_SECONDS, what="virt-launcher begins")
 
     def is_asked_to_end(self) -> bool:
@@ -38,7 +37,6 @@ class Held:
         return not any(_has(pid, "ShdPnd", "SigPnd") is False for pid in self._pids)
 
     def go_on(self) -> None:
-        """Continue the process; if not held yet, it never will be."""
         self._over.set()
         self._looking.join()
         for pid in self._pids:
@@ -66,7 +64,6 @@ def _has(pid: int, *fields: str) -> bool | None:
 
 @contextmanager
 def held(kubectl: Kubectl, manifest: Object) -> Iterator[Held]:
-    """Create a VM and hold its start as soon as it has a pod; the start continues when the block ends."""
     name = manifest["metadata"]["name"]
     kubectl.api.create(manifest)
     (pod,) = kubectl.api.until_list("pods", bool, timeout=90, what=f"a pod of {name}", label_selector=f"vm.kubevirt.io/name={name}")

@@ -31,7 +31,7 @@ _UNKNOWN = re.compile("no matches for kind|the server doesn't have a resource ty
 
 
 class KubectlError(AssertionError):
-    """The text is kubectl's standard error."""
+    pass
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ class Kubectl:
 
     @property
     def api(self) -> Api:
-        """The same cluster and namespace without kubectl."""
         return Api(self.kubeconfig, self.namespace)
 
     def command(self, *arguments: str) -> list[str]:

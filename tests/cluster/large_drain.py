@@ -1,6 +1,6 @@
 """``make test-drain``: drain a node with twenty guests, stopped in the middle and repeated.
 
-It takes minutes, so it is not part of ``make test``. ``DRAIN_GUESTS`` changes the number.
+It takes minutes, so it is not part of ``make test``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 
 GUESTS = int(os.environ.get("DRAIN_GUESTS", "20"))
 FROM_A_NODE = 2
-"""``migrations.perNode`` of the chart."""
 NAMES = [f"many-{number:02}" for number in range(GUESTS)]
 
 
@@ -54,7 +53,6 @@ def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
 
 
 def places(kubectl: Kubectl) -> Counter[str]:
-    """Return the number of guests per node, after checking that none was restarted."""
     found = kubectl.json("get", "vms")["items"]
     assert {len(each["status"]["attempts"]) for each in found} == {1}
     return Counter(each["status"]["nodeName"] for each in found)
@@ -106,4 +104,4 @@ def test_drain_of_twenty_guests_is_shown_and_can_be_interrupted(kubectl: Kubectl
     print(kubectl("get", "migrations"))
     ends = Counter(phases.phase_of(each) for each in kubectl.json("get", "migrations")["items"])
     assert ends[phases.SUCCEEDED] == GUESTS
-    assert ends.keys() <= {phases.SUCCEEDED, phases.FAILED}  # one that still waited when the node was uncordoned
+    assert ends.keys() <= {phases.SUCCEEDED, phases.FAILED}

@@ -1,5 +1,3 @@
-"""Objects of the cluster tests."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -15,7 +13,6 @@ def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:
     """Return the smallest VM: the tiny kernel from the test guest's image, no disk.
 
     Args:
-        name: of the object.
         run: commands that the guest runs first, such as ``counter,dirty=100`` (docs/development/testbed.md, "Images").
         spec: further or replaced members of its spec.
     """
@@ -63,7 +60,6 @@ def migration(vm: str, *, node: str = "") -> dict[str, Any]:
 
 
 def shared_claim(name: str) -> dict[str, Any]:
-    """Return a claim that both nodes can mount."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -78,7 +74,6 @@ def shared_claim(name: str) -> dict[str, Any]:
 
 
 def blank_disk(claim: str) -> dict[str, Any]:
-    """Return a Job that puts an empty disk of 16 MiB into a claim."""
     restricted = {"runAsNonRoot": True, "runAsUser": 107, "runAsGroup": 107, "fsGroup": 107, "seccompProfile": {"type": "RuntimeDefault"}}
     container = {
         "name": "make",

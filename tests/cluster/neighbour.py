@@ -25,18 +25,12 @@ _ETH_P_ALL = 3
 @dataclass(frozen=True, slots=True)
 class Said:
     at: float
-    """Monotonic, in seconds."""
     port: str
-    """The receiving device."""
     kind: int
-    """EtherType."""
 
 
 class Neighbour:
-    """Pings and records in a thread during the block."""
-
     def __init__(self, namespace: str, device: str, own: tuple[str, str], guest: tuple[str, str]) -> None:
-        """Initialise for a device of the namespace; ``own`` and ``guest`` are MAC and IPv4 addresses."""
         self._device = device
         self._asks = frames.ethernet(own[0], frames.IPV4, frames.ping(own[1], guest[1]), guest[0])
         self._guest = frames.mac(guest[0])
@@ -55,7 +49,6 @@ class Neighbour:
         self._socket.close()
 
     def answers(self) -> list[Said]:
-        """Return the answers so far: the guest's IPv4 packets."""
         return [each for each in self.heard if each.kind == frames.IPV4]
 
     def _work(self) -> None:

@@ -25,7 +25,6 @@ def as_account(kubectl: Kubectl, token: str, path: Path) -> Kubectl:
 
 
 def patch(account: Kubectl, path: str, body: dict[str, Any]) -> tuple[int, str]:
-    """Send a merge patch (RFC 7396) to an API path; return code and message."""
     config = yaml.safe_load(account.kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     data = cluster.get("certificate-authority-data")

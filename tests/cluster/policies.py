@@ -1,5 +1,3 @@
-"""MigrationPolicies of tests: cluster-wide objects that select VMs of the test's namespace."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +9,6 @@ from tests.cluster.kube import Kubectl
 
 @contextmanager
 def a_policy(kubectl: Kubectl, name: str, *, machines: Mapping[str, str] | None = None, namespace: str = "", **spec: Any) -> Iterator[None]:
-    """Have a policy during the block, for a namespace's VMs with the labels ``machines``, or all of them."""
     selectors: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace or kubectl.namespace}}}
     if machines is not None:
         selectors["virtualMachineSelector"] = {"matchLabels": dict(machines)}

@@ -13,7 +13,6 @@ from typing import Any
 
 
 def of_pod(pod: dict[str, Any]) -> dict[int, str]:
-    """Return the command lines of the pod's processes by pid, without the sandbox's."""
     marker = f"pod{pod['metadata']['uid']}"
     found = {}
     for directory in Path("/proc").glob("[0-9]*"):

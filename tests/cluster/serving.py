@@ -49,7 +49,6 @@ def a_server(name: str, node: str = "", **labels: str) -> dict[str, Any]:
 
 
 def a_client(name: str, node: str = "", **labels: str) -> dict[str, Any]:
-    """Return a pod for requests by :func:`fetched`."""
     pod = a_pod(name, "sleep", "100000", node=node, restart="Always")
     pod["metadata"]["labels"] |= labels
     return pod
@@ -62,12 +61,10 @@ def a_service(name: str, app: str, **spec: Any) -> dict[str, Any]:
 
 
 def address_of(kubectl: Kubectl, pod: str) -> str:
-    """Return the first address of a pod once it is ready."""
     return pod_addresses(kubectl, pod)[0]
 
 
 def pod_addresses(kubectl: Kubectl, pod: str) -> tuple[str, ...]:
-    """Return the addresses of a pod once it is ready: IPv4, then IPv6 if the cluster has it."""
     kubectl.api.ready("pod", pod, timeout=90)
     return addresses_in(kubectl.api.get("pod", pod))
 
@@ -88,12 +85,10 @@ def service_addresses(kubectl: Kubectl, service: str) -> tuple[str, ...]:
 
 
 def host(address: str) -> str:
-    """Return an address in a URL's notation."""
     return f"[{address}]" if ":" in address else address
 
 
 def fetched(kubectl: Kubectl, client: str, url: str) -> subprocess.CompletedProcess[str]:
-    """Fetch a URL from a pod; an unreachable one takes five seconds."""
     return kubectl.try_run("exec", client, "--", "fetch", url)
 
 
@@ -108,7 +103,6 @@ def reached(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) ->
 
 
 def kept_off(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -> None:
-    """Wait until the client reaches none of the addresses, because a policy takes a moment."""
     _wait(kubectl, client, addresses, port, is_open=False)
 
 

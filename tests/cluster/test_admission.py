@@ -117,7 +117,6 @@ def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: R
 
 
 def test_a_webhook_of_the_cluster_changes_a_machine(kubectl: Kubectl, register: Register) -> None:
-    """ADM-03: a JSON patch, with a warning."""
     register("Mutating", "/label")
 
     def labelled() -> bool:

@@ -31,7 +31,6 @@ def is_ready(pods: list[dict[str, Any]]) -> bool:
 
 
 def containers(pod: dict[str, Any]) -> set[str]:
-    """Return the container ids, which change with every start."""
     return {each["containerID"] for each in pod["status"].get("containerStatuses", []) if each.get("containerID")}
 
 
@@ -65,7 +64,6 @@ def counting(kubectl: Kubectl, testguest: None) -> dict[str, Any]:
 
 
 def goes_on(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], component: str) -> None:
-    """Kill a component; check that the guest keeps counting."""
     before = ticks(kubectl, "counting")[-1]
 
     killed = kill_all(system, component)
@@ -88,7 +86,6 @@ def _served(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 
 def loses_no_write(kubectl: Kubectl, system: Kubectl, component: str) -> None:
-    """Kill a component during two clients' writes; check that all acknowledged VMs exist."""
     stop = threading.Event()
     acknowledged: list[str] = []
 

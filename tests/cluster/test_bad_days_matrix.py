@@ -9,7 +9,7 @@ from tests.cluster.guests import is_above, ticks
 from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.test_bad_days import counting, goes_on, loses_no_write
 
-__all__ = ["counting"]  # a fixture
+__all__ = ["counting"]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -33,7 +33,6 @@ def on(node: layout.Node, *command: str) -> None:
 
 
 def volume(name: str, size: str, mode: str, **source: Any) -> list[dict[str, Any]]:
-    """Return a volume and its bound claim; their users run on one of our nodes."""
     modes, storage = ["ReadWriteMany"], {"storage": size}
     terms = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name for node in layout.NODES]}]
     common = {"storageClassName": CLASS, "accessModes": modes, "volumeMode": mode}
@@ -48,7 +47,6 @@ def volume(name: str, size: str, mode: str, **source: Any) -> list[dict[str, Any
 
 
 def discard(kubectl: Kubectl, name: str) -> None:
-    """Delete a claim and its volume, if they exist."""
     for kind in ("pvc", "pv"):
         with suppress(errors.NotFound):
             kubectl.api.delete(kind, name)
@@ -56,7 +54,6 @@ def discard(kubectl: Kubectl, name: str) -> None:
 
 @contextmanager
 def device(kubectl: Kubectl, directory: Path, mebibytes: int = 16) -> Iterator[str]:
-    """Make a claim on a block device of this machine, which both nodes share; yield its name."""
     name, file = f"device-{secrets.token_hex(3)}", directory / "device.img"
     with file.open("wb") as image:
         image.truncate(mebibytes * MIB)
@@ -71,7 +68,6 @@ def device(kubectl: Kubectl, directory: Path, mebibytes: int = 16) -> Iterator[s
 
 @contextmanager
 def small(kubectl: Kubectl, node: layout.Node) -> Iterator[tuple[str, Path]]:
-    """Make a claim on an 8 MiB file system of a node, with a disk of 64 MiB; yield its name and its directory."""
     name = f"small-{secrets.token_hex(3)}"
     directory = layout.shared_volumes() / name
     directory.mkdir(parents=True)

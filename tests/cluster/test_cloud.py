@@ -76,7 +76,7 @@ def test_cloud_example_is_set_up_and_lets_its_owner_in(kubectl: Kubectl, debian:
         "cat /etc/motd": "Set up by cloud-init.",
         "hostname": "debian",
         "sudo id --user": "0",
-        "test $(df --output=size --block-size=1M / | tail -n 1) -gt 1800 && echo grown": "grown",  # to the 2 GiB of its disk
+        "test $(df --output=size --block-size=1M / | tail -n 1) -gt 1800 && echo grown": "grown",
         "systemctl list-units --failed --plain --no-legend | wc --lines": "0",
     }
     told = by_ssh("ssh", key, "debian@vm/debian", "--", "; ".join(looks))

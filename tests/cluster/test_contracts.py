@@ -62,7 +62,6 @@ def change(system: Kubectl, strategy: dict[str, Any], template: dict[str, Any]) 
 
 
 def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the pod template with another contract module at this path, without trust in its bytecode."""
     found = copy.deepcopy(template)
     (container,) = found["spec"]["containers"]
     container["command"] = ["python3", "-Iu", "--check-hash-based-pycs", "always", f"/usr/local/bin/{HANDLER}"]
@@ -73,7 +72,6 @@ def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
 
 @contextmanager
 def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
-    """Replace one node's virt-handler until the block ends."""
     before, pod = system.api.get("daemonset", HANDLER)["spec"], handler_on(system, node)["metadata"]
     inside = ("exec", pod["name"], "--container", HANDLER, "--")
     path = system(*inside, "python3", "-c", f"import {MODULE} as found; print(found.__file__)").strip()
@@ -108,7 +106,6 @@ def await_reason(kubectl: Kubectl, name: str, reason: str) -> str:
 
 
 def refused(kubectl: Kubectl, node: str, words: str) -> None:
-    """Check that the node gets neither new VMs nor a migrated guest; a VM that may run elsewhere does."""
     kubectl.api.apply(tiny_vm("named", nodeName=node), tiny_vm("selecting", nodeSelector=on(node)), tiny_vm("free"))
     moving = kubectl.api.create(migration(MOVES, node=node))["metadata"]["name"]
 

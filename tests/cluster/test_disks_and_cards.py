@@ -20,7 +20,6 @@ SATA_MIB, SCSI_MIB = 2, 3
 
 
 def a_machine() -> dict[str, Any]:
-    """Return a VM without a direct kernel: its firmware must find one on the USB disk, because all other disks are blank."""
     image = {"type": "Image", "source": {"reference": GUEST_IMAGE, "sizeLimit": "1Gi"}}
     vm = with_disks(
         linux_vm(VM),
@@ -48,7 +47,6 @@ def found(guest: Console, kind: str, parent: str) -> str:
 
 
 def words(guest: Console, command: str, count: int) -> list[str]:
-    """Return the last words of a command's output, after the echoed input."""
     return guest.run(command).split()[-count:]
 
 

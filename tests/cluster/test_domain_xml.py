@@ -52,7 +52,7 @@ def test_xml_example_runs_and_libvirt_gets_its_bytes(kubectl: Kubectl) -> None:
         "<listen type='socket' socket='@vnc@'/>": "<listen type='socket' socket='/run/kubevirt/vnc.sock'/>",
     }
     assert "128Mi" in kubectl("get", "vm", "from-xml", "-o", "wide")
-    kubectl("exec", vm["status"]["podName"], "--", "test", "-s", "/usr/share/libvirt/schemas/domain.rng")  # libvirt validates with it
+    kubectl("exec", vm["status"]["podName"], "--", "test", "-s", "/usr/share/libvirt/schemas/domain.rng")
     kubectl.api.delete("vm", "from-xml", timeout=90)
 
 
@@ -89,7 +89,6 @@ class Engine:
         self._kubectl = kubectl
 
     def run(self, name: str, xml: str, domain: dict[str, Any], host: str) -> None:
-        """Start the VM without waiting or locking."""
         spec = {"runStrategy": "Once", "nodeSelector": {"kubernetes.io/hostname": host}, "domain": domain, "domainXML": xml}
         machine = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
         self._kubectl.api.create(machine)

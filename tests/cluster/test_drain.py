@@ -22,7 +22,6 @@ GUESTS = ("drain-a", "drain-b", "drain-c")
 
 
 def stop_in_the_middle(kubectl: Kubectl, node: str, names: Sequence[str], said: Path) -> None:
-    """Uncordon a node in the middle of its drain; check that remaining guests stay, although kubectl keeps trying."""
     command = kubectl.command(*draining(node, *names))
     with said.open("w") as out, subprocess.Popen(command, env=kubectl.environment, stdout=out, stderr=subprocess.STDOUT) as going:
         try:

@@ -29,7 +29,6 @@ def boot_of(kubectl: Kubectl) -> str:
 
 
 def mebibytes(kubectl: Kubectl) -> int:
-    """Return the MiB that the guest fills when the command requests 140."""
     with console(kubectl, VM) as guest:
         answers(guest)
         guest.type("fill 140\n")

@@ -1,5 +1,3 @@
-"""Effects of the chart's evictionStrategy on VMs without a strategy of their own."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -18,7 +16,6 @@ from tests.testbed import release
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 DEFAULT = "LiveMigrateIfPossible"
-"""The chart's default."""
 BOUND = {"name": "default", "type": "bridge"}
 """A guest with this card cannot migrate, because it has its pod's address."""
 
@@ -118,7 +115,6 @@ def test_shutdown_strategy_ends_guests_except_migrating_ones(kubectl: Kubectl, s
 
 
 def test_live_migrate_if_possible_shuts_unmovable_guests_down(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
-    """The chart's default, restored by an upgrade."""
     give(system, DEFAULT)
     names = ("movable", "immovable")
     node = together(kubectl, counting_vm(names[0]), bound(names[1]))

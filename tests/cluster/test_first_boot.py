@@ -76,7 +76,7 @@ def test_missing_secret_is_reported_and_its_content_kept_private(kubectl: Kubect
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"settings.ini": "colour=blue"}}
     kubectl.api.apply(config, secret("keys", mine=f"{KEY}\n"))
     machine = with_disks(linux_vm("first-boot", accessCredentials=CREDENTIALS), SEED, CONFIG)
-    machine["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "model": "e1000e"}]  # a guest boots here anyway
+    machine["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "model": "e1000e"}]
     kubectl.api.apply(machine)
 
     waits = kubectl.api.until("vm", "first-boot", is_true("DisksReady", "False"), timeout=60, what="DisksReady=False")

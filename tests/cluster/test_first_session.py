@@ -1,5 +1,3 @@
-"""The drain of the README's first session, unchanged."""
-
 from __future__ import annotations
 
 import os
@@ -24,7 +22,6 @@ def the_drain() -> str:
 
 @pytest.fixture
 def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A user's shell environment; afterwards no node is cordoned, and evicted pods are back."""
     kubeconfig = tmp_path / "config"
     kubeconfig.write_bytes(kubectl.kubeconfig.read_bytes())
     path = f"{Path(kubectl.binary).parent}:{kubectl.environment['PATH']}"

@@ -66,7 +66,7 @@ def switch() -> Iterator[str]:
             ip("link", "set", bridge, "up", netns=node.name)
         yield bridge
     finally:
-        for node in layout.NODES:  # a veth pair is deleted with either end
+        for node in layout.NODES:
             subprocess.run(["ip", "-n", node.name, "link", "delete", f"up{tag}"], check=False, capture_output=True)
             subprocess.run(["ip", "-n", node.name, "link", "delete", bridge], check=False, capture_output=True)
         ip("netns", "delete", namespace)

@@ -76,7 +76,7 @@ def at_prompt(kubectl: Kubectl, *names: str) -> Iterator[list[Console]]:
     with contextlib.ExitStack() as stack:
         guests = [stack.enter_context(console(kubectl, name)) for name in names]
         for guest in guests:
-            guest.expect("GUEST-READY|END-[0-9a-f]{8}", timeout=120)  # after many commands, the replay begins with an end marker
+            guest.expect("GUEST-READY|END-[0-9a-f]{8}", timeout=120)
             guest.type("\n")
         yield guests
 
@@ -238,7 +238,7 @@ def test_compromised_packet_reader_has_no_rights(kubectl: Kubectl, other: dict[s
     assert status["Uid"].split() == ["107"] * 4
     assert {int(status[each], 16) for each in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-    for namespace in ("mnt", "pid", "net", "ipc", "uts"):  # cgroup: separate only on nodes with cgroup v2
+    for namespace in ("mnt", "pid", "net", "ipc", "uts"):
         assert (here / "ns" / namespace).stat().st_ino != Path(f"/proc/self/ns/{namespace}").stat().st_ino
 
     program = Path(breakout.__file__).read_text()

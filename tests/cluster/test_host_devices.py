@@ -1,6 +1,6 @@
 """Devices of the node, by a device plugin registered with the real kubelet.
 
-The nodes have no IOMMU, so no guest gets a device. The pod still runs where the resource is, and the plugin's variables reach libvirt.
+The nodes have no IOMMU, so no guest gets a device.
 """
 
 from __future__ import annotations

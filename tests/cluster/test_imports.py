@@ -17,7 +17,6 @@ SERVE = "mkdir /tmp/www && gzip -c /guest/disk/disk.img >/tmp/www/disk.img.gz &&
 
 
 def a_server() -> dict[str, Any]:
-    """Return a pod that serves the test guest's disk, compressed."""
     volume = {"name": "guest", "image": {"reference": GUEST_IMAGE, "pullPolicy": "IfNotPresent"}}
     return a_pod("images", "sh", "-c", SERVE, restart="Always", volumes=[volume], volume_mounts=[{"name": "guest", "mountPath": "/guest"}])
 

@@ -22,7 +22,6 @@ EVICTIONS: Final = timedelta(seconds=10)
 FILLED_BYTES: Final = 8 << 20
 """Least size of the guest's writes over its disk."""
 REPLICAS: Final = 2
-"""Replicas of virt-api, by the chart's default."""
 
 
 def image_disk(limit: str) -> dict[str, object]:
@@ -56,7 +55,6 @@ def test_guest_pods_root_is_read_only_except_volumes(machine: Kubectl) -> None:
 
 
 def answers(guest: Console) -> bool:
-    """Return whether the guest's shell answers; early input may be lost."""
     guest.expect("press Enter for a prompt")
     guest.expect("GUEST-READY", timeout=120)
     guest.type("\n")

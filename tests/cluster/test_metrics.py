@@ -47,7 +47,6 @@ def reader(kubectl: Kubectl) -> Iterator[str]:
 
 
 def ask(system: Kubectl, pod: str, token: str, scheme: str = "https", port: int = 8443) -> tuple[int, str]:
-    """Return code and text of a pod's ``/metrics``, by another pod, because policies exclude this machine."""
     with forwarded(system, f"pod/{pod}", port) as here:
         return _ask(f"127.0.0.1:{here}", token, scheme)
 

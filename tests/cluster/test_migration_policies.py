@@ -18,10 +18,7 @@ from tests.cluster.test_migrations import COUNTER, final_phase, last_tick, runni
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 WRITES = "counter,dirty=500"
-"""The tiny guest's commands: it counts, and dirties 39 MiB/s, ten times the migration's rate.
-
-That needs a few per cent of a processor.
-"""
+"""The tiny guest's commands: it counts, and dirties 39 MiB/s, ten times the migration's rate."""
 MEMORY = "16Mi"
 """Small, because a Migration needs several iterations until it counts as not converging."""
 WRITER = (
@@ -40,7 +37,6 @@ def labelled(machine: dict[str, Any]) -> dict[str, Any]:
 
 
 def writing(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a guest that counts and dirties memory, selected by the policy of its name."""
     machine = labelled(tiny_vm(name, run=WRITES))
     machine["spec"]["domain"]["memory"]["guest"] = MEMORY
     vm = running(kubectl, machine)
@@ -49,13 +45,11 @@ def writing(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 
 def memory_moves(migration: dict[str, Any]) -> bool:
-    """Return whether a part of the memory was sent."""
     status = migration["status"]
     return bool(status["phase"] == "Running" and status["progress"]["processedBytes"] and status["progress"]["remainingBytes"])
 
 
 def stays(kubectl: Kubectl, before: dict[str, Any]) -> None:
-    """Check that a guest is in the same pod, and counts."""
     name = before["metadata"]["name"]
     after = kubectl.api.get("vm", name)["status"]
     assert (after["podName"], after["phase"]) == (before["status"]["podName"], "Running")
@@ -91,7 +85,6 @@ def ticks_on(kubectl: Kubectl, name: str) -> None:
 
 @pytest.fixture
 def hasty(kubectl: Kubectl, testguest: None) -> Iterator[dict[str, Any]]:
-    """A guest that counts, and keeps its processor busy with memory writes."""
     vm = running(kubectl, labelled(linux_vm("hasty")))
     with console(kubectl, "hasty") as guest:
         guest.expect("GUEST-READY", timeout=120)

@@ -30,7 +30,6 @@ def other_node(kubectl: Kubectl, node: str) -> str:
 
 
 def final_phase(kubectl: Kubectl, name: str) -> str:
-    """Return the final phase; it may first wait for other tests' migrations."""
     over = kubectl.api.until(
         "migration", name, in_phase("Succeeded", "Failed", "Cancelled"), timeout=300, what=f"the end of migration {name}"
     )

@@ -30,7 +30,6 @@ pytestmark = [
 ]
 
 SERVER_IMAGE = "localhost/kubevirt/virt-launcher:dev"
-"""It has qemu-nbd."""
 USER, PASSWORD = "initiator-7", "correct-horse-7"
 MIB = 1 << 20
 SERVE = """\

@@ -118,7 +118,7 @@ def test_nothing_of_ours_is_reached_but_what_the_chart_says(kubectl: Kubectl, sy
     ports |= {"virt-api": ((8443, True),), "virt-controller": ((8443, True), (8080, False))}
     found = {each: system.api.list("pods", label_selector=f"kubevirt.io={each}") for each in ports}
     asked = [(addresses_in(pod), *each) for component, expected in ports.items() for pod in found[component] for each in expected]
-    with ThreadPoolExecutor(4) as pool:  # each unreachable one takes five seconds
+    with ThreadPoolExecutor(4) as pool:
         waits = [
             pool.submit(reached if is_open else kept_off, kubectl, "curious", *addresses, port=port) for addresses, port, is_open in asked
         ]

@@ -29,13 +29,11 @@ HANDLERS = "kubevirt.io=virt-handler"
 
 
 def handlers(system: Kubectl) -> dict[str, dict[str, Any]]:
-    """Return virt-handler's pods by node, without terminating ones."""
     pods = system.api.list("pods", label_selector=HANDLERS)
     return {pod["spec"]["nodeName"]: pod for pod in pods if not pod["metadata"].get("deletionTimestamp")}
 
 
 def handler_is_ready(system: Kubectl, node: str, *, timeout: float, ready: bool = True, other_than: str = "") -> None:
-    """Wait until a node's virt-handler is ready, or not; a pod with the uid ``other_than`` does not count."""
 
     def is_so(pods: list[dict[str, Any]]) -> bool:
         mine = [each for each in pods if each["spec"].get("nodeName") == node and each["metadata"]["uid"] != other_than]

@@ -92,7 +92,6 @@ def is_refused_to_another_node(kubectl: Kubectl, system: Kubectl, stolen: Stolen
 
 
 def is_refused_to_its_own_node(kubectl: Kubectl, stolen: Stolen, victim: Json, changes: Json) -> None:
-    """Check that a node's token cannot forge others' fields, and can write the rest."""
     node = victim["status"]["nodeName"]
     said = refusal(stolen(node), kubectl, "vm", "victim", changes)
     assert f'virt-handler of node "{node}" may not write this status' in said

@@ -53,7 +53,6 @@ def cordoned(system: Kubectl, node: str) -> Iterator[None]:
 
 
 def runs_on(kubectl: Kubectl, name: str, node: str) -> Object:
-    """Wait until a VM runs on a node. virt-api may be away, because both replicas may have been there."""
 
     def is_so(vm: Object) -> bool:
         return (vm["status"]["phase"], vm["status"].get("nodeName")) == ("Running", node)
@@ -62,7 +61,6 @@ def runs_on(kubectl: Kubectl, name: str, node: str) -> Object:
 
 
 def ends_asked_for(kubectl: Kubectl, pod: str) -> list[str]:
-    """Return when the kubelet began to end a pod's containers, by Events."""
     found = kubectl.api.list("events", field_selector=f"reason=Killing,involvedObject.name={pod}")
     return [each["firstTimestamp"] or each["eventTime"] for each in found]
 

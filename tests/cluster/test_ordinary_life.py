@@ -42,7 +42,6 @@ def strategy(kubectl: Kubectl, name: str, value: str) -> None:
 
 
 def asked(kubectl: Kubectl, name: str, start: Held) -> None:
-    """Check that the VM was stopped before its guest ran, then let its start continue."""
     eventually(start.is_asked_to_end, timeout=GRACE_SECONDS, interval=0.1, what="a SIGTERM to virt-launcher")
     assert "runningTime" not in attempts(kubectl.api.get("vm", name))[0]
     start.go_on()

@@ -38,7 +38,6 @@ def echoed(connection: socket.socket) -> None:
 
 
 def asked(kubectl: Kubectl, address: str, port: int) -> str:
-    """Connect from the pod ``beside``; return the answer."""
     return kubectl.try_run("exec", "beside", "--", "nc", "-w", "3", address, str(port), stdin="").stdout.strip()
 
 

@@ -30,7 +30,6 @@ FILES = "/var/lib/kubevirt-files/{namespace}"
 """A directory of each node for files that may be disks."""
 HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [FILES], 'maxCreated': '8Mi'})}'"
 NO_HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [], 'maxCreated': '100Gi'})}'"
-"""The chart's default values."""
 ONE, OTHER = "192.168.9.1", "192.168.9.2"
 
 
@@ -47,7 +46,7 @@ def installed(kubectl: Kubectl, testguest: None, environment: dict[str, str]) ->
         for each in (ISOLATED, IMAGES):
             follow(each.files, each.directory, environment)
         follow(ISOLATED.named_with(IMAGES.named, HOST_DISKS), ISOLATED.directory, environment)
-        kubectl("get", "vms")  # waits out stale discovery after virt-api's upgrade, unlike the READMEs' kubectl
+        kubectl("get", "vms")
         yield
     finally:
         try:
@@ -101,9 +100,6 @@ def told(kubectl: Kubectl, name: str, kind: str, *reasons: str, status: str = ""
     return found(kubectl.api.until("vm", name, is_so, timeout=timeout, what=what))
 
 
-# Networks
-
-
 def take_address(guest: Console, mac: str, address: str) -> None:
     device = guest.run(f"grep -l {mac} /sys/class/net/*/address").strip().split("/")[-2]
     guest.run(f"ip link set {device} up; ip address add {address}/24 dev {device}")
@@ -122,7 +118,6 @@ def mac_of(kubectl: Kubectl, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def joined(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> str:
-    """Two guests on the README's private network; returns their node."""
     follow(ISOLATED.use, ISOLATED.directory, environment)
     for name, address in (("isolated-one", ONE), ("isolated-other", OTHER)):
         with console(kubectl, name) as guest:
@@ -189,7 +184,6 @@ def plugin_files(system: Kubectl, joined: str) -> Iterator[str]:
 
 
 def a_plugin(add: str) -> str:
-    """Return a plugin's script that describes itself, and runs ``add`` for an interface."""
     description = '{"version": "1.0.0", "supportedVersions": ["1.0.0"], "kinds": ["network"]}'
     return f"#!/bin/sh\nif [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{description}'; exit; fi\n{add}\n"
 
@@ -264,7 +258,6 @@ def a_second(kubectl: Kubectl, name: str, **source: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def served(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> None:
-    """Start the guest ``with-images``, with a disk of the plugin, and wait until it has booted."""
     follow(IMAGES.use, IMAGES.directory, environment)
     with console(kubectl, "with-images") as guest:
         guest.expect("GUEST-READY", timeout=180)
@@ -283,7 +276,6 @@ def test_disk_plugin_of_its_readme_gives_a_guest_its_disk(kubectl: Kubectl, syst
 
 
 def move(system: Kubectl, nodes: dict[str, str]) -> None:
-    """Run the daemon on all nodes, or on those with further labels."""
     patch = [{"op": "replace", "path": "/spec/template/spec/nodeSelector", "value": {"kubernetes.io/os": "linux", **nodes}}]
     system.api.patch("daemonset", "images-plugin", patch)
 
@@ -322,7 +314,7 @@ def test_missing_daemon_is_reported_and_the_guest_resumes(kubectl: Kubectl, syst
 def test_disk_is_no_longer_served_when_its_machine_is_off(kubectl: Kubectl, system: Kubectl, served: None) -> None:
     pod = daemon(kubectl, system)
     assert ".json" in system("exec", pod, "-c", "serve", "--", "ls", "/images/.served")
-    system("rollout", "restart", "daemonset/virt-handler")  # another process sends the DEL than the one that sent the ADD
+    system("rollout", "restart", "daemonset/virt-handler")
     kubectl.api.verb("with-images", "stop")
     eventually(
         lambda: ".json" not in system("exec", pod, "-c", "serve", "--", "ls", "/images/.served"), timeout=240, what="the plugin's DEL"

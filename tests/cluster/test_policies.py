@@ -36,7 +36,6 @@ def policy(kubectl: Kubectl, effect: str, spec: dict[str, Any], binding: dict[st
 
 
 def halted(name: str, memory: str = "128Mi") -> dict[str, Any]:
-    """Return a VM without a pod."""
     vm = tiny_vm(name, runStrategy="Halted")
     vm["spec"]["domain"]["memory"]["guest"] = memory
     return vm

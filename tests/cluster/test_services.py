@@ -26,7 +26,6 @@ SETTLED_SECONDS = 30
 WORD = "from-the-guest"
 ANOTHER = "another answer"
 NOBODY = ("refused", "no route to host", "unreachable")
-"""Words in errors of a connection without a listener."""
 ASK = (
     'while true; do if said=$(fetch "http://$ADDRESS/" 2>&1); '
     f'then if [ "$said" = {WORD} ]; then echo ok; else echo "{ANOTHER}: $said"; fi; else echo "failed: $said"; fi; sleep 0.1; done'
@@ -63,7 +62,6 @@ def addresses_in_slices(slices: list[dict[str, Any]]) -> set[str]:
 
 
 def said(kubectl: Kubectl, pod: str) -> tuple[str, str]:
-    """Return status and reason of the pod's readiness gate."""
     return said_in(kubectl.api.get("pod", pod))
 
 
@@ -204,11 +202,9 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
 
 
 def attempts(kubectl: Kubectl) -> list[tuple[datetime, str]]:
-    """Return the end time and the result of the client's attempts."""
     lines = (line.partition(" ") for line in kubectl("logs", "loops", "--timestamps").splitlines())
     return [(datetime.fromisoformat(time), word) for time, _, word in lines if word == "ok" or word.startswith(("failed", ANOTHER))]
 
 
 def now(kubectl: Kubectl) -> datetime:
-    """Return the end time of the client's last attempt, by its clock."""
     return attempts(kubectl)[-1][0]

@@ -41,7 +41,6 @@ def bind(kubectl: Kubectl, user: str, kind: str, role: str) -> None:
 
 @pytest.fixture(scope="module")
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
-    """A running VM; ``viewer`` has the role view, ``reader`` get on all our resources, ``editor`` the role edit."""
     del testguest
     rules = [{"apiGroups": ["kubevirt.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "read-everything"}, "rules": rules}
@@ -54,7 +53,6 @@ def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
 
 
 def is_forbidden(machine: Kubectl, user: str, verb: str, stream: str) -> None:
-    """Check that a user with read access gets no stream."""
     assert VM in machine("get", "vms", "--as", user)
     more = ["--proxy-only"] if stream == "vnc" else []
 
@@ -93,7 +91,6 @@ def way(kubectl: Kubectl) -> Access:
 
 
 def dial(url: str, tls: ssl.SSLContext | None, headers: list[tuple[str, str]], origin: str | None) -> int:
-    """Open a console; return 101, or the answer's code, negative if its message does not name the flag."""
     return asyncio.run(_dial("ws" + url.removeprefix("http"), tls, headers, origin))
 
 

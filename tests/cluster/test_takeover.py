@@ -21,7 +21,6 @@ SECRET = "kubevirt-virt-api-tls"
 
 
 def served(system: Kubectl, pod: dict[str, Any], authorities: str) -> bytes:
-    """Return a virt-api pod's certificate (DER); empty if these authorities did not sign it, or without an answer."""
     (port,) = (each["containerPort"] for each in pod["spec"]["containers"][0]["ports"] if each["name"] == "https")
     tls = ssl.create_default_context(cadata=authorities)
     with forwarded(system, f"pod/{pod['metadata']['name']}", port) as here:

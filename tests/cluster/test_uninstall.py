@@ -25,8 +25,6 @@ API_SERVICE = "v1alpha1.kubevirt.io"
 
 @dataclass(frozen=True)
 class Seen:
-    """An event with its arrival time (seconds of this machine's clock)."""
-
     at: float
     type: str
     namespace: str
@@ -50,13 +48,10 @@ _LINE = "|".join(f"{{{each}}}" for each in _FIELDS) + '{"\\n"}'
 
 
 class Journal:
-    """Watched events of some objects, in order."""
-
     def __init__(self) -> None:
         self.events: list[Seen] = []
 
     def read(self, lines: IO[str]) -> None:
-        """Record kubectl's output; of messages with several lines only the first."""
         for line in lines:
             found = line.rstrip("\n").split("|", len(_FIELDS) - 1)
             if len(found) == len(_FIELDS):
@@ -129,7 +124,6 @@ def test_uninstalling_shuts_guests_down_and_leaves_the_cluster(
 
 
 def _check_order(pods: Journal, services: Journal, namespace: str, pod: str) -> None:
-    """Check that the guest powers off on request and its pod ends, before the components that shut guests down."""
     asked, gone = pods.first(deleting=True, namespace=namespace, name=pod), pods.first("DELETED", namespace=namespace, name=pod)
     assert asked is not None
     assert gone is not None

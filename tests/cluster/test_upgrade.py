@@ -34,14 +34,12 @@ SERVED = "second"
 GAP_SECONDS = 30
 """The guest pauses to switch over, and the previous release's virt-launcher exits immediately."""
 BOUND = "bound"
-"""The one that cannot migrate, because it has its pod's address."""
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
 PACE_SECONDS = 10
 
 
 @pytest.fixture(scope="module")
 def before(kubectl: Kubectl, testguest: None) -> Iterator[str]:
-    """Let the chart use the previous release's virt-launcher; return its image's digest."""
     if not testbed_kubectl.is_own_cluster():
         pytest.skip("the image of the release before is built for the test cluster of this machine")
     digest = release_before.give_launcher()
@@ -76,7 +74,6 @@ def machine(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def guests(kubectl: Kubectl, before: str) -> dict[str, int]:
-    """Start counting VMs in pods of the previous release; return their attempts, several if a kubelet lacked its devices at first."""
     names = (*GUESTS, "ends", BOUND)
     kubectl.api.apply(*map(machine, names))
     for name in names:

@@ -96,14 +96,12 @@ def test_a_guest_that_powers_off_has_succeeded(kubectl: Kubectl) -> None:
 
 
 def boot_of(guest: Console) -> tuple[str, str]:
-    """Return the id of the guest's boot, and the number of commands since then, this one included."""
     guest.type("uptime\n")
     found = guest.expect(r"boot=(\w+) commands=(\d+)", timeout=60)
     return found[1], found[2]
 
 
 def reset_while_paused(kubectl: Kubectl, name: str) -> None:
-    """Reset the guest of a paused machine, which stays paused, and check that the guest boots once more."""
     with console(kubectl, name) as guest:
         guest.skip_replay()
         boot, _ = boot_of(guest)

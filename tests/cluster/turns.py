@@ -48,14 +48,12 @@ class Turn:
         self._held: tuple[Path, int] | None = None
 
     def begin(self, module: Path) -> None:
-        """Hold the cluster for a module, given by its file; wait for conflicting modules."""
         if self._held is None or self._held[0] != module:
             self.end()
             self._hold(module, exclusive=module.stem in self._alone)
 
     @contextlib.contextmanager
     def alone(self, module: Path) -> Iterator[None]:
-        """Hold the cluster exclusively for one test, and then for the rest of its module."""
         self.end()
         self._hold(module, exclusive=True)
         yield
@@ -72,7 +70,6 @@ class Turn:
 
 @contextlib.contextmanager
 def one_at_a_time(lock: Path) -> Iterator[None]:
-    """Let one test process at a time run the block."""
     file = _locked(lock, exclusive=True)
     try:
         yield
@@ -81,7 +78,6 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 def _locked(lock: Path, *, exclusive: bool) -> int:
-    """Lock a file, waiting for other holders; return its descriptor, which releases the lock when closed."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -10,7 +10,6 @@ from tests.fakes.streams import FakeStreams
 
 @pytest.fixture
 def server() -> FakeStreams:
-    """Return the server, which starts when a test uses ``url``."""
     return FakeStreams()
 
 

@@ -72,7 +72,6 @@ class World:
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in self.api.all(SECRETS)}
 
     def check(self) -> None:
-        """Check that everything exists, matches, and is trusted by all consumers."""
         assert set(self.snapshot()) == ALL
         for authority in authorities(NAMESPACE):
             for leaf in authority.leaves:

@@ -65,7 +65,6 @@ async def cut(fake: FakeAPI) -> None:
 
 
 async def expired(fake: FakeAPI) -> None:
-    """Drop the server's events: the next watch gets 410."""
     fake.drop_events(on=True)
     await fake.expire()
 
@@ -117,7 +116,7 @@ async def test_every_state_is_seen_and_an_absent_object_is_waited_for(api: Api, 
 
     def check(pod: dict[str, Any]) -> bool:
         seen.append(pod["status"]["phase"])
-        time.sleep(0.02)  # slower than the changes
+        time.sleep(0.02)
         return seen[-1] == "Succeeded"
 
     async def meanwhile() -> None:

@@ -137,7 +137,7 @@ def test_etcd_goes_on_with_its_data_on_the_other_node_and_back(tmp_path: Path, m
     assert len(left) == 1
     assert left[0].startswith("data.moved-")
 
-    assert entry.main(["move-etcd", "--to", "b"]) == 0  # it is there
+    assert entry.main(["move-etcd", "--to", "b"]) == 0
     assert made.log() == ["a", "b"]
     assert entry.main(["move-etcd", "--to", "a"]) == 0
     assert (made.running, made.log()) == ("a", ["a", "b", "a"])

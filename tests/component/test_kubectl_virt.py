@@ -1,5 +1,3 @@
-"""The plugin with real pseudo-terminals, pipes and kubeconfigs."""
-
 from __future__ import annotations
 
 import asyncio

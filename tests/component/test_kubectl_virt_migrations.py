@@ -54,7 +54,6 @@ class World:
             return written
 
     async def migration(self) -> dict[str, Any]:
-        """Return the only Migration, once it exists."""
         async with asyncio.timeout(90):
             while not (found := await self.client.page(MIGRATIONS, "ns", field_selector="spec.selector.name=web", limit=2)):
                 await asyncio.sleep(0.02)
@@ -62,7 +61,6 @@ class World:
         return dict(only)
 
     async def let_go(self, name: str) -> None:
-        """Remove the finalizer, as virt-controller does at the end."""
         while True:
             found = await self.client.get(MIGRATIONS, name, "ns")
             metadata = {**found["metadata"], "finalizers": []}
@@ -84,7 +82,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def running(command: Awaitable[int]) -> AsyncIterator[asyncio.Task[int | str]]:
-    """Run a command in the background; yield its task, with exit code or failure."""
 
     async def run() -> int | str:
         try:

@@ -28,8 +28,6 @@ VM = {
 
 @dataclass
 class World:
-    """virt-api with a machine that runs."""
-
     client: Client
     way: Access
 

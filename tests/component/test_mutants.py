@@ -1,5 +1,3 @@
-"""The worker of ``tests.mutants`` runs our tests with most of pytest's plugins disabled."""
-
 from __future__ import annotations
 
 import json

@@ -115,7 +115,7 @@ async def test_a_revoked_node_is_not_dialled_and_its_open_streams_end(scene: Sce
             await scene.operator.revoke("node2")
             await eventually(lambda: scene.revoked.is_revoked("node2"))
             await console.send(b"b")
-            assert await console.recv() == b"B"  # revoking another node ends nothing
+            assert await console.recv() == b"B"
             await scene.operator.revoke("node1")
             with pytest.raises(ConnectionClosed):
                 async with asyncio.timeout(30):

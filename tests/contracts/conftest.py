@@ -30,7 +30,6 @@ resources:
 
 @pytest.fixture(scope="session")
 def secure_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EtcdServer, Tls]]:
-    """Yield one etcd with mTLS for all tests of a session, and a client's certificates."""
     directory, authority = tmp_path_factory.mktemp("secure-etcd"), Authority()
     server = EtcdServer(directory / "etcd", durable=False, tls=authority.issue(directory / "server", "etcd"))
     server.start()

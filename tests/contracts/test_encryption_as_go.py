@@ -1,5 +1,3 @@
-"""Kubernetes' own code reads our encrypted values and vice versa; both refuse the same configurations."""
-
 import base64
 import pathlib
 import random

@@ -90,7 +90,6 @@ async def fake() -> AsyncIterator[tuple[Config, Config]]:
 
 @pytest.fixture(params=["fake", KUBERNETES])
 async def clients(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Client, Client]]:
-    """Yield clients of an administrator and of virt-handler on node1."""
     async with AsyncExitStack() as stack:
         if request.param == "kubernetes":
             cluster: Cluster = request.getfixturevalue("cluster")

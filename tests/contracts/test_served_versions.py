@@ -94,7 +94,6 @@ class Version:
         return self.strategy(resource).resource.path(namespace, name, subresource)
 
     def written(self, resource: Resource, obj: Json) -> Json:
-        """Return an object, or a part of one, in this version."""
         return self.strategy(resource).from_hub(HubObject(deepcopy(obj)))
 
     async def ask(self, method: str, resource: Resource, *place: str, body: Any = None, by: Any = ADMINISTRATOR, **more: Any) -> Answer:
@@ -151,7 +150,6 @@ class Handler:
 
     port: int = 0
     asked: list[str] = field(default_factory=list)
-    """The last part of each request's path."""
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         what = request.path.rpartition("/")[2]
@@ -231,7 +229,6 @@ async def served(request: pytest.FixtureRequest, pki: Pki, tmp_path_factory: pyt
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def version(served: Version) -> Version:
-    """Return a version in a cluster with only VM ``vm1``, Scheduled on node1, in pod p1."""
     stored = (await served.storage.range("/registry/")).entries
     await served.storage.commit([], [Delete(each.key) for each in stored])
     for pod in served.cluster.kube.all(PODS):
@@ -280,9 +277,6 @@ def policies(kind: str) -> list[Json]:
 
 def virt_handler(node: str) -> list[tuple[str, str]]:
     return [("X-Remote-User", HANDLER), (f"X-Remote-Extra-{CLAIM.replace('/', '%2F')}", node)]
-
-
-# Verbs, streams, reads
 
 
 def running(**status: Any) -> Json:
@@ -434,16 +428,12 @@ async def test_discovery_and_openapi_have_the_same_subresources(version: Version
 
 
 def references(value: Any) -> set[str]:
-    """Return the components that a document refers to."""
     if isinstance(value, list):
         return {found for each in value for found in references(each)}
     if not isinstance(value, dict):
         return set()
     found = {each for inner in value.values() for each in references(inner)}
     return found | ({str(value["$ref"]).rpartition("/")[2]} if "$ref" in value else set())
-
-
-# Field selectors
 
 
 async def test_every_field_selector_selects_what_is_stored(version: Version) -> None:
@@ -475,9 +465,6 @@ async def test_a_watch_with_a_field_selector_tells_what_joins_it(version: Versio
     event = text if isinstance(text, dict) else json.loads(text)
     assert (event["type"], event["object"]["apiVersion"]) == ("ADDED", f"{names.GROUP}/{version.name}")
     assert version.strategy(VIRTUAL_MACHINES).to_hub(event["object"])["status"]["phase"] == "Running"
-
-
-# Guards
 
 
 def changes(version: Version, resource: Resource, name: str, status: Json) -> list[tuple[str, str, Any]]:
@@ -583,7 +570,6 @@ async def taking_an_account(version: Version) -> Answer:
 
 
 async def editing(version: Version) -> Answer:
-    """Change a VM's spec as virt-controller."""
     return await version.ask("PATCH", VIRTUAL_MACHINES, "vm1", body={"spec": {"runStrategy": "Halted"}}, by=CONTROLLER, kind=MERGE)
 
 

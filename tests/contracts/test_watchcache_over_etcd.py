@@ -85,7 +85,6 @@ async def test_the_cache_and_its_watches_outlive_kills_of_etcd(tmp_path: Path) -
 
 
 async def again(store: EtcdStorage, write: Put | Delete) -> None:
-    """Commit until it is acknowledged."""
     while True:
         try:
             await store.commit([], [write])

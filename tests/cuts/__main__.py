@@ -27,7 +27,6 @@ FAULTS_OF_THE_RUN = (Late, AssertionError, LookupError, OSError, subprocess.Subp
 """Errors that the cut did not cause: another deployment, a kubectl without an answer."""
 AGAIN_SECONDS = 20
 TRIES = 3
-"""Tries for a cell with a missed step."""
 
 
 def main() -> int:

@@ -14,7 +14,6 @@ from typing import Final
 PERIOD_SECONDS = 0.1
 PATIENCE_SECONDS = 3
 WORD: Final = "counted-by-the-guest"
-"""The guest's whole answer."""
 OK: Final = "ok"
 ANOTHER: Final = "another answer"
 """Start of a line about an answer that is not the guest's."""

@@ -30,19 +30,16 @@ _PROGRAMS: Final = {"libvirtd": "libvirtd", "launcher": "virt-launcher", "qemu":
 
 @dataclass(frozen=True)
 class Place:
-    """A guest's node, and its migration target."""
-
     source: str
     target: str
     source_pod: str
-    """The uid."""
     target_pod: str = ""
     """Empty if there is none or the cut does not need it."""
     target_pod_name: str = ""
 
 
 def nothing_more() -> None:
-    """Repair nothing."""
+    pass
 
 
 class Cuts:
@@ -53,7 +50,6 @@ class Cuts:
         self._killed: set[str] = set()
 
     def make(self, cut: str, place: Place) -> Callable[[], None]:
-        """Cut; return a function that waits for the end of the cut and repairs it."""
         what, _, side = cut.partition("-")
         match what:
             case "nothing":
@@ -95,7 +91,6 @@ class Cuts:
         return self._reader.pods(self._system, f"kubevirt.io={component}")
 
     def handler(self, node: str) -> dict[str, Any]:
-        """Return the virt-handler of a node."""
         found = [each for each in self.part("virt-handler") if each["spec"].get("nodeName") == node]
         if not found:
             raise LookupError(f"{node} has no virt-handler")

@@ -22,16 +22,12 @@ END_SECONDS: Final = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One process or link to cut: a row."""
-
     name: str
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One moment of an operation: a column."""
-
     operation: Operation
     name: str
     when: str
@@ -52,7 +48,6 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The cell's name, which ``FAULTS`` matches."""
         return f"{self.step.operation}.{self.cut.name}.{self.step.name}"
 
     @property
@@ -174,7 +169,6 @@ def expected(cut: str, step: Step) -> Expected:
 
 
 def cells() -> Iterator[Cell]:
-    """Yield all cells, in the order of the tables."""
     for operation in OPERATIONS:
         for cut in CUTS:
             for step in steps(operation):
@@ -187,12 +181,10 @@ def steps(operation: Operation) -> list[Step]:
 
 
 def cuts(operation: Operation) -> list[Cut]:
-    """Return the cuts of an operation, in the table's order."""
     return [each for each in CUTS if any(where == operation for where, _ in APPLIES[each.name])]
 
 
 def chosen(patterns: str) -> list[Cell]:
-    """Return the cells with one of these words in their names; without words, all."""
     words = patterns.split()
     for word in words:
         if not any(word in each.name for each in cells()):

@@ -48,12 +48,10 @@ class Guests:
         return self.reader.get(f"/apis/kubevirt.io/v1alpha1/namespaces/{self.kubectl.namespace}/{path}")
 
     def status(self, guest: str) -> dict[str, Any]:
-        """Return a VM's status, or an empty one."""
         found: dict[str, Any] = (self.get(f"virtualmachines/{guest}") or {}).get("status") or {}
         return found
 
     def migrations(self, guest: str) -> list[dict[str, Any]] | None:
-        """Return a guest's Migrations, oldest first; None without an answer."""
         found = self.get("migrations")
         if found is None:
             return None
@@ -76,7 +74,6 @@ class Guests:
         return self._watch.guests[guest]
 
     def start(self, guest: str) -> None:
-        """Create a VM with a disk that it counts on."""
         machine = with_disks(linux_vm(guest, evictionStrategy="LiveMigrate"), claim_disk(guest))
         machine["metadata"]["labels"] = {"app": guest, "cut": guest}
         machine["spec"]["domain"]["devices"]["graphics"] = []
@@ -105,7 +102,6 @@ class Guests:
         return False
 
     def _is_seen(self, guest: str, number: int) -> bool:
-        """Return whether the console soon shows a greater number."""
         try:
             with console(self.kubectl, guest) as screen:
                 while int(screen.expect(r"tick (\d+)\r?\n", timeout=CONSOLE_SECONDS).group(1)) <= number:
@@ -130,7 +126,6 @@ class Guests:
 
 
 def _grown(disk: Disk) -> int:
-    """Return the newest number as soon as it grows; 0 if it does not within ``LOOK_SECONDS``."""
     before, deadline = disk.newest(), time.monotonic() + LOOK_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.1)

@@ -26,17 +26,13 @@ class Sample:
     """One observation of a guest from outside."""
 
     at: float
-    """Seconds of a monotonic clock."""
     counter: int
-    """The highest number on its disk."""
     processors: Mapping[int, float]
     """Seconds of vCPU time of each QEMU of the VM, by pid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """Observations of one guest."""
-
     name: str
     samples: Sequence[Sample]
     lost: Sequence[int]
@@ -46,32 +42,24 @@ class Guest:
     counts: bool
     """True if it counted at the end, on disk and console."""
     phase: str
-    """Empty without a Migration."""
     seconds: float | None = None
     """Seconds from the cut to the Migration's end; None: not in time."""
     attempts: int = 1
     """Attempts of the Migration."""
     message: str = ""
-    """The Migration's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A connection without the guest's answer."""
-
     at: float
     words: str
-    """The text from tests/cuts/client.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All observations of a cell."""
-
     expected: Expected
     cut_at: float
     over: float
-    """The last time of observation."""
     guests: Sequence[Guest]
     """The first one answers the Service's client."""
     step_seen: str
@@ -79,19 +67,14 @@ class Seen:
     operation_seconds: float | None
     """Seconds from the cut to the end of the drain or upgrade; None: not in time."""
     answers: Sequence[float] = field(default=())
-    """Times of the client's answers."""
     failures: Sequence[Failure] = field(default=())
-    """Failed connections of that client."""
     is_answered: bool = True
     """True if the client got answers at the end."""
     is_undisturbed: bool = False
-    """True if nothing was cut."""
     repeated: int = 0
-    """Repetitions of ``kubectl drain``."""
 
 
 def faults(seen: Seen) -> list[str]:
-    """Return a sentence for each violation in a cell."""
     found = [f"missed: {seen.step_seen}"] if seen.step_seen else []
     if seen.operation_seconds is None:
         found.append("hung: the operation was not over in time")
@@ -148,19 +131,16 @@ def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
 
 
 def _ran(window: tuple[Sample, Sample]) -> set[int]:
-    """Return the pids of QEMUs that ran their guest between both samples."""
     before, after = window
     enough = RUNNING_SHARE * (after.at - before.at)
     return {pid for pid in before.processors.keys() & after.processors if after.processors[pid] - before.processors[pid] > enough}
 
 
 def longest_silence(answers: Sequence[float], begin: float, end: float) -> float:
-    """Return the longest time without an answer between ``begin`` and ``end``, in seconds."""
     inside = sorted({begin, *(each for each in answers if begin < each < end), end})
     return max((after - before for before, after in itertools.pairwise(inside)), default=0.0)
 
 
 def longest_stop(samples: Sequence[Sample], begin: float) -> float:
-    """Return the guest's longest time between two counts after ``begin``, in seconds."""
     grew = [after.at for before, after in itertools.pairwise(samples) if after.counter > before.counter and after.at >= begin]
     return max((after - before for before, after in itertools.pairwise([begin, *grew])), default=0.0)

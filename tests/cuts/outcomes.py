@@ -21,11 +21,9 @@ DIRECTORY: Final = layout.REPOSITORY / "build" / "faults"
 class Outcome:
     cell: str
     text: str
-    """The text for the table."""
     faults: tuple[str, ...]
     commit: str
     seconds: float
-    """From the cut to the operation's end."""
 
 
 def outcome(cell: Cell, seen: Seen, commit: str) -> Outcome:

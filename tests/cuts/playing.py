@@ -37,8 +37,6 @@ DRAINS: Final = 6
 
 
 class Player:
-    """Plays cells; several use the same guests."""
-
     def __init__(self, kubectl: Kubectl, reader: Reader, watch: Watch, answers: Answers) -> None:
         system = Kubectl(kubectl.kubeconfig, release.NAMESPACE, kubectl.binary)
         self._kubectl = kubectl
@@ -50,7 +48,6 @@ class Player:
         self._answers = answers
 
     def prepare(self, *guests: str) -> None:
-        """Wait until all components are ready, and these guests count."""
         until(self._cuts.recovered, seconds=240, what="all parts are ready", period=0.3)
         until(self._nodes_are_well, seconds=180, what="both nodes are ready", period=0.3)
         for guest in guests:
@@ -62,7 +59,6 @@ class Player:
                 raise Late(f"{guest} does not count: {self._guests.status(guest)}")
 
     def play(self, cell: Cell) -> Seen:
-        """Play a cell; return its observations."""
         guests = (MOVER, OTHER) if cell.step.operation == "drain" else (MOVER,)
         self.prepare(*guests)
         self._watch.forget()
@@ -100,7 +96,6 @@ class Player:
         )
 
     def _end(self, cell: Cell, reached: Reached, cut_at: float) -> tuple[float | None, int]:
-        """Wait for the operation's end; return its duration from the cut (None: too long), and how often a drain was repeated."""
         repeated = 0
         try:
             if reached.migration:
@@ -189,7 +184,6 @@ class Player:
 
 @contextmanager
 def playing(kubeconfig: Path) -> Iterator[Player]:
-    """Yield a player in a new namespace; first repair leftovers of an interrupted run."""
     kubectl = Kubectl(kubeconfig, f"cuts-{secrets.token_hex(3)}", str(build.program("kubernetes", "kubectl")))
     cutting.heal()
     kubectl("uncordon", *(each.name for each in layout.NODES))

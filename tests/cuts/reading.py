@@ -47,14 +47,12 @@ class Reader:
         return json.loads(body) if answer.status == http.HTTPStatus.OK else None
 
     def close(self) -> None:
-        """Close the connection until the next read."""
         with contextlib.suppress(OSError):
             if self._connection is not None:
                 self._connection.close()
         self._connection = None
 
     def pods(self, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """Return pods by a label selector."""
         found = self.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector.replace('=', '%3D').replace('/', '%2F')}")
         if found is None:
             raise LookupError("kube-apiserver does not answer")
@@ -67,7 +65,6 @@ class Late(Exception):
 
 
 def until(look: Callable[[], Any], *, seconds: float, what: str, period: float = PERIOD_SECONDS) -> Any:
-    """Return the first true value of ``look()``."""
     deadline = time.monotonic() + seconds
     while True:
         if value := look():

@@ -21,12 +21,9 @@ RESTARTED: Final = ("deployment/virt-api", "deployment/virt-controller", "daemon
 
 @dataclass
 class Reached:
-    """An operation that is at its step."""
-
     place: Place
     guests: tuple[str, ...]
     migration: str = ""
-    """Name of the run's own Migration."""
     missed: str = ""
     """The observation instead of the step."""
     drain: subprocess.Popen[bytes] | None = None
@@ -40,11 +37,6 @@ class Steps:
         self._system = system
 
     def reach(self, operation: str, step: str, held: ExitStack) -> Reached:
-        """Begin the operation and bring it to its step; closing ``held`` continues it.
-
-        Raises:
-            Late: the step did not come.
-        """
         place = self._guests.place(MOVER)
         match operation:
             case "migration":

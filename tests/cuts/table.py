@@ -1,5 +1,3 @@
-"""docs/faults.md."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -44,12 +42,6 @@ processors. `{nothing}`: nothing to cut at that step.
 
 
 def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: str) -> str:
-    """Return the document.
-
-    Args:
-        before: the previous document's texts, for cells without an outcome.
-        date: of the last run.
-    """
     texts = {**before, **{name: _shown(each) for name, each in outcomes.items()}}
     there = {each.name for each in cells()}
     parts = [_head(_made(outcomes.values(), date))]
@@ -105,4 +97,4 @@ def _made(outcomes: Iterable[Outcome], date: str) -> str:
 
 def _shown(found: Outcome) -> str:
     words = " ".join([found.text, f"**{'; '.join(found.faults)}**" if found.faults else ""])
-    return " ".join(words.replace("|", "/").split())  # one line of a table
+    return " ".join(words.replace("|", "/").split())

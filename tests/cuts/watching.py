@@ -26,13 +26,10 @@ SECTOR = 512
 SECTORS = 32768
 """Sectors of a disk, used in a circle; each has a number and the boot that wrote it."""
 AHEAD = 64
-"""Sectors checked for further numbers."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A guest's record in a sector."""
-
     number: int
     boot: str
 
@@ -54,15 +51,12 @@ class Disk:
                 yield number, _record(os.pread(image.fileno(), SECTOR, number % SECTORS * SECTOR))
 
     def missing(self, first: int, last: int) -> list[int]:
-        """Return the numbers that the disk lacks."""
         return [number for number, found in self.records(first, last) if found is None or found.number != number]
 
     def boots(self, first: int, last: int) -> int:
-        """Return how many boots wrote these numbers."""
         return len({found.boot for _, found in self.records(first, last) if found is not None})
 
     def _run(self, image: int) -> int:
-        """Return how far the disk is ahead of the newest known number."""
         for ahead in range(AHEAD, 0, -1):
             number = self._newest + ahead
             found = _record(os.pread(image, SECTOR, number % SECTORS * SECTOR))
@@ -118,8 +112,6 @@ class Watched:
 
 
 class Watch:
-    """Samples each guest five times per second, in a thread."""
-
     def __init__(self) -> None:
         self.guests: dict[str, Watched] = {}
         self._over = threading.Event()
@@ -135,7 +127,6 @@ class Watch:
         self._thread.join()
 
     def forget(self) -> None:
-        """Drop all samples but each guest's last."""
         for each in self.guests.values():
             each.samples = each.samples[-1:]
 
@@ -155,7 +146,6 @@ class Answers:
         self.failures: list[Failure] = []
 
     def listen(self, process: subprocess.Popen[str]) -> None:
-        """Record the client's output until it ends."""
         assert process.stdout is not None
         for line in process.stdout:
             at, _, said = line.strip().partition(" ")
@@ -167,7 +157,6 @@ class Answers:
 
 @contextmanager
 def asking(node: layout.Node, address: str) -> Iterator[Answers]:
-    """Send ten requests per second to a Service from a node; yield the answers."""
     answers = Answers()
     command = ["nsenter", f"--net={node.namespace}", "--", sys.executable, "-m", "tests.cuts.client", address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=layout.REPOSITORY) as process:

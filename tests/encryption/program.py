@@ -15,17 +15,14 @@ RECIPE = build.GoProgram("encryption", "0.36.3", (".",), module="tests/encryptio
 
 
 class EncryptionError(Exception):
-    """Go refuses the configuration or the value."""
+    pass
 
 
 class Kubernetes:
-    """The program with one configuration; use it as a context manager."""
-
     def __init__(self, configuration: pathlib.Path) -> None:
         self._configuration = configuration
 
     def __enter__(self) -> Self:
-        """Start it."""
         command = [str(RECIPE.binary()), str(self._configuration)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         first = self._line()
@@ -38,11 +35,9 @@ class Kubernetes:
         self._process.communicate(timeout=10)
 
     def encrypt(self, resource: str, key: str, value: bytes) -> bytes:
-        """Return the value that Go stores."""
         return base64.b64decode(self._ask("encrypt", resource, key, value)["value"])
 
     def decrypt(self, resource: str, key: str, stored: bytes) -> tuple[bytes, bool]:
-        """Return the value that Go reads, and whether it is stale."""
         answer = self._ask("decrypt", resource, key, stored)
         return base64.b64decode(answer["value"] or ""), answer["stale"]
 

@@ -8,5 +8,4 @@ from apiserver.registry.generic.admission import Attributes
 
 
 def asking(*given: Any, **more: Any) -> Attributes:
-    """Return ``Attributes`` with these fields."""
     return Attributes(*given, **more)

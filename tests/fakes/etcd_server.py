@@ -74,7 +74,6 @@ class EtcdServer:
             raise
 
     def kill(self) -> None:
-        """End it as a crash would."""
         self._signal(signal.SIGKILL)
         if self._process:
             self._process.wait()
@@ -92,16 +91,13 @@ class EtcdServer:
         self._signal(signal.SIGCONT)
 
     def back_up(self, name: str = "backup") -> None:
-        """Copy the current data; it must be killed first."""
         shutil.copytree(self._directory / "data", self._directory / name)
 
     def restore(self, name: str = "backup") -> None:
-        """Restore copied data; it must be killed first."""
         shutil.rmtree(self._directory / "data")
         shutil.copytree(self._directory / name, self._directory / "data")
 
     def close(self) -> None:
-        """End it and remove its data."""
         self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
 

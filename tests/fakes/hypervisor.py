@@ -51,9 +51,7 @@ class FakeHypervisor:
         """Answers of the guest agent by command; exceptions are raised."""
         self.questions: list[tuple[str, Mapping[str, Any]]] = []
         self.terms: list[Terms] = []
-        """Terms of all migrations."""
         self.disks: list[Disks] = []
-        """Disks of all migrations."""
         self.fail_next: HypervisorError | None = None
         """Raised by the next ``create``, ``reset``, ``migrate``, ``abort_job`` or ``destroy``."""
         self.figures: dict[str, object] = {"cpu.time": 1_000_000_000}
@@ -241,7 +239,6 @@ class FakeHypervisor:
     # --- the world ---
 
     def intercept(self, method: str, around: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]) -> None:
-        """Replace a method of the port by ``around``, which gets the original call."""
         done = getattr(self, method)
 
         async def intercepted(*arguments: Any, **also: Any) -> Any:
@@ -257,7 +254,6 @@ class FakeHypervisor:
         self._changed()
 
     def become(self, name: str, state: State, reason: str, *, agent: bool = False) -> None:
-        """Set a domain's state; create it if necessary."""
         domain = self.domains.get(name) or Observation(name, str(uuid.uuid4()), "qemu", state, reason)
         self._put(dataclasses.replace(domain, state=state, reason=reason, agent_connected=agent))
 
@@ -266,7 +262,6 @@ class FakeHypervisor:
         self._changed()
 
     def end_migration(self, name: str, error: MigrationFailed | Unavailable | None = None) -> None:
-        """End the domain's migration, if one runs: with ``error``, or successfully."""
         future = self._migrations.get(name)
         if future is not None and not future.done():
             if error is None:

@@ -174,7 +174,6 @@ def authority_of(pair: Path) -> bytes:
 
 
 def a_store(secret: str, region: str, host: str) -> Callable[[str, dict[str, str]], bool]:
-    """Return a function that verifies a request's signature by its path and headers, as an object store does."""
 
     def verify(path: str, headers: dict[str, str]) -> bool:
         if "authorization" not in headers:
@@ -218,5 +217,4 @@ def a_registry(repository: str, *layers: bytes, tag: str = "1") -> Files:
 
 
 def digest_of(data: bytes) -> str:
-    """Return a digest in registries' notation."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -17,8 +17,6 @@ ANNOTATION = "version.example.com"
 
 
 class FakeKms:
-    """Its behaviour; fields may change while it runs."""
-
     def __init__(self) -> None:
         self.key_id = "1"
         self.healthz = "ok"
@@ -50,7 +48,6 @@ class FakeKms:
 
     @asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
-        """Serve during the block."""
         server = grpc.aio.server()
         methods = {
             name: grpc.unary_unary_rpc_method_handler(each)

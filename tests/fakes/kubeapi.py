@@ -112,7 +112,6 @@ class FakeAPI:
         self._repeat = on
 
     async def put(self, collection: str, obj: Object) -> Object:
-        """Create or replace an object, as another client; return it as stored."""
         meta = obj["metadata"]
         key = (collection, meta.get("namespace", ""), meta["name"])
         return await self._store(key, copied(obj))
@@ -124,17 +123,13 @@ class FakeAPI:
         return await self._store(key, obj)
 
     async def remove(self, collection: str, namespace: str, name: str) -> None:
-        """Delete an object, despite finalizers."""
         await self._remove((collection, namespace, name))
 
     def all(self, collection: str) -> list[Object]:
         return [each for (path, _, _), each in sorted(self.objects.items(), key=lambda pair: pair[0]) if path == collection]
 
     def get(self, collection: str, namespace: str, name: str) -> Object:
-        """Return an object; raise KeyError if it is absent."""
         return self.objects[(collection, namespace, name)]
-
-    # The store
 
     async def _store(self, key: Key, obj: Object) -> Object:
         self.revision += 1
@@ -172,8 +167,6 @@ class FakeAPI:
     async def _wake(self) -> None:
         async with self._changed:
             self._changed.notify_all()
-
-    # HTTP
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path, dict(request.query)))

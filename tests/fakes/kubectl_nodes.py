@@ -96,7 +96,6 @@ def carry_out(words: list[str], flags: list[str], after: list[str]) -> int:
 
 
 def scale(objects: dict[str, Any], up: bool) -> int:
-    """Start the pod and make its claim if there is a volume, or stop it; return 0."""
     running = HERE / "running"
     if not up:
         if running.exists():

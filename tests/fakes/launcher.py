@@ -26,8 +26,6 @@ def run_directory(kubelet: Path, pod_uid: str) -> Path:
 
 
 class FakeLauncher:
-    """One pod's launcher; serve it with :meth:`serving`."""
-
     def __init__(self, pod_uid: str) -> None:
         self.protocol = messages.PROTOCOL
         self.pod_uid = pod_uid
@@ -89,7 +87,6 @@ class FakeLauncher:
             writer.close()
 
     def change(self, **members: Any) -> None:
-        """Change members of the status, raise its revision, and send it to all clients."""
         self.status = replace(self.status, revision=self.status.revision + 1, **members)
         for writer in self._writers:
             writer.write(codec.encode(messages.StatusChanged(self.status)))
@@ -103,7 +100,6 @@ class FakeLauncher:
         self.change(domain=None, operations=over, ending=messages.Ending("saved", f"the guest's memory was {image}"))
 
     def migration(self, uid: str, direction: messages.MigrationDirection, state: messages.MigrationState, message: str = "") -> None:
-        """Set a migration's state; its figures stay."""
         others = tuple(each for each in self.status.migrations if each.uid != uid)
         known = self.status.migration_of(uid) or messages.MigrationStatus(uid, direction, state)
         self.change(migrations=(*others, replace(known, direction=direction, state=state, message=message)))

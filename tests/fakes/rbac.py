@@ -11,7 +11,6 @@ import yaml
 from apiserver.endpoints import requestinfo
 
 CHART = Path(__file__).parents[1] / "unit" / "charts" / "golden.yaml"
-"""The rendered chart."""
 
 Rule = dict[str, Any]
 Grant = tuple[str, Rule]
@@ -36,7 +35,6 @@ def grants(account: str) -> list[Grant]:
 
 
 def permissions(account: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield an account's rights as (group, resource, name, verb, namespace); an empty name or namespace means any."""
     for namespace, rule in grants(account):
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:

@@ -35,7 +35,6 @@ class FakeStreams:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        """Serve on a free port; yield the URL."""
         app = web.Application()
         app.router.add_get(PATH + "/{stream:console|vnc|usbredir|log}", self._stream)
         app.router.add_get(PATH + "/{stream:portforward}/{port}/{protocol}", self._stream)
@@ -56,7 +55,6 @@ class FakeStreams:
             await each.close(code=code, message=reason.encode())
 
     def cut(self) -> None:
-        """Break every connection without a message."""
         for each in tuple(self.open):
             transport = each._req.transport if each._req is not None else None
             if transport is not None:

@@ -33,7 +33,6 @@ class Proxy:
             await server.wait_closed()
 
     def drop(self) -> int:
-        """Reset every connection; return their number."""
         dropped = len(self._connections)
         for writer in self._connections:
             writer.transport.abort()

@@ -83,7 +83,6 @@ class Scenario:
         self._informers: list[Informers] = []
 
     async def play(self, seconds: float) -> Summary:
-        """Write and inject faults for ``seconds``; return the counts."""
         async with self._stack:
             await self._set_up()
             writers = [Writer(self._session, self._server.url, Random(self._random.random())) for _ in range(WRITERS)]
@@ -202,7 +201,6 @@ class Scenario:
         self._etcd.resume()
 
     async def _rest(self) -> None:
-        """Wait until every informer has etcd's content."""
         until = time.monotonic() + REST_SECONDS
         while True:
             expected = [_object(entry) for entry in (await self._storage.range(PREFIX)).entries]
@@ -225,7 +223,6 @@ class Scenario:
 
 
 def differences(wanted: dict[str, dict[str, Any]], held: dict[str, Any]) -> list[str]:
-    """Return a sentence for each difference of an informer from the expected content."""
     objects, folded = held["objects"], held["folded"]
     revisions = {key: int(each["metadata"]["resourceVersion"]) for key, each in wanted.items()}
     problems = [f"{key} is missing" for key in sorted(wanted.keys() - objects.keys())]

@@ -34,7 +34,6 @@ class Writer:
         self._allowed.set()
 
     def pause(self) -> None:
-        """Send nothing more."""
         self._allowed.clear()
 
     async def run(self) -> None:

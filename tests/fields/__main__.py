@@ -9,7 +9,6 @@ from tests.fields import families, page, schema, shapes, typed
 
 
 def main() -> int:
-    """Write the changed files, and print faults of entries; return 1 if there is a fault."""
     fields = schema.fields(schema.definitions(types.VirtualMachine))
     entries = families.seen(families.written())
     for file, text in ((shapes.FILE, shapes.text()), (typed.FILE, typed.text()), (page.FILE, page.text(fields, entries))):

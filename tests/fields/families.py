@@ -43,11 +43,9 @@ class Seen:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """Tests or golden files by the field's words, if given by word."""
         return dict(self.members.get("values", {}))
 
     def named(self, member: str) -> Sequence[str]:
-        """Return the tests or files in ``member`` (``guest``, ``golden``), including those by word."""
         given = self.members.get(member, ())
         of_values = [each for each in self.values.values() if member == ("golden" if each.startswith(_GOLDEN) else "guest")]
         return tuple(dict.fromkeys((*((given,) if isinstance(given, str) else given), *of_values)))
@@ -60,7 +58,6 @@ class Seen:
 
 
 def written() -> dict[str, dict[str, Any]]:
-    """Return the content of all files, by family."""
     return {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.toml"))}
 
 

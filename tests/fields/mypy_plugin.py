@@ -23,7 +23,6 @@ DIG_OF_KIND = {f"{KINDS}.dig_vm": "VirtualMachine", f"{KINDS}.dig_migration": "M
 """``dig`` for plain objects of a kind: the type of the object."""
 GET = "typing.Mapping.get"
 _PRIORITY = 10
-"""The priority of an ordinary import in mypy's order of modules."""
 _SCALARS = frozenset({"builtins.str", "builtins.int", "builtins.bool", "builtins.list"})
 
 
@@ -39,7 +38,6 @@ class TypedObjects(Plugin):
         return [(_PRIORITY, TYPED, -1)] if reads else []
 
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
-        """Return the function that checks the key in a call of ``get``."""
         return _got if fullname == GET else None
 
 
@@ -111,6 +109,5 @@ def _unknown(of: TypedDictType, key: str) -> str:
 
 
 def plugin(version: str) -> type[Plugin]:
-    """Return the plugin; mypy calls this."""
     del version
     return TypedObjects

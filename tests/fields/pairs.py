@@ -1,5 +1,3 @@
-"""Pairs of valid VMs that differ in exactly one field of ``spec.domain``."""
-
 from __future__ import annotations
 
 import copy
@@ -22,7 +20,6 @@ _BELOW: Final = f"{schema.DOMAIN}."
 _SEVERAL: Final = " or "
 """Separator between the words of a field's type."""
 FIELDS: Final = {each.path.removeprefix(_BELOW): each for each in _ALL if each.is_leaf and each.path.startswith(_BELOW)}
-"""Fields of ``spec.domain`` that have a value, by their paths below it."""
 ALLOWED: Final = Allowed(
     vsock=True,
     macvtap=True,
@@ -64,7 +61,6 @@ _OTHER: Final[Mapping[str, str]] = {
 
 
 def machine(domain: Domain) -> dict[str, Any]:
-    """Return a VM as a client creates it."""
     metadata = {"name": "testvm", "namespace": "default", "uid": "u-1"}
     return {"kind": "VirtualMachine", "metadata": metadata, "spec": {"domain": copy.deepcopy(domain)}}
 

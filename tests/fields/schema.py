@@ -51,12 +51,10 @@ class Field:
 
     @property
     def family(self) -> str:
-        """The name of the family's modules."""
         return family_of(self.path)
 
     @property
     def key(self) -> str:
-        """Its path below the family's own field."""
         return self.path.removeprefix(root_of(self.path)).lstrip(".[]")
 
     @property
@@ -70,7 +68,6 @@ class Field:
 
     @property
     def summary(self) -> str:
-        """The first sentence of its description."""
         return re.split(r"(?<=\.) ", self.description, maxsplit=1)[0]
 
 
@@ -100,7 +97,6 @@ def definitions(kind: type[Kind]) -> Schema:
 
 
 def resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
-    """Return the schema of a field's non-null values, and its model's name."""
     if "anyOf" in schema:
         given = [each for each in schema["anyOf"] if each.get("type") != "null"]
         if len(given) != 1:
@@ -113,7 +109,6 @@ def resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
 
 
 def fields(known: Schema) -> list[Field]:
-    """Return the fields of ``spec``, parents first."""
     return list(_below(known["VirtualMachineSpec"], known, OUTSIDE, is_copied=False))
 
 
@@ -138,7 +133,6 @@ def _below(model: Schema, known: Schema, path: str, *, is_copied: bool) -> Itera
 
 
 def scalar(schema: Schema) -> str:
-    """Return the type of a value in one word, or its words joined by ``or``."""
     if "enum" in schema or "const" in schema:
         return " or ".join(words_of(schema))
     if schema.get("x-meta") == "Quantity":
@@ -150,5 +144,4 @@ def scalar(schema: Schema) -> str:
 
 
 def words_of(schema: Schema) -> list[str]:
-    """Return the words that a value can have."""
     return [str(each) for each in schema.get("enum", [schema.get("const")])]

@@ -1,5 +1,3 @@
-"""The text of ``apis/virt/typed.py``: the models as TypedDicts, for mypy's checks of plain JSON objects."""
-
 from __future__ import annotations
 
 import json
@@ -58,7 +56,6 @@ def models() -> dict[str, tuple[Schema, Schema]]:
 
 
 def _reached(name: str, known: Schema, seen: set[str]) -> set[str]:
-    """Add the names of a model's structure and of those inside it to ``seen``, and return it."""
     if name not in seen and name not in COPIED:
         seen.add(name)
         for schema in known[name]["properties"].values():
@@ -80,7 +77,6 @@ def _referred(schema: Any) -> Iterator[str]:
 
 
 def written(name: str, model: Schema, known: Schema) -> str:
-    """Return the source of a structure's class."""
     required = {*model.get("required", ()), *(("metadata",) if "metadata" in model["properties"] else ())}
     fields = {field: _member(schema, known, is_required=field in required) for field, schema in model["properties"].items()}
     if any(map(keyword.iskeyword, fields)):

@@ -31,7 +31,6 @@ def _numbered(count: int, value: Any = 1, start: str = "f", end: str = "") -> di
 
 
 def _objects() -> Iterator[tuple[str, Any]]:
-    """Yield descriptions and objects to create and to apply."""
     yield "owners", _machine(metadata={"ownerReferences": _owners(20_000)})
     yield "owners without anything", _machine(metadata={"ownerReferences": [{"uid": str(number)} for number in range(60_000)]})
     yield "controllers", _machine(metadata={"ownerReferences": _owners(20_000, controller=True)})
@@ -86,5 +85,4 @@ def _sent(method: str, below: str, body: Any, content_type: str) -> Sent:
 
 
 HEAVY: Final = _machine()
-"""The object that is patched."""
 CREATE: Final = _sent("POST", "", HEAVY, "application/json")

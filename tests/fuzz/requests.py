@@ -1,5 +1,3 @@
-"""Random requests, mostly well formed."""
-
 from __future__ import annotations
 
 import json
@@ -224,7 +222,6 @@ class Sent:
 
 @st.composite
 def altered(draw: st.DrawFn, value: Any) -> Any:
-    """Return ``value`` with one place replaced, removed or added."""
     if isinstance(value, dict) and value and draw(st.integers(0, 3)):
         key = draw(st.sampled_from(sorted(value)))
         rest = {name: each for name, each in value.items() if name != key}
@@ -279,7 +276,6 @@ BODIES = st.one_of(
 
 @st.composite
 def requests(draw: st.DrawFn) -> Sent:
-    """Return a request; streams get a short timeout."""
     path = draw(
         st.sampled_from(PATHS) | st.lists(st.sampled_from(SEGMENTS), min_size=1, max_size=8).map(lambda parts: "/" + "/".join(parts))
     )

@@ -1,5 +1,3 @@
-"""virt-api as a process, with its log."""
-
 from __future__ import annotations
 
 import re

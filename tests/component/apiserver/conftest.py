@@ -66,7 +66,6 @@ class Api:
         return self.served
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Send a request with ``headers``; return the answer. ``path`` is below the collection unless it begins with a slash."""
         given = {key.replace("_", "-"): value for key, value in headers.items()}
         if body is not None:
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -88,7 +87,6 @@ class Api:
 
     @asynccontextmanager
     async def watch(self, query: str, **headers: str) -> AsyncIterator[AsyncIterator[Any]]:
-        """Start a watch, and yield an iterator over its frames."""
         given = {key.replace("_", "-"): value for key, value in headers.items()}
         async with self.session.get(f"{self.url}{self.path}?watch=1&{query}", headers=given) as response:
             assert response.status == 200, await response.read()
@@ -171,7 +169,6 @@ async def serving(
 
 @pytest.fixture
 def strategy() -> WidgetStrategy:
-    """Return the widgets' strategy. A test overrides it with its parameter ``strategy``."""
     return WidgetStrategy()
 
 

@@ -46,7 +46,6 @@ async def collect(api: Api, dependent: Any, **preconditions: str) -> Answer:
 
 
 async def let_go(api: Api, owner: Any) -> Answer:
-    """Remove the collector's finalizer, at the revision that was read."""
     metadata = (await api.get(owner["metadata"]["name"], Accept=ONE)).json["metadata"]
     rest = [each for each in metadata["finalizers"] if each != "foregroundDeletion"]
     body = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": rest}}

@@ -42,8 +42,6 @@ def trusted(proxies: Pair, clients: Pair, allowed: list[str]) -> dict[str, Any]:
 
 @dataclass
 class Cluster:
-    """A fake kube-apiserver, our server, and a record of requests."""
-
     kube: FakeAPI
     pki: Pki
     proxies: Pair

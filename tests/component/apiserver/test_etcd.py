@@ -29,7 +29,6 @@ async def test_two_servers_on_one_etcd_show_each_others_writes_at_once(pki: Pki,
 
 
 async def count_up(api: Api, acknowledged: list[int], stop: asyncio.Event) -> None:
-    """Increment ``spec.size`` until ``stop`` is set; record acknowledged values."""
     while not stop.is_set():
         answer = await api.get("w1")
         if answer.code != 200:

@@ -31,7 +31,6 @@ class Slow(MemoryStorage):
         return await super().revision()
 
     def hold(self) -> asyncio.Event:
-        """Delay callers until the returned event is set."""
         self.held = asyncio.Event()
         return self.held
 

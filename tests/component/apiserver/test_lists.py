@@ -17,7 +17,6 @@ BOOKMARKED = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatc
 
 
 async def fill(api: Api, *names: str) -> int:
-    """Create widgets; return the last one's revision."""
     made: Any = {}
     for name in names:
         body = widget(name, color="green" if name in "bd" else "red")

@@ -1,5 +1,3 @@
-"""MET-01, MET-02: the metrics for dashboards and alerts."""
-
 from __future__ import annotations
 
 import asyncio

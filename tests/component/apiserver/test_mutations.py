@@ -75,8 +75,6 @@ def mutated(obj: Object, path: tuple[Any, ...], junk: Any) -> Object:
 
 
 class Subject:
-    """A strategy, and all operations of the machinery on its objects."""
-
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
         self.planner = Planner(strategy)
@@ -131,7 +129,6 @@ def test_no_field_makes_the_server_fail(strategy: Strategy, obj: Object, status:
 
 
 def outcome(subject: Subject, what: str, sent: Object, old: Object) -> int | str:
-    """Return the client's status code, or the server's failure."""
     try:
         if what == "create":
             subject.create(sent)

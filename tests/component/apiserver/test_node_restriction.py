@@ -35,7 +35,6 @@ TYPE = {"apiVersion": "kubevirt.io/v1alpha1"}
 MACHINE: Json = {**TYPE, "kind": "VirtualMachine", "metadata": {"name": "vm1"}, "spec": {"domain": {"memory": {"guest": "64Mi"}}}}
 MIGRATION: Json = {**TYPE, "kind": "Migration", "metadata": {"name": "move"}, "spec": {"selector": {"name": "vm1"}}}
 MOMENT = "2026-01-01T00:00:00Z"
-"""Stands for the start of the test's server, because virt-api refuses times far from its clock."""
 SCHEDULED: Json = {
     "phase": "Scheduled", "attempt": 1, "attempts": [{"number": 1, "podName": "p1", "nodeName": "node1", "startTime": MOMENT}],
     "nodeName": "node1", "podName": "p1", "podUID": "uid-1", "podIP": "10.244.1.7",
@@ -75,8 +74,6 @@ def launcher_pod(machine: Json, name: str, uid: str, *volumes: Json, namespace: 
 
 @dataclass
 class Cluster:
-    """A fake kube-apiserver, virt-api, and all their clients."""
-
     kube: FakeAPI
     pki: Pki
     proxies: Pair
@@ -93,7 +90,6 @@ class Cluster:
             obj["status"] = {"authenticated": user is not None, "user": user or {}}
 
     def tls(self, by: str | None) -> ssl.SSLContext:
-        """Return a client's context, made once, because a certificate takes longer than a request."""
         if by not in self.contexts:
             self.contexts[by] = self.pki.client(by, self.proxies if by == "front-proxy-client" else None)
         return self.contexts[by]
@@ -115,7 +111,6 @@ class Cluster:
         return found
 
     async def handler(self, node: str | None, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
-        """Send a request as kube-apiserver forwards one with virt-handler's token."""
         claim = [(f"X-Remote-Extra-{CLAIM.replace('/', '%2F')}", node)] if node is not None else []
         return await self.ask(method, path, body, [("X-Remote-User", HANDLER), *claim], **more)
 
@@ -130,7 +125,7 @@ def without_streams(given: options.Options, client: Client | None) -> running.Ki
 
 
 async def nothing_more(cluster: Cluster) -> None:
-    """Prepare nothing."""
+    pass
 
 
 @asynccontextmanager

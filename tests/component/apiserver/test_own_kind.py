@@ -26,7 +26,6 @@ OLD = Resource("store.example.com", "v1beta1", "backups", "Backup")
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Iterator[Path]:
-    """Run the example; yield the kubeconfig that it prints."""
     command = [sys.executable, str(EXAMPLE), "--directory", str(tmp_path), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
         assert process.stdout is not None

@@ -58,7 +58,6 @@ async def named(cluster: Cluster, name: str, uid: str) -> tuple[int, Any]:
 
 
 async def asked(cluster: Cluster) -> list[str]:
-    """Return the pods that virt-api read from kube-apiserver."""
     return [path for method, path, _ in cluster.kube.requests if method == "GET" and "/pods/" in path]
 
 

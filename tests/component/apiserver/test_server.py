@@ -206,7 +206,7 @@ async def test_retry_after_is_sent_only_for_repeatable_requests(pki: Pki) -> Non
         ]
         assert [(each.code, each.headers.get("Retry-After")) for each in harmless] == [(504, "1")] * 3
         twice = [
-            await api.call("POST", "", {**widget(), "metadata": {"generateName": "w-"}}),  # another name each time: two objects
+            await api.call("POST", "", {**widget(), "metadata": {"generateName": "w-"}}),
             await api.patch("w1", [{"op": "add", "path": "/spec/parts", "value": []}], "json-patch+json"),
             await api.call("POST", "w1/paint", {}),
         ]

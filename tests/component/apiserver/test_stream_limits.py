@@ -35,7 +35,6 @@ async def session_of(pki: Pki, user: str) -> AsyncIterator[aiohttp.ClientSession
 
 
 async def refused(session: aiohttp.ClientSession, url: str) -> str:
-    """Return the message of a 429 before the upgrade."""
     headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     async with session.get(url, headers={**headers, "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (429, "5")
@@ -45,7 +44,6 @@ async def refused(session: aiohttp.ClientSession, url: str) -> str:
 
 
 async def until_open(session: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSocketResponse:
-    """Open a stream, once the server has noticed another one's end."""
     async with asyncio.timeout(30):
         while True:
             try:

@@ -34,12 +34,8 @@ OWNER = "owner"
 
 @dataclass
 class Rights:
-    """The cluster's roles and tokens, which the test changes; ``owner`` has all rights."""
-
     granted: dict[str, set[str]] = field(default_factory=dict)
-    """Verbs on the stream, by user."""
     tokens: dict[str, str] = field(default_factory=dict)
-    """Users, by token."""
 
     def admit(self, path: str, obj: dict[str, Any]) -> None:
         if path == REVIEWS:
@@ -53,8 +49,6 @@ class Rights:
 
 @dataclass
 class Scene:
-    """A server of widgets with a stream, the dialled connections, and the typed bytes."""
-
     rights: Rights
     kube: FakeAPI
     pki: Pki

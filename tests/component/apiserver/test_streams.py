@@ -32,7 +32,6 @@ Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def tapped(pki: Pki, api: Api, serve: Serve = echo) -> AsyncIterator[str]:
-    """Yield the address of a widget's stream to a server."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(pki.authority_file))
     context.load_cert_chain(*pki.issued("handler", Profile("handler", dns_names=("handler",), server=True)))
     server = web.Server(serve)

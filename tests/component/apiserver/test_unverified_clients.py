@@ -26,8 +26,6 @@ PER_ADDRESS, STRANGERS, SHAKING, SHAKING_PER_ADDRESS = 64, 512, 1024, 512
 
 @dataclass
 class Exposed:
-    """A server with inspectable internals, and its attackers."""
-
     api: Api
     listener: listening.Listener
     wires: list[Wire]
@@ -50,11 +48,9 @@ class Exposed:
 
     @property
     def strangers(self) -> int:
-        """Return the connections with a finished handshake and without a client certificate."""
         return sum(each.certificate is None for each in self._connections())
 
     def waiting(self) -> int:
-        """Return the largest number of unanswered bytes on one connection."""
         return max(len(each._reader) for each in self._connections())
 
     def _connections(self) -> list[Connection]:
@@ -106,7 +102,6 @@ async def exposed(pki: Pki) -> AsyncIterator[Exposed]:
 
 
 async def gone(wires: Sequence[Wire], count: int) -> bool:
-    """Return whether exactly ``count`` of the connections end."""
     async with asyncio.timeout(10):
         while sum(not each.is_open for each in wires) < count:
             await asyncio.sleep(0.02)

@@ -112,7 +112,6 @@ async def test_mutating_webhooks_result_is_validated(world: World) -> None:
 
 
 async def test_webhook_is_reinvoked_after_a_later_change_on_request(world: World) -> None:
-    """ADM-03: reinvocationPolicy; a webhook that was not called in the first round is not called in the second."""
     late = {"matchLabels": {"late": "yes"}}
     await world.mutating(
         world.hook("again", lambda review: label(review, "again", str(len(world.hooks["again"].reviews))), reinvocationPolicy="IfNeeded"),
@@ -127,7 +126,6 @@ async def test_webhook_is_reinvoked_after_a_later_change_on_request(world: World
 
 
 async def test_webhooks_are_not_reinvoked_without_a_change(world: World) -> None:
-    """ADM-03."""
     await world.mutating(
         world.hook("first", lambda review: label(review, "x", "1"), reinvocationPolicy="IfNeeded"), world.hook("second", allow)
     )
@@ -137,7 +135,6 @@ async def test_webhooks_are_not_reinvoked_without_a_change(world: World) -> None
 
 
 async def test_validating_webhooks_are_asked_at_once(world: World) -> None:
-    """ADM-03: three webhooks of 1.5 s each do not take 4.5 s; the client gets the first message in order."""
     await world.validating(*(world.hook(name, lambda review: deny(review, message=review["request"]["uid"])) for name in "abc"))
     for each in world.hooks.values():
         each.seconds = 1.5
@@ -183,7 +180,6 @@ async def test_warnings_reach_the_client(world: World) -> None:
 
 
 async def test_deletions_are_seen_one_by_one(world: World) -> None:
-    """ADM-06: DELETE has only oldObject; deletecollection calls webhooks for every item and keeps refused items."""
     await world.mutating(world.hook("m"))
     await world.validating(world.hook("v", only_creates))
     async with world.api() as api:
@@ -233,7 +229,6 @@ async def test_a_stream_is_refused_before_its_upgrade(world: World) -> None:
 
 
 async def test_updates_of_all_kinds_are_updates(world: World) -> None:
-    """ADM-03: PUT, PATCH, /status and verbs show old and new object."""
     await world.validating(world.hook("v"))
     async with world.api() as api:
         made = await api.make(widget())
@@ -592,7 +587,6 @@ async def test_match_conditions_leave_requests_out(world: World) -> None:
 
 
 def answered(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """Return the log's lines about writes, in order."""
     lines = [vars(each) for each in caplog.records if each.name == "apiserver.endpoints.filters.accounting"]
     return [each for each in lines if each["verb"] in ("create", "update")]
 

@@ -1,5 +1,3 @@
-"""A TLS server of webhooks with the test's answers, and a fake kube-apiserver with their configurations."""
-
 from __future__ import annotations
 
 import asyncio
@@ -60,7 +58,6 @@ class Hook:
     headers: list[dict[str, str]] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
     seconds: float = 0.0
-    """Delay of the answer."""
 
     @property
     def requests(self) -> list[Json]:
@@ -75,10 +72,8 @@ class World:
     port: int = 0
     hooks: dict[str, Hook] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
-    """Names of the called webhooks, in order."""
 
     def hook(self, name: str, reply: Reply = allow, **more: Any) -> Json:
-        """Serve a webhook; return its entry for a configuration."""
         self.hooks[name] = Hook(reply)
         made = {
             "name": f"{name}.example.test",

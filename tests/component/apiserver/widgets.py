@@ -47,8 +47,6 @@ class Widget(BaseModel):
 
 
 class OldSpec(BaseModel):
-    """The spec in the old version, with other names for size, color and replicas."""
-
     model_config = ConfigDict(strict=True)
 
     extent: int = 1
@@ -88,8 +86,6 @@ class Twin(CreatingVerb):
 
 
 class Tap(Connect):
-    """A stream to the test's address."""
-
     subprotocols = ("plain.example.test",)
     ping_seconds = 5.0
 
@@ -164,8 +160,6 @@ class WidgetStrategy(Strategy):
 
 
 class OldWidgetStrategy(Spoke):
-    """A served version next to the stored one."""
-
     resource = OLD_WIDGETS
     model = OldWidget
 

@@ -14,8 +14,6 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Peer:
-    """A server's end of one connection, which acts as the test says."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
@@ -41,8 +39,6 @@ Act = Callable[[Peer], Awaitable[None]]
 
 
 class Server:
-    """Gives each connection to the next act; the last act serves all later ones."""
-
     def __init__(self, *acts: Act) -> None:
         self._acts = iter(acts)
         self._act = acts[0]
@@ -78,7 +74,6 @@ class Server:
 
 
 def answering(*answers: bytes, then: Act | None = None) -> Act:
-    """Return an act that sends the answers in order, and then ``then`` or the last answer again."""
 
     async def act(peer: Peer) -> None:
         for answer in answers:
@@ -129,4 +124,4 @@ async def closed(connections: Connections, count: int = 0) -> None:
 
 
 async def gone_at_once(peer: Peer) -> None:
-    """Close immediately."""
+    pass

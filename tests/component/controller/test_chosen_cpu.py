@@ -23,7 +23,6 @@ class Pool(Cluster):
         await self.api.edit(NODES, "", node, label)
 
     async def restarted(self, wanted: str) -> dict[str, Any]:
-        """Create testvm repeatedly until virt-controller has seen the nodes' labels; return its pod."""
 
         async def model() -> str:
             await self.until(lambda: self.vm()["status"].get("podUID"), "a start")

@@ -132,7 +132,6 @@ class Cluster:
         await self.api.edit(VMS, "ns", name, run)
 
     async def running(self) -> dict[str, Any]:
-        """Bring testvm to Running on node1; return its pod."""
         await self.api.put(VMS, a_vm())
         pod = await self.pod()
         await self.start_pod(pod)
@@ -521,7 +520,6 @@ async def test_foreign_host_file_does_not_hold_a_claim_of_equal_name(api: FakeAP
 
 
 async def with_file_and_claim(api: FakeAPI, namespace: str, name: str, *disks: str) -> None:
-    """Store a VM with the node's file, which VMs of all namespaces name, with a claim ``data``, or with both."""
     known = {
         "file": {"name": "file", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}},
         "claim": {"name": "claim", "type": "PersistentVolumeClaim", "source": {"name": "data"}},

@@ -85,7 +85,7 @@ async def test_machine_becomes_first_owner_with_one_write(api: FakeAPI, cluster:
     await api.put(MIGRATIONS, made)
     await phase_is(cluster, "made-by-hand", "Scheduling")
     assert api.get(MIGRATIONS, "ns", "made-by-hand")["metadata"]["ownerReferences"] == [*(named or [owner]), bogus]
-    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))  # triggers another pass
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))
     await cluster.start_pod(
         await cluster.until(lambda: next(each for each in api.all(PODS) if "kubevirt.io/migration" in str(each["metadata"])), "its pod"),
         "node2",

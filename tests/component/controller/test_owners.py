@@ -68,7 +68,6 @@ class Tenant(Cluster):
         return [each for each in self.api.all(PODS) if each["metadata"]["namespace"] == "ns"]
 
     async def nothing_happens(self, vm: Any, pods: list[Pod]) -> None:
-        """Check over several passes that neither the pods nor the attempt in the status change."""
         await asyncio.sleep(ENOUGH)
         assert [uid_of(each) for each in self.pods()] == [uid_of(each) for each in pods]
         assert {key: vm["status"].get(key) for key in ("phase", "podUID", "attempt", "attempts")} == {
@@ -228,7 +227,7 @@ async def test_a_running_pod_without_its_marks_is_still_the_machines(api: FakeAP
     assert ("kubectl label pod" in told) == ("labels" in fields)
     assert ("restart" in told) == ("ownerReferences" in fields)
     lists = [query for method, path, query in api.requests if method == "GET" and path.endswith("/ns/pods") and "watch" not in query]
-    assert bool(lists) == ("labels" in fields)  # the cache has dropped it
+    assert bool(lists) == ("labels" in fields)
     assert {query["limit"] for query in lists} <= {"2"}  # limits memory, whatever a tenant puts into its pods
 
     await api.edit(

@@ -45,7 +45,6 @@ class Cluster:
         self.here = here
 
     def ask(self, method: str, path: str, body: Any = None, *, user: str = ACCOUNT, kind: str = "application/json") -> tuple[int, Any]:
-        """Send a request by ``user``, or by the administrator if empty; return code and answer."""
         made = self.here.certificates
         context = ssl.create_default_context(cafile=str(made.authority))
         context.load_cert_chain(made.certificate(ADMIN), made.key(ADMIN))
@@ -197,7 +196,7 @@ def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster)
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name_of(pod)}, "target": {"kind": "Node", "name": "node1"}}
         code, said = cluster.ask("POST", f"{path}/binding", binding)
         assert "may only create and delete" in said["message"], (code, said)
-        code, said = cluster.ask("DELETE", PODS)  # each pod of a collection is checked; ours may go
+        code, said = cluster.ask("DELETE", PODS)
         assert code == http.client.OK, said
     finally:
         for each in (bound, role):

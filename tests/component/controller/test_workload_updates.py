@@ -49,7 +49,6 @@ def is_scheduled(cluster: Cluster, name: str) -> bool:
 
 
 async def started(cluster: Cluster, *machines: str, conditions: tuple[dict[str, Any], ...] = ()) -> None:
-    """Bring these VMs to Running, in pods of the current image."""
     for name in machines:
         await cluster.api.put(VMS, a_vm(name))
         pod = await cluster.pod(name=name)
@@ -61,7 +60,6 @@ async def started(cluster: Cluster, *machines: str, conditions: tuple[dict[str, 
 
 
 async def age(cluster: Cluster, image: str = "launcher:before") -> None:
-    """Give all pods another release's image."""
     for pod in cluster.api.all(PODS):
         await cluster.api.edit(PODS, "ns", name_of(pod), lambda obj: obj["spec"]["containers"][0].update(image=image))
 

@@ -81,7 +81,7 @@ class PureDisks:
         return False
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Do nothing."""
+        pass
 
 
 class Live:
@@ -130,7 +130,6 @@ class Live:
         await promptly(lambda: self.vm()["status"]["domain"]["state"] == self._state, seconds)
 
     def document_of(self, name: str) -> str:
-        """Return the warnings about an object, one per line."""
         found: list[Object] = [
             each for each in self.api.all(EVENTS) if each["involvedObject"]["name"] == name and each["type"] == "Warning"
         ]

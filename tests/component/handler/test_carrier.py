@@ -59,7 +59,6 @@ async def relayed(scene: Scene, carrier: Carrier | None = None) -> AsyncIterator
 
 
 async def dialled(scene: Scene) -> Streams:
-    """Return a connection of the source's pod after a round trip."""
     with places.run_directory("source", scene.root) as directory:
         reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
     writer.write(b"ping")
@@ -315,7 +314,6 @@ def test_data_read_before_a_connection_ends_arrive(tmp_path: Path) -> None:
 
 
 def shaken(authority: Authority, one: socket.socket, other: socket.socket) -> list[carrier.Tls]:
-    """Return both ends of a connection, client first, after the handshake."""
     for link in (one, other):
         link.settimeout(0)
     sides = [carrier.Tls(link, context(authority, name), name) for link, name in ((one, "n2.virt-handler"), (other, None))]
@@ -341,7 +339,6 @@ def resident(pid: int) -> int:
 
 
 def data_bytes(pid: int) -> int:
-    """Return the bytes that RLIMIT_DATA counts."""
     return memory(pid, "VmData")
 
 
@@ -389,7 +386,6 @@ def renew(files: Files, by: Files) -> None:
 
 
 async def shown(scene: Scene) -> str:
-    """Return the serial number of the target virt-handler's certificate."""
     _, writer = await scene.connect()
     try:
         return str(writer.get_extra_info("peercert")["serialNumber"])

@@ -115,7 +115,7 @@ async def test_a_broken_connection_is_made_again_and_changes_nothing(world: Worl
         await eventually(lambda: phase_is(world, "Running"))
         launcher.hang_up()
         await eventually(lambda: (link := handler.links.get("pod-1")) is not None and link.connection is None)
-        launcher.status = launcher.status  # it is still alive
+        launcher.status = launcher.status
         await eventually(lambda: (link := handler.links.get("pod-1")) is not None and link.connection is not None)
 
     assert launcher.starts == 1
@@ -481,7 +481,6 @@ async def test_disk_plugin_fault_of_a_running_guest_is_reported_once(world: Worl
     disk = {"name": "data", "type": "Plugin", "source": {"plugin": "absent", "options": {}}}
 
     async def pause(state: str) -> None:
-        """Cause a write of the VM's status for another reason."""
         await ask(world, pause=a_pause(wanted=state == "paused"))
         await eventually(lambda: world.status()["domain"]["state"] == state)
 
@@ -859,7 +858,7 @@ async def test_launcher_of_another_version_is_reported_and_runs_on(world: World)
         await eventually(lambda: phase_is(world, "Running"))
     before, asked = world.status(), len(launcher.received)
     launcher.protocol = 2
-    async with world.handler():  # of another release
+    async with world.handler():
         await eventually(lambda: ready(world).get("reason") == "LauncherNotUnderstood")
         await asyncio.sleep(0.3)
         assert ready(world)["status"] == "Unknown"

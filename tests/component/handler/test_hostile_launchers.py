@@ -21,7 +21,6 @@ from tests.own_time import promptly
 
 PROMPT_SECONDS = 5.0
 PHASE_WRITES = 2
-"""Running, and the end."""
 
 
 def state(number: int) -> messages.DomainStatus:

@@ -334,7 +334,6 @@ async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None
 
 
 def limited(**options: Any) -> dict[str, Any]:
-    """Return a migration that began long ago, with a timeout of one second."""
     stamps = [{"phase": "Running", "time": "2020-01-01T00:00:00.000000Z"}]
     more: dict[str, Any] = {
         "phaseTransitionTimestamps": stamps,

@@ -33,7 +33,7 @@ PROMPT_SECONDS = 20.0
 
 
 class Planted(Exception):
-    """An unexpected exception."""
+    pass
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,6 @@ class Plant:
     part: type
     name: str
     is_faulty: Callable[..., bool]
-    """Gets the function's arguments."""
 
 
 PLANTS = {

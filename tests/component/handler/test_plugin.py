@@ -1,5 +1,3 @@
-"""The device plugin with a fake kubelet on a real socket."""
-
 from __future__ import annotations
 
 import asyncio

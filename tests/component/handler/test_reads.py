@@ -1,5 +1,3 @@
-"""Concurrent readers of a guest share one request to the launcher."""
-
 from __future__ import annotations
 
 import asyncio
@@ -32,8 +30,6 @@ POD = "pod-1"
 
 
 class Scene:
-    """A virt-handler with one pod, and virt-api's access to it."""
-
     def __init__(self, root: Path, wait_seconds: float = reads.WAIT_SECONDS, fresh_seconds: float = reads.FRESH_SECONDS) -> None:
         self.root = root
         self.authority = Authority(root / "certs")

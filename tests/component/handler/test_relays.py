@@ -275,7 +275,7 @@ async def test_connections_of_a_migration_are_limited(scene: Scene) -> None:
         for _ in range(2):
             assert await scene.dial(header) == b""
         assert len(scene.seen) == copying.MAX_CONNECTIONS
-        scene.incoming.expect("mig-2", Expected("target", "n", scene.release))  # another migration's are counted separately
+        scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
         assert await scene.dial(Header("mig-2", "data").encode()) == b"ping"
         for channel in ("libvirt", "disks"):  # so are those of each channel: disk connections do not block libvirt's
             assert await scene.dial(Header("mig-1", channel).encode()) == b"ping"
@@ -323,7 +323,7 @@ async def test_a_pod_that_dials_without_end_gets_a_few_relays(scene: Scene) -> N
                     link.shutdown(socket.SHUT_RDWR)
                 assert all([await hangs_up(link) for link in links])
                 stack.enter_context(await dialled(directory, layout.MIGRATION_DATA_SOCKET))
-                await eventually(lambda: len(accepted) == copying.MAX_CONNECTIONS + 1)  # closed connections free their places
+                await eventually(lambda: len(accepted) == copying.MAX_CONNECTIONS + 1)
             accepted[-1].shutdown(socket.SHUT_RDWR)
             for task in ending:
                 task.cancel()
@@ -341,7 +341,7 @@ async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Sce
         for _, writer in opened:
             writer.close()
         await eventually(lambda: not scene.incoming._connections)
-        assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # closed connections free their places
+        assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
     finally:
         for _, writer in opened:
             writer.close()
@@ -361,7 +361,7 @@ async def test_silent_connections_of_a_node_are_limited(scene: Scene) -> None:
         other.close()
     await eventually(lambda: not scene.incoming._pending)
     scene.expect()
-    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # closed connections free their places
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
 
 
 async def test_unanswered_release_requests_are_limited(scene: Scene) -> None:
@@ -441,7 +441,7 @@ async def test_unidentified_clients_have_few_places(scene: Scene) -> None:
     for _, each in (*silent, (reader, writer)):
         each.close()
     await eventually(lambda: not scene.incoming._handshakes)
-    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # closed connections free their places
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
 
 
 @pytest.mark.parametrize("scene", [Limits(handshake_seconds=0.1)], indirect=True)
@@ -466,7 +466,6 @@ async def test_connection_without_a_timely_header_is_closed(scene: Scene) -> Non
 
 
 async def dialled(directory: int, path: str) -> socket.socket:
-    """Return a connection to a pod's socket; while its backlog is full, wait as the pod would."""
     while True:
         try:
             return places.connect(directory, path)

@@ -24,8 +24,6 @@ from tests.fakes.launcher import run_directory
 
 
 class Guest:
-    """A pod's console socket: sends a greeting, and echoes in capitals."""
-
     greeting = b"login: "
 
     def __init__(self) -> None:

@@ -1,5 +1,3 @@
-"""The loop of VMs with slow or disobedient launchers."""
-
 from __future__ import annotations
 
 import asyncio

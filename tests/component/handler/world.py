@@ -55,9 +55,7 @@ VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
 MIGS = "/apis/kubevirt.io/v1alpha1/migrations"
 EVENTS = "/api/v1/events"
 STORAGE_PLUGINS = frozenset({"images", "absent"})
-"""Plugins that the administrator allowed."""
 HOSTS = {"n": "10.0.0.1", "n2": "10.0.0.2"}
-"""Addresses of virt-handlers, by node."""
 
 
 def relay(node: str) -> str:
@@ -65,8 +63,6 @@ def relay(node: str) -> str:
 
 
 class FakeNode:
-    """Counts the actions on pods."""
-
     def __init__(self) -> None:
         self.accelerators: dict[str, messages.Accelerator] = {}
         """Accelerators of a pod's devices by its uid, where it is not emulation."""

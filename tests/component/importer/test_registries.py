@@ -1,5 +1,3 @@
-"""The importer with container registries that lie or redirect."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""The supervision of virtiofsd, with a program in its place."""
-
 from __future__ import annotations
 
 import asyncio

@@ -24,7 +24,6 @@ def free_minor() -> int:
 
 @contextlib.contextmanager
 def given_by_the_kubelet() -> Iterator[int]:
-    """Make a device where these tests' pods find it; yield its minor number."""
     minor = free_minor()
     path = Path(macvtap.path_of(minor))
     os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(macvtap.driver() or 0, minor))

@@ -44,7 +44,6 @@ class Pod:
     launcher: Launcher
 
     def inside(self, function: Callable[[], T]) -> T:
-        """Call the function inside the pod's network; return its result."""
         return within(self.name, function)
 
     def outside(self, function: Callable[[], T]) -> T:
@@ -153,8 +152,6 @@ def within(name: str, function: Callable[[], T]) -> T:
 
 
 class Tap:
-    """The guest's end of the pod's tap."""
-
     def __init__(self, pod: Pod, name: str = "tap0") -> None:
         """Open the tap, and wait until the kernel brings it up; earlier frames are lost."""
         self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -188,13 +185,11 @@ class Tap:
 
 class Ear:
     def __init__(self, device: str) -> None:
-        """Listen on a device; call it inside the device's namespace."""
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._socket.bind((device, _ETH_P_ALL))
 
     def until(self, last: bytes, seconds: float = 30.0) -> list[bytes]:
-        """Return all frames up to the one that contains ``last``."""
         heard: list[bytes] = []
         self._socket.settimeout(seconds)
         while not heard or last not in heard[-1]:

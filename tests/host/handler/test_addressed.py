@@ -52,7 +52,6 @@ class World:
         self.lan.close()
 
     def heard(self) -> bytes:
-        """Return all frames up to one legal frame, sent last."""
         assert self.tap.send(mine(udp(GIVEN, NEIGHBOUR, LAST)))
         return b"".join(self.lan.until(LAST))
 

@@ -36,7 +36,6 @@ class World:
         return ethernet(self.mac, kind, payload, destination)
 
     def heard(self) -> bytes:
-        """Return all frames up to one legal frame, sent last."""
         assert self.tap.send(self.mine(udp(POD, CALLER, LAST)))
         return b"".join(self.uplink.until(LAST))
 
