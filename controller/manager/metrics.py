@@ -34,7 +34,7 @@ class Metrics:
         self._outdated: Callable[[], int] = int
         self._machines: Callable[[], Sequence[Object]] = list
         self._migrations: Callable[[], Sequence[Object]] = list
-        about = "Machines whose virt-launcher is of another release; 0 where nobody leads."
+        about = "Machines with a virt-launcher of another release; 0 in a process that is not the leader."
         self._registry.add(Read("kubevirt_outdated_launchers", "gauge", about, (), lambda: [((), self._outdated())]))
 
     def watch_queue(self, controller: Controller) -> None:

@@ -212,7 +212,7 @@ class Incoming:
             logger.warning("refused a relay connection of node %s: %s", node, why)
         elif node != expected.source_node:
             why = f"migration {wanted.migration_uid} comes from {expected.source_node}"
-            logger.warning("refused a relay of node %s: %s", node, why)
+            logger.warning("refused a relay connection of node %s: %s", node, why)
         elif claimed not in (wanted.migration_uid, UNNAMED):
             logger.warning("refused a relay of node %s: it is of migration %s, and said %s", node, wanted.migration_uid, claimed)
         elif isinstance(wanted, header.Release):

@@ -503,14 +503,10 @@ class Machine(TypedDict, total=False):
 
 
 class ManagedSave(TypedDict, total=False):
-    """Storage for the guest's memory while the machine is suspended."""
-
     claimName: Required[str]
 
 
 class ManagedSaveStatus(TypedDict, total=False):
-    """The image from which the guest resumes at the next start."""
-
     id: Required[str]
     claimName: Required[str]
     file: Required[str]

@@ -19,8 +19,8 @@ from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
 MAX_PERCENT: Final = 100
-LAUNCHER_TOO_OLD: Final = "virt-launcher of the machine's pod is of an earlier release; restart or migrate the machine and try again"
-PAUSED_SINCE: Final = "the virtual machine was paused after that"
+LAUNCHER_TOO_OLD: Final = "virt-launcher of this machine is of an older release; restart or migrate the machine, then try again"
+PAUSED_SINCE: Final = "the virtual machine was paused later"
 RESULTS: Final[Mapping[messages.OperationState, operations.Result]] = {"succeeded": operations.SUCCEEDED, "failed": operations.FAILED}
 _DONE: Final[Mapping[str, tuple[str, str]]] = {
     operations.RESET: ("Reset", "the guest was reset"),

@@ -95,7 +95,7 @@ def end_of(ending: messages.Ending) -> End | None:
         ending.kind, reason
     )
     if result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:  # libvirt's error may contain them
-        message = f"{message}; QEMU's last words: {' | '.join(ending.log[-3:])}"
+        message = f"{message}; last lines of QEMU's log: {' | '.join(ending.log[-3:])}"
     return End(result, reason, printable(message), ending.image_used)
 
 

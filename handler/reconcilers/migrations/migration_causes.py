@@ -86,7 +86,7 @@ def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop:
     if known.state == "cancelled":
         return limit or known.message or "the migration was aborted"
     if LIBVIRTD_AWAY in known.message:
-        return f"libvirtd of the guest's pod was away, and is started again ({known.message})"
+        return f"libvirtd in the guest's pod ended and was restarted ({known.message})"
     if is_broken_connection(known) and UNSENT not in known.message:
         return (
             f"lost the connection to the target: its pod ended, virt-handler of one of the nodes restarted, or the network between the "

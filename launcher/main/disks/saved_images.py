@@ -163,7 +163,7 @@ def _open(path: Path) -> int:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid != os.geteuid():
         os.close(descriptor)
-        raise ImageUnusable(f"{path.name}: is no regular file of one name and of this user")
+        raise ImageUnusable(f"{path.name}: is not a regular file with a single hard link and of this user")
     return descriptor
 
 

@@ -115,7 +115,7 @@ class Start:
                     await self._console.connected.wait()
                     await self._ports.connected(ports)
         except TimeoutError:
-            logger.warning("the serial port cannot be reached; the guest starts without its console")
+            logger.warning("cannot connect to the serial port; the guest starts without its console")
 
     async def _fail(self, error: BaseException) -> None:
         """Remove the domain, if the failed call made one, and end."""

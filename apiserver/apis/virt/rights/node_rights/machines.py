@@ -190,7 +190,7 @@ def _operations(write: MachineWrite) -> Iterator[FieldError]:
         place = path.key(shown(earlier["id"]))
         for field in differences.changed(earlier, later):
             if field not in OF_A_RESULT and field != PROGRESS:
-                yield forbidden(place.child(field), "is not virt-handler's to write")
+                yield forbidden(place.child(field), "may not be written by virt-handler")
             elif operations.is_finished(earlier):
                 yield forbidden(place.child(field), "is written once")
         if set(differences.changed(earlier, later)) - {PROGRESS} and not operations.is_finished(later):
@@ -202,7 +202,7 @@ def _end(write: MachineWrite) -> Iterator[FieldError]:
     new, phase = _status(write.new), phases.phase_of(write.new)
     for field in phases.OF_A_PLACE:
         if new.get(field) is not None and not (field == running.RUNNING and managed_save.of(write.new)):  # virt-api keeps it for the image
-            yield forbidden(STATUS.child(field), f"goes when the virtual machine is {phase}")
+            yield forbidden(STATUS.child(field), f"must be removed when the virtual machine becomes {phase}")
     current = power.current_attempt(write.old)
     earlier, later = _attempt(write.old, current), _attempt(write.new, current)
     if earlier and not power.has_ended(earlier) and (later.get("result") != RESULTS[phase] or not later.get("endTime")):
