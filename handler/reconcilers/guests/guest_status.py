@@ -57,7 +57,7 @@ PAUSES: Final[Mapping[str, tuple[str, str]]] = {
         "automatically, or at once after kubectl virt unpause",
     ),
     "saving": (summary.SUSPENDING, "the guest's memory is being saved"),
-    "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
+    "watchdog": ("Watchdog", "the guest's watchdog fired; kubectl virt unpause continues the guest"),
     "crashed": (conditions.GUEST_PANICKED, "the guest panicked"),
 }
 """Reason and message of the condition Paused, by libvirt's reason."""
