@@ -100,4 +100,4 @@ def test_passt_guest_is_connected_and_survives_the_end_of_passt(kubectl: Kubectl
     assert after["status"]["podName"] == vm["status"]["podName"]
     told = condition_of(after, "Migratable")
     assert told["status"] == "False"
-    assert "is passt's" in told["message"]
+    assert "uses passt" in told["message"]

@@ -166,7 +166,7 @@ async def both(pod: Pod, start: Start) -> None:
     launcher = start(pod)
     with launcher.client() as client, launcher.console() as viewer:
         status = client.ask(messages.Sync(machine))
-        assert "interface 'lan' is passt's" in status.not_migratable
+        assert "interface 'lan' uses passt" in status.not_migratable
         viewer.expect("GUEST-READY", READY_SECONDS)
         told = lease(viewer)
         assert (told["ip"], told["router"]) == (POD, CALLER)

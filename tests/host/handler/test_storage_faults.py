@@ -119,7 +119,7 @@ async def said(disks: PluginDisks, vm: dict[str, Any], pod_uid: str) -> DisksFau
         (f"mknod $D/disk.img b 7 0; {THE_FILE}", "disk.img is no regular file"),
         (f"touch $D/nbd.sock; {THE_SOCKET}", "nbd.sock is no socket"),
         (f"{A_FILE}; {answer('$D/disk.img', size=2048)}", "disk.img has 1024 bytes, but the plugin reported 2048"),
-        (f"{A_FILE}; {answer('$D/disk.img', size=2 * MIB)}", f"source.sizeLimit allows {MIB}"),
+        (f"{A_FILE}; {answer('$D/disk.img', size=2 * MIB)}", f"source.sizeLimit is {MIB}"),
         (f"{A_FILE}; {answer('$D/disk.img', size=1000)}", "of whole blocks of 512"),
         (f"{A_FILE}; chown 0:0 $D/disk.img; chmod 600 $D/disk.img; {THE_FILE}", "user 107 may not open disk.img"),
         (f"{A_FILE}; chmod 400 $D/disk.img; {THE_FILE}", "user 107 may not open disk.img"),
