@@ -349,7 +349,7 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
     parsers["start"].add_argument(
         "--discard-state",
         action="store_true",
-        help="delete the saved memory of a suspended guest, and boot it; what it had not written is lost",
+        help="delete the saved memory of a suspended guest, and boot it; unwritten data is lost",
     )
     grace = parsers["stop"].add_mutually_exclusive_group()
     grace.add_argument(

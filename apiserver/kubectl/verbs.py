@@ -17,9 +17,9 @@ from apiserver.kubectl.access import Access
 VERBS: Final = {
     "start": "start the machine",
     "stop": "shut the guest down; after its grace period, power it off",
-    "poweroff": "power the guest off at once; what it has not written to its disks is lost",
+    "poweroff": "power the guest off at once; unwritten data is lost",
     "restart": "stop the machine and start it again",
-    "suspend": "save the guest's memory to the claim of spec.managedSave and end its pod; resume goes on from there",
+    "suspend": "save the guest's memory to the claim of spec.managedSave and end its pod; resume continues from it",
     "resume": "resume a suspended guest from its saved memory, on any node that reaches the claim",
     "pause": "pause the guest: stop its processors, keep its memory",
     "unpause": "continue a paused guest",

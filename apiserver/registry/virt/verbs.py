@@ -314,7 +314,7 @@ def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
 
     def refuse(vm: Object) -> Refusal:
         stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)
-        return _refuse_busy(vm, verb) or ("the guest is paused, and would not notice; unpause it first" if stands else None)
+        return _refuse_busy(vm, verb) or ("the guest is paused; unpause it first" if stands else None)
 
     return refuse
 
@@ -328,7 +328,7 @@ def refuse_suspend(vm: Object) -> Refusal:
         since = " since its start; restart it" if managed_save.claim_of(vm["spec"]) else ""
         return f"the virtual machine has no claim for its memory{since or ': set spec.managedSave.claimName'}"
     if lost := [each["name"] for each in disks.defaulted(domain_of(vm)) if disks.is_overlaid(each)]:
-        return f"what the guest wrote to disk {', '.join(lost)} exists only in its pod, which ends: only claims keep it"
+        return f"what the guest wrote to disk {', '.join(lost)} exists only in its pod, which suspend deletes: use a PersistentVolumeClaim"
     return None
 
 

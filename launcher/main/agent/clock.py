@@ -54,7 +54,7 @@ class GuestClock:
         try:
             await self._agent.do(COMMAND, {"time": self._now()})
         except (RequestRefused, HypervisorError) as error:
-            logger.debug("the guest's clock could not be set", extra={"error": str(error)})
+            logger.debug("cannot set the guest's clock", extra={"error": str(error)})
             return False
         logger.info("the guest's clock was set")
         return True

@@ -102,7 +102,7 @@ async def make(children: Children, machine: messages.Machine, *, may_come: bool 
         except (SourceUnusable, InvalidSpecification) as error:
             if not may_come:
                 raise
-            logger.warning("a disk cannot be made from what its source has now; the guest brings its own", extra={"error": str(error)})
+            logger.warning("cannot make a disk from its present source; the guest brings its own", extra={"error": str(error)})
             continue
         try:
             await asyncio.to_thread(_lay_out, image)

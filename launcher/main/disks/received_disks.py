@@ -74,7 +74,7 @@ class ReceivedDisks:
         if hashlib.sha256(content).hexdigest() != disk.sha256:
             raise _Refused(f"disk {disk.name!r} was damaged on its way")
         if not self._is_awaited():
-            raise _Refused("the guest is no longer awaited")
+            raise _Refused("this pod no longer expects the guest")
         try:
             await asyncio.to_thread(made_disks.replace, disk.name, content)
         except OSError as error:

@@ -117,7 +117,7 @@ def decide(vm: Mapping[str, Any]) -> Power:
     strategy = strategy_of(vm)
     request = effective_request(vm)
     if _is_suspended(vm, request):
-        return Power(on=False, attempt=current, reason="Suspended", message="suspend was requested; resume goes on from the image")
+        return Power(on=False, attempt=current, reason="Suspended", message="suspend was requested; resume continues from the image")
     if request is None:
         series, wanted = list(attempts), 0
     elif request.get("action") == STOP:

@@ -120,9 +120,9 @@ async def test_disks_of_a_guest_that_comes_or_runs_are_not_replaced(world: World
     before = pod.images()
     world.hypervisor.become(NAME, State.PAUSED, "user")
     await world.until(lambda: state_of(world) == "arrived")
-    assert await sent(pod, offer_of(BYTES), *BYTES.values()) == "the guest is no longer awaited"
+    assert await sent(pod, offer_of(BYTES), *BYTES.values()) == "this pod no longer expects the guest"
     await world.domain.handle(RELEASE)
-    assert await sent(pod, offer_of(BYTES), *BYTES.values()) == "the guest is no longer awaited"
+    assert await sent(pod, offer_of(BYTES), *BYTES.values()) == "this pod no longer expects the guest"
     assert pod.images() == before
 
 

@@ -219,7 +219,7 @@ def _image(write: MachineWrite) -> Iterator[FieldError]:
         return
     path, operation = STATUS.child(managed_save.FIELD), managed_save.suspending(write.old)
     if phases.phase_of(write.new) != phases.SUSPENDED or operation is None:
-        yield forbidden(path, "is virt-handler's to write only when an operation Suspend ends the attempt")
+        yield forbidden(path, "may be written by virt-handler only when an operation Suspend ends the attempt")
         return
     wanted = {
         "id": operation.get("id"),

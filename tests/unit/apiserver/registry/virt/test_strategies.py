@@ -493,7 +493,7 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
         (
             "suspend",
             _with_claim(_vm(), {"name": "root", "type": "Image", "source": {"reference": "i"}, "readOnly": False}),
-            "what the guest wrote to disk root exists only in its pod, which ends: only claims keep it",
+            "what the guest wrote to disk root exists only in its pod, which suspend deletes: use a PersistentVolumeClaim",
         ),
         *(
             (verb, _with_claim(_vm(operations=[SUSPENDING])), "the virtual machine is being suspended")

@@ -86,7 +86,7 @@ def test_keys_are_named_known_and_bounded(body: dict[str, Any], field: str) -> N
 @pytest.mark.parametrize("name", ["softreboot", "nmi", "sendkey"])
 def test_a_paused_guest_gets_no_signal(name: str, status: dict[str, Any]) -> None:
     body = {"keys": ["KEY_A"]} if name == "sendkey" else {}
-    assert refusal(name, a_vm(**status), **body) == "the guest is paused, and would not notice; unpause it first"
+    assert refusal(name, a_vm(**status), **body) == "the guest is paused; unpause it first"
     assert "cannot" in refusal(name, a_vm("Stopped"), **body)
 
 
