@@ -588,7 +588,7 @@ async def marking(version: Version) -> Answer:
 JUDGED: Final[Mapping[str, tuple[Callable[[Version], Any], str]]] = {
     "migration-priorities.kubevirt.io": (moving, "requires the right to patch nodes"),
     "service-account-disks.kubevirt.io": (taking_an_account, "requires the label"),
-    "virt-controller-machines.kubevirt.io": (editing, "may change only finalizers"),
+    "virt-controller-machines.kubevirt.io": (editing, "and nothing else"),
     "evictions.kubevirt.io": (marking, "only virt-controller may set"),
 }
 """A write that each of the chart's policies about our kinds refuses, and a part of its message."""

@@ -47,9 +47,9 @@ def test_the_end_of_the_guest_is_the_cause_whatever_libvirt_saw(
 @pytest.mark.parametrize(
     ("state", "said", "cause"),
     [
-        ("failed", "migrate: internal error: client socket is closed", "the connection to the target broke: its pod ended"),
-        ("failed", "Unable to write to socket: Broken pipe", "the connection to the target broke: its pod ended"),
-        ("failed", "migrate domain a_b: libvirtd is not connected", "libvirtd of the guest's pod was away"),
+        ("failed", "migrate: internal error: client socket is closed", "lost the connection to the target: its pod ended"),
+        ("failed", "Unable to write to socket: Broken pipe", "lost the connection to the target: its pod ended"),
+        ("failed", "migrate domain a_b: libvirtd is not connected", "libvirtd in the guest's pod ended and was restarted"),
         ("failed", f"{UNSENT}: the connection broke", f"{UNSENT}: the connection broke"),
         ("failed", "unsupported configuration: no such CPU", "unsupported configuration: no such CPU"),
         ("failed", "", "the migration failed"),

@@ -483,7 +483,7 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
             _vm(conditions=[{"type": "Paused", "status": "True", "reason": "GuestSuspended"}]),
             "the guest suspended itself to memory; kubectl virt unpause wakes it, and then it can be reset",
         ),
-        ("suspend", _off(), "only a running virtual machine can suspend; this one is Succeeded"),
+        ("suspend", _off(), "cannot suspend a virtual machine that is not running; its phase is Succeeded"),
         ("suspend", _vm(), "the virtual machine has no claim for its memory: set spec.managedSave.claimName"),
         (
             "suspend",
@@ -503,8 +503,8 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
         ("resume", _off(), "the virtual machine is not suspended; start boots it"),
         ("stop", _suspended(), "the virtual machine is already off"),
         ("restart", _suspended(), "the virtual machine is off; start it instead"),
-        ("unpause", _vm("Scheduled"), "only a running virtual machine can unpause; this one is Scheduled"),
-        ("migrate", _vm("Pending"), "only a running virtual machine can migrate; this one is Pending"),
+        ("unpause", _vm("Scheduled"), "cannot unpause a virtual machine that is not running; its phase is Scheduled"),
+        ("migrate", _vm("Pending"), "cannot migrate a virtual machine that is not running; its phase is Pending"),
         *(
             (
                 verb,
