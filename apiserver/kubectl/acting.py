@@ -102,7 +102,7 @@ async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting:
         async with asyncio.timeout(waiting.seconds):
             await watching.until(is_over)
     except TimeoutError:
-        return f"error: timed out waiting for the {verb} of {machine}, which goes on"
+        return f"error: timed out waiting for the {verb} of {machine}, which continues"
     except Failure as failure:
         return str(failure)
     return f"error: {verb} {machine}: {found[0].problem}" if found[0].problem else ""

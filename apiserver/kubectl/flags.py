@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KINDS: Final = frozenset({"vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io"})
 MIGRATION_KINDS: Final = frozenset({"vmmig", "migration", "migrations", "migration.kubevirt.io", "migrations.kubevirt.io"})
 
-SCROLLBACK: Final = "The guest's newest output comes first, with what others typed there before; whoever opens the console next sees yours."
+SCROLLBACK: Final = "The console first shows its latest output, including what earlier users typed; the next user sees yours."
 _GUEST_PATH: Final = re.compile(r"(?:[^/:@]+@)?(?:[A-Za-z][A-Za-z.]*/)?[a-z0-9][-a-z0-9.]*:")
 """[USER@][vm/]NAME: before a path; as for scp, a local path with a colon needs ./ before it."""
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}|[0-9]{1,3}-[0-9]{1,3}")
@@ -34,9 +34,9 @@ WITH_VALUE: Final = frozenset(
 )
 """Flags of the cluster, each with a value."""
 _WAITS: Final = {
-    "migrate": "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on",
-    "start": "wait until the guest runs: 0 when it does, else 1",
-    "resume": "wait until the guest runs: 0 when it does, else 1",
+    "migrate": "show progress until the end; exit status 0 if the guest moved, else 1. Ctrl-C does not cancel the migration",
+    "start": "wait until the guest runs; exit status 0 if it does, else 1",
+    "resume": "wait until the guest runs; exit status 0 if it does, else 1",
     "restart": "wait until the guest runs again: 0 when it does, else 1",
     "stop": "wait until the guest is off: 0 when it is, else 1",
     "poweroff": "wait until the guest is off: 0 when it is, else 1",
@@ -166,7 +166,7 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     program = Program(
         prog="kubectl virt", description="Virtual machines of a cluster, and their guests.", parents=[_shared()], allow_abbrev=False
     )
-    program.add_argument("--version", action="version", version=f"kubectl-virt {version()}", help="print the release of this plugin")
+    program.add_argument("--version", action="version", version=f"kubectl-virt {version()}", help="print the version of this plugin")
     program.commands = commands = Commands(program)
     _add_create(commands)
     _add_console(commands)
@@ -175,7 +175,7 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     _add_port_forward(commands)
     _add_ssh(commands)
     _add_guestinfo(commands)
-    commands.add_for_machine("domainxml", "print the XML that libvirt was given", "The machine has to be on.")
+    commands.add_for_machine("domainxml", "print the domain XML that libvirt uses", "The machine must be on.")
     _add_logs(commands)
     picture = commands.add_for_machine("screenshot", "write a picture of the screen to a file, as PNG")
     picture.add_argument("-o", "--output", metavar="FILE", required=True, help="the file; - is standard output")
@@ -341,7 +341,7 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
     """Add the verbs; return their parsers."""
     parsers = {verb: commands.add_for_machines(verb, text) for verb, text in VERBS.items() if verb != "cancelmigration"}
     for verb, parser in parsers.items():
-        _add_waiting(parser, _WAITS.get(verb, "wait until it is done: 0 when it is, else 1"))
+        _add_waiting(parser, _WAITS.get(verb, "wait for the end; exit status 0 if it succeeded, else 1"))
         parser.add_argument("--dry-run", choices=("none", "server"), default="none", help="server: check the request and write nothing")
     for verb in ("start", "migrate"):
         parsers[verb].add_argument("--node", metavar="NODE", help="the node to use, by its label kubernetes.io/hostname")
@@ -355,7 +355,7 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
     grace.add_argument(
         "--grace-period", type=int, metavar="SECONDS", help="the guest's time to shut down (default: terminationGracePeriodSeconds)"
     )
-    grace.add_argument("--force", action="store_true", help="power it off at once, as poweroff does")
+    grace.add_argument("--force", action="store_true", help="power it off at once, like poweroff")
     sendkey = parsers["sendkey"]
     sendkey.add_argument(
         "--keys", required=True, type=lambda text: text.split(","), metavar="KEY,KEY...", help="pressed together: KEY_LEFTCTRL,KEY_C"
@@ -372,8 +372,8 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
 
 def _add_cancel_migration(commands: Commands) -> CommandParser:
     cancel = commands.add_for_machines(CANCEL, VERBS["cancelmigration"], named=_machine_or_migration, aliases=["cancelmigration"])
-    cancel.add_argument("--migration", action="store_true", help="NAME is that of a Migration, as kubectl virt migrate prints it")
-    _add_waiting(cancel, "wait until it is over: 0 when the guest stayed, 1 when it had moved already")
+    cancel.add_argument("--migration", action="store_true", help="NAME is the name of a Migration, as kubectl virt migrate prints it")
+    _add_waiting(cancel, "wait for the end; exit status 0 if the guest stayed, 1 if it had already moved")
     return cancel
 
 
@@ -395,7 +395,7 @@ def _settle_names(parser: CommandParser, parsed: argparse.Namespace) -> None:
     for text in parsed.names:
         kind, _, name = text.rpartition("/")
         if kind.lower() in KINDS and parsed.migration:
-            parser.error(f"{text} is a virtual machine, and --migration says that NAME is a Migration: write one or the other")
+            parser.error(f"{text} names a virtual machine, but --migration requires the name of a Migration")
         found.append((name, parsed.migration or kind.lower() in MIGRATION_KINDS))
     parsed.names = [name for name, _ in found]
     parsed.migrations = frozenset(name for name, is_migration in found if is_migration)

@@ -11,7 +11,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, operations, phases, power
 
-FORGOTTEN: Final = "the machine does not list it any more"
+FORGOTTEN: Final = "status.operations of the machine no longer lists it"
 
 
 @dataclass(frozen=True, slots=True)

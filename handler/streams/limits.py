@@ -59,7 +59,7 @@ def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_h
     """
     machine = f"to {wanted.stream} of virtual machine {wanted.machine}"
     for limit, count, of in (
-        (limits.max_streams_per_machine_and_user * wanted.share, of_holder, f"of yours {machine} are open"),
+        (limits.max_streams_per_machine_and_user * wanted.share, of_holder, f"of your streams {machine} are open"),
         (limits.max_streams_per_machine * wanted.share, of_machine, f"{machine} are open"),
         (limits.max_streams, everyone, "are open on its node"),
     ):

@@ -28,7 +28,7 @@ WATCH_SECONDS: Final = 2.0
 OFF: Final = "the guest is off"
 END: Final = "the end of the output"
 CLOSED: Final = "the guest closed the connection"
-ONLY_BINARY: Final = "only binary messages are carried"
+ONLY_BINARY: Final = "only binary messages are allowed"
 
 HasLeft = Callable[[], bool]
 """Whether the guest of a stream runs in its pod no more."""
@@ -131,7 +131,7 @@ async def _to_socket(
     except OSError as error:
         if isinstance(error, ConnectionResetError) and socket.closed:
             raise _Ended(None) from error
-        raise _Ended(Close(streams.CLOSE_NORMAL, "the connection to the guest broke")) from error
+        raise _Ended(Close(streams.CLOSE_NORMAL, "lost the connection to the guest")) from error
     raise _Ended(Close(streams.CLOSE_NORMAL, end))
 
 

@@ -163,7 +163,7 @@ class Server:
         )
         asked = socket.can_prepare(request)
         if not asked.ok or asked.protocol != streams.SUBPROTOCOL:
-            raise errors.BadRequest(f"{stream} is a websocket with the sub-protocol {streams.SUBPROTOCOL}")
+            raise errors.BadRequest(f"{stream} requires a WebSocket with the subprotocol {streams.SUBPROTOCOL}")
         forward, holder = streams.forward_of(stream), request.headers.get(streams.HOLDER_HEADER, "")
         if forward is not None:
             with self._counted.one(Wanted(machine, info["uid"], forward.kind, holder, streams.CONNECTIONS)):

@@ -90,7 +90,7 @@ async def test_refused_machine_ends_the_command_before_it_listens(
     assert await portforward.forward_all("testvm", load, [portforward.parse(":22")], "127.0.0.1") == 1
     assert capsys.readouterr() == (
         "",
-        "Error from server (BadRequest): forward a port of virtual machine default/testvm: it is not running\n",
+        "Error from server (BadRequest): cannot forward a port of virtual machine default/testvm: it is not running\n",
     )
     assert not server.subprotocols
 
@@ -137,9 +137,9 @@ async def test_standard_streams_carry_a_port_until_it_closes(server: FakeStreams
     async with asyncio.timeout(30):
         assert await portforward.on_standard_streams("testvm", load, Forward("tcp", 22), stdin=stdin, stdout=stdout) == 0
     assert os.read(shown, 100) == b"HELLOOK"
-    server.refusals = [errors.NotFound("there is none")]
+    server.refusals = [errors.NotFound("none")]
     with pytest.raises(
-        Failure, match=r"Error from server \(NotFound\): open the TCP port 22 of virtual machine default/testvm: there is none"
+        Failure, match=r"Error from server \(NotFound\): cannot open the TCP port 22 of virtual machine default/testvm: there is none"
     ):
         await portforward.on_standard_streams("testvm", load, Forward("tcp", 22), stdin=stdin, stdout=stdout)
     for each in (stdin, shown, stdout):

@@ -415,7 +415,7 @@ async def test_verbs_are_one_request_each(server: FakeStreams, way: Access, caps
     assert await acted(way, "pause", "testvm") == 1
     said = capsys.readouterr()
     assert said.out.splitlines() == ["virtualmachine.kubevirt.io/testvm: stop requested", "migration.kubevirt.io/testvm-x7k2p created"]
-    assert re.search(r"\(Conflict\): pause virtual machine default/testvm: .* already paused", said.err)
+    assert re.search(r"\(Conflict\): cannot pause virtual machine default/testvm: .* already paused", said.err)
 
     assert [(method, path.rsplit("/", 2)[-1]) for method, path, _ in server.requests] == [
         ("PUT", "stop"),

@@ -86,7 +86,7 @@ async def test_a_reset_is_waited_for(world: World, capsys: pytest.CaptureFixture
 
 async def test_reset_without_a_timely_result_is_a_failure(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert await world.act("reset", Waiting(wait=True, seconds=0.1)) == 1
-    assert "timed out waiting for the reset of virtual machine ns/web, which goes on" in capsys.readouterr().err
+    assert "timed out waiting for the reset of virtual machine ns/web, which continues" in capsys.readouterr().err
 
     async def forget() -> None:
         async with asyncio.timeout(30):
@@ -113,7 +113,7 @@ async def test_several_machines_are_acted_on_and_waited_for(world: World, capsys
     said = capsys.readouterr()
     assert said.out.splitlines() == ["virtualmachine.kubevirt.io/web: pause requested", "virtualmachine.kubevirt.io/web: pause done"]
     assert said.err.splitlines() == [
-        'Error from server (NotFound): pause virtual machine ns/absent: virtualmachines.kubevirt.io "absent" not found'
+        'Error from server (NotFound): cannot pause virtual machine ns/absent: virtualmachines.kubevirt.io "absent" not found'
     ]
 
 

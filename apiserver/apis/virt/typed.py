@@ -70,8 +70,6 @@ class CPUStatus(TypedDict, total=False):
 
 
 class Call(TypedDict, total=False):
-    """A call of a verb with an id."""
-
     id: Required[str]
     verb: Required[str]
 

@@ -157,7 +157,7 @@ def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterat
             yield Operation(
                 f"{one}/{stream}{path}", "get",
                 f"connect{name}Get{within}{kind}{stream.capitalize()}{''.join(f'With{each.name.capitalize()}' for each in segments)}",
-                f"Connect to {stream} of the {kind}, by websocket.", "connect", resource, (*parameters, *segments), None,
+                f"Connect to {stream} of the {kind}, by WebSocket.", "connect", resource, (*parameters, *segments), None,
             )  # fmt: skip
 
 

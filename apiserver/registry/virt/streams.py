@@ -22,13 +22,13 @@ CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 """Also guests that shut down: they still print."""
 
 
-_PORT: Final = QueryParameter("port", "integer", f"The serial port, from 0 to {layout.SERIAL_PORTS - 1}; the first when nothing is said.")
+_PORT: Final = QueryParameter("port", "integer", f"The serial port, from 0 to {layout.SERIAL_PORTS - 1}; default: the first.")
 PARAMETERS: Final[Mapping[str, tuple[QueryParameter, ...]]] = {
     "console": (_PORT,),
     "log": (_PORT, QueryParameter("follow", "boolean", "Also send new output, until the guest is off.")),
     "usbredir": (
         QueryParameter(
-            "slot", "integer", f"The slot for the device, from 0 to {layout.REDIRECTED_DEVICES - 1}; one that is free when nothing is said."
+            "slot", "integer", f"The slot for the device, from 0 to {layout.REDIRECTED_DEVICES - 1}; default: the first free one."
         ),
     ),
 }

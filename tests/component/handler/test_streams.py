@@ -415,7 +415,7 @@ async def test_port_ends_when_the_guest_has_left_its_pod(scene: Scene, listening
     async with scene.port(listening) as websocket:
         scene.targets["uid-1"] = Target("pod-2", addresses=(ADDRESS,), moving=True)
         message = await websocket.receive(timeout=30)
-        assert (message.data, message.extra) == (streams.CLOSE_GOING_AWAY, "the guest moved to another node: dial again")
+        assert (message.data, message.extra) == (streams.CLOSE_GOING_AWAY, "the guest moved to another node; connect again")
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,11 @@ from apiserver.kubectl.access import version
             "error: write the guest's path as [USER@]NAME:PATH, and the other one as a path of this computer\nSee 'kubectl virt scp",
         ),
         ("scp a:x b:y", "error: write the guest's path as [USER@]NAME:PATH"),
-        ("scp pod/a:x .", "error: 'pod/a' names no virtual machine: write NAME or vm/NAME\nSee 'kubectl virt scp"),
-        ("stop pod/a", "error: argument NAME: 'pod/a' names no virtual machine: write NAME or vm/NAME\nSee 'kubectl virt stop --help'"),
+        ("scp pod/a:x .", "error: 'pod/a' does not name a virtual machine: use NAME or vm/NAME\nSee 'kubectl virt scp"),
+        (
+            "stop pod/a",
+            ("error: argument NAME: 'pod/a' does not name a virtual machine: use NAME or vm/NAME\nSee 'kubectl virt stop --help'"),
+        ),
     ],
 )
 def test_usage_error_names_the_commands_help(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
