@@ -281,8 +281,7 @@ def _access(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         default="",
         help=(
-            "user name of virt-handler's service account, whose writes are limited to the node of its "
-            "token; default: the account in --namespace"
+            "user name of virt-handler's service account, limited to writes for the node of its token; default: the account in --namespace"
         ),
     )
     cluster.add_argument(

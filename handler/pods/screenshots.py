@@ -44,7 +44,7 @@ class Screenshots:
         except FileNotFoundError as error:
             raise errors.BadRequest("its virt-launcher is of a release that has no screenshot: start the machine again") from error
         except OSError as error:
-            raise errors.ServiceUnavailable(f"its virt-launcher takes no screenshot: {error.strerror or error}") from error
+            raise errors.ServiceUnavailable(f"its virt-launcher cannot take a screenshot: {error.strerror or error}") from error
         if not content.startswith(screenshot.SIGNATURE):
             said = one_line(content[: screenshot.MAX_TEXT].decode(errors="replace"), screenshot.MAX_TEXT)
             raise errors.Conflict(said or "too many screenshots are being taken")

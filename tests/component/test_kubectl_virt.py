@@ -137,7 +137,7 @@ async def test_a_connection_that_breaks_is_dialled_again(server: FakeStreams, wa
         assert one.output == SCREENFUL + b"A"
 
     said = capsys.readouterr().err
-    assert "cut off: the connection broke" in said
+    assert "was disconnected: the connection broke" in said
     assert "Reconnected.\r\n" in said
 
 
@@ -155,7 +155,7 @@ async def test_persons_input_during_an_outage_is_discarded_with_notice(
         await until(lambda: one.read() == SCREENFUL)
         server.refusals = [errors.ServiceUnavailable("virt-handler is not ready")] * 1000
         server.cut()
-        await until(lambda: has_said("cut off"))
+        await until(lambda: has_said("was disconnected"))
         one.type(b"reboot\r")
         asked = len(server.requests)
         await until(lambda: len(server.requests) > asked + 1)
@@ -218,7 +218,7 @@ async def test_no_terminal_obeys_why_a_console_is_not_there_or_ended(
             await task
 
     said = capsys.readouterr().err
-    for text in ("Ctrl-] leaves: it is ]0;ownednot running | 2J", "cut off: a [2Jnode.", "closed: the [2Jend."):
+    for text in ("Ctrl-] leaves: it is ]0;ownednot running | 2J", "was disconnected: a [2Jnode.", "closed: the [2Jend."):
         assert text in said
     assert all(line.isprintable() for line in said.splitlines())
 
@@ -245,7 +245,7 @@ async def test_no_terminal_obeys_why_a_viewer_was_cut_off(server: FakeStreams, w
         task.cancel()
 
     assert capsys.readouterr().err.splitlines() == [
-        "the screen was cut off: a [2Jnode",
+        "the screen was disconnected: a [2Jnode",
         "Error from server (ServiceUnavailable): cannot open the vnc of virtual machine default/testvm: a ]0;ownednode",
     ]
 
@@ -359,7 +359,7 @@ async def test_script_without_input_shows_the_output_and_leaves(server: FakeStre
 
 REDIRECTIONS = {"nothing": "</dev/null", "closed": "<&-"}
 
-OPEN = "open the console of virtual machine default/testvm: "
+OPEN = "cannot open the console of virtual machine default/testvm: "
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ async def test_a_server_that_is_not_there_is_named(url: str, capsys: pytest.Capt
     with pytest.raises(Failure, match=r"Unable to connect to the server http://127.0.0.1:1"):
         await one.session.run()
     assert await acted(Access("http://127.0.0.1:1", "default"), "start", "a") == 1
-    text = "Unable to connect to the server http://127.0.0.1:1: start virtual machine default/a"
+    text = "Unable to connect to the server http://127.0.0.1:1: cannot start virtual machine default/a"
     assert text in capsys.readouterr().err
     one.close()
 
@@ -653,7 +653,7 @@ def test_flags_work_before_and_after_the_command() -> None:
         ([], "COMMAND"),
         (["jump", "web"], "invalid choice: 'jump'"),
         (["start"], "NAME"),
-        (["start", ""], "'' names no virtual machine"),
+        (["start", ""], "'' does not name a virtual machine"),
         (["console", "web", "another"], "unrecognized arguments: another"),
         (["start", "web", "--force"], "unrecognized arguments: --force"),
         (["console", "pod/web"], "'pod/web' does not name a virtual machine"),
@@ -680,7 +680,7 @@ def test_console_help_explains_shared_scrollback(capsys: pytest.CaptureFixture[s
     said = " ".join(capsys.readouterr().out.split())
     assert "including what earlier users typed; the next user sees yours." in said
     assert entry.main(["vnc", "--help"]) == 0
-    assert "others typed" not in capsys.readouterr().out
+    assert "earlier users typed" not in capsys.readouterr().out
 
 
 @dataclass(frozen=True)

@@ -301,7 +301,7 @@ async def test_no_credential_is_sent_where_an_answer_points(way: Access, server:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         there = Access(f"http://127.0.0.1:{runner.addresses[0][1]}", "default", headers=way.headers)
-        with pytest.raises(Failure, match="stop virtual machine default/testvm: the server answered 307: it points elsewhere"):
+        with pytest.raises(Failure, match="stop virtual machine default/testvm: the server answered 307: it redirects to another server"):
             await verbs.request(there, "PUT", "/testvm/stop", "stop virtual machine default/testvm", body={})
     finally:
         await runner.cleanup()
@@ -334,7 +334,7 @@ async def test_no_stream_is_opened_where_an_answer_points(status: int, host: str
         f"open the console of virtual machine default/testvm: the server answered {status}: it redirects "
         "to another server, which is not followed"
     )
-    assert str(failed.value.failure) == f"Error from server: {said}"
+    assert str(failed.value.failure) == f"Error from server: cannot {said}"
     assert asked == []
 
 

@@ -335,7 +335,7 @@ async def test_deleted_or_recreated_migration_is_over(followed: Followed) -> Non
 
 async def test_withdrawn_right_and_lost_server_are_reported(followed: Followed) -> None:
     followed.api.authorize = lambda _method, _path, _query: False
-    with pytest.raises(Failure, match=r"\(Forbidden\): follow migration default/move"):
+    with pytest.raises(Failure, match=r"\(Forbidden\): cannot follow migration default/move"):
         await followed.end()
     followed.api.authorize = None
     followed.times = watching.Times(look=0.05, unreachable=0.2)

@@ -62,7 +62,7 @@ TYPES: Final[dict[str, Schema]] = {
         "Metadata of an object, such as its name, labels and owners.",
         {
             "name": _string("Unique in the namespace among objects of this kind; cannot be changed."),
-            "generateName": _string("Prefix for a generated name, to which the server adds five characters. Used if name is empty."),
+            "generateName": _string("Prefix for a generated name; the server adds five characters. Used if name is empty."),
             "namespace": _string("The namespace that the object is in; cannot be changed."),
             "uid": _string("Unique in space and time; set by the server."),
             "resourceVersion": _string("The version of this object. A write that contains it fails if the object has changed since."),
@@ -125,7 +125,7 @@ TYPES: Final[dict[str, Schema]] = {
     "ListMeta": _object(
         "Metadata of a list.",
         {
-            "resourceVersion": _string("The version of the list, from which a watch can start."),
+            "resourceVersion": _string("The version of the list, where a watch can start."),
             "continue": _string("A token for the next page; absent on the last one."),
             "remainingItemCount": _int("Number of items on further pages, if known."),
             "selfLink": _string("Deprecated and unset."),
@@ -157,7 +157,7 @@ TYPES: Final[dict[str, Schema]] = {
                 "description": "The errors.",
                 "x-kubernetes-list-type": "atomic",
             },
-            "retryAfterSeconds": _int("Seconds after which to retry.", 32),
+            "retryAfterSeconds": _int("Seconds to wait before a retry.", 32),
         },
     ),
     "StatusCause": _object(

@@ -40,7 +40,7 @@ class GuestClock:
                 async with asyncio.timeout(self._times.clock_limit):
                     await self._set()
             except TimeoutError:
-                logger.warning("no guest agent set the guest's clock: it is behind by the time for which the guest was suspended")
+                logger.warning("no guest agent set the guest's clock: it is behind by the duration of the suspension")
 
     async def _set(self) -> None:
         while True:

@@ -240,7 +240,7 @@ async def test_a_release_that_could_not_be_carried_out_is_no_success(scene: Scen
     with pytest.raises(ConnectionRefusedError):
         await scene.relay().release(paused=False)
     scene.expect()
-    scene.refusal = launcher.Disconnected("virt-launcher of pod" + "é" * 2000)
+    scene.refusal = launcher.Disconnected("virt-launcher is\n not connected" + "é" * 2000)
     with pytest.raises(ConnectionRefusedError, match="virt-launcher is not connected"):
         await scene.relay().release(paused=False)
     scene.refusal = None

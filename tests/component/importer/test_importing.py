@@ -263,7 +263,7 @@ def test_a_qcow2_image_of_unknown_length_proves_its_end(
         (b"<!-- made by a proxy -->\n<html></html>", "it is an HTML page"),
         (bytes(range(1, 256)) * 400, "is neither qcow2 nor a raw disk"),
     ],
-    ids=["a pointer", "a text", "a page", "bytes"],
+    ids=["a pointer", "a text", "an HTML page", "bytes"],
 )
 def test_non_disk_is_refused_by_its_first_bytes_unless_raw(volume: Path, url: str, files: Files, data: bytes, words: str) -> None:
     files.content["/x"] = data
@@ -335,7 +335,9 @@ def test_qemu_img_follows_no_file_name_in_an_image(tmp_path: Path) -> None:
     assert not any(disk_image.read_bytes())
 
 
-@pytest.mark.parametrize(("status", "words"), [(404, "no such file"), (401, "secretRef"), (403, "403"), (500, "answers 500"), (503, "503")])
+@pytest.mark.parametrize(
+    ("status", "words"), [(404, ("file not found")), (401, "secretRef"), (403, "403"), (500, "returned 500"), (503, "503")]
+)
 def test_refusal_is_reported_with_the_address_without_query(volume: Path, url: str, files: Files, status: int, words: str) -> None:
     files.statuses = [status]
     message = run(volume, {"http": {"url": f"{url}/disk.img?X-Amz-Signature=secret"}})
@@ -370,7 +372,7 @@ def test_a_token_is_sent_and_a_secret_without_any_is_told(volume: Path, url: str
     secret = tmp_path / "secret"
     secret.mkdir()
     files.authorization = "Bearer abc"
-    assert "neither username" in run(volume, {"http": {"url": f"{url}/disk.img"}}, secret=str(secret))
+    assert "needs username" in run(volume, {"http": {"url": f"{url}/disk.img"}}, secret=str(secret))
     (secret / "token").write_text("a\nb")
     message = run(volume, {"http": {"url": f"{url}/disk.img"}}, secret=str(secret))
     assert message == "the value of the key token of the Secret is too long, or has control characters"
@@ -412,7 +414,7 @@ def test_hostile_images_are_refused(volume: Path, url: str, files: Files, tmp_pa
         "empty": b"",
         "compressed twice": gzip.compress(gzip.compress(IMAGE)),
         "VMDK": b"KDMV" + bytes(5000),
-        "a page": b"<html>" + bytes(5000),
+        "an HTML page": b"<html>" + bytes(5000),
         "size is 1048576": plain,
     }
     for words, data in cases.items():
@@ -437,11 +439,11 @@ def test_object_store_verifies_the_signature(volume: Path, url: str, files: File
     files.content["/store/images/a%20b/disk.img"] = IMAGE
     files.verify = a_store("hidden", "eu-1", url.removeprefix("http://"))
     source = {"s3": {"endpoint": f"{url}/store/", "bucket": "images", "key": "a b/disk.img", "region": "eu-1"}}
-    assert "answers 403" in run(volume, source)
+    assert "returned 403" in run(volume, source)
     assert "needs both accessKeyId and secretKey" in run(volume, source, secret=str(secret))
     (secret / "accessKeyId").write_text("id\n")
     (secret / "secretKey").write_text("wrong")
-    assert "answers 403" in run(volume, source, secret=str(secret))
+    assert "returned 403" in run(volume, source, secret=str(secret))
     (secret / "secretKey").write_text("hidden")
     files.cuts = 1
     assert run(volume, source, secret=str(secret)) == ""
@@ -473,7 +475,7 @@ def test_registry_image_is_read_with_a_token_and_verified(volume: Path, tmp_path
         source = {"registry": {"reference": f"{host}/disks/a:1"}}
         more = {"secret": str(secret), "authorities": str(tmp_path / "ca.crt")}
         assert "401" in run(volume, source, authorities=more["authorities"])
-        assert f"nor .dockerconfigjson with {host}" in run(volume, source, **more)
+        assert f"or .dockerconfigjson with an entry for {host}" in run(volume, source, **more)
         (secret / "username").write_text("user")
         (secret / "password").write_text("pass")
         blob = f"/v2/disks/a/blobs/{digest_of(layer)}"
@@ -481,7 +483,7 @@ def test_registry_image_is_read_with_a_token_and_verified(volume: Path, tmp_path
             files.content[blob] = data
             assert "another layer" in run(volume, source, **more)
         files.content[blob] = layer
-        assert "no such file" in run(volume, {"registry": {"reference": f"{host}/disks/a:2"}}, **more)
+        assert "file not found" in run(volume, {"registry": {"reference": f"{host}/disks/a:2"}}, **more)
         assert run(volume, {**source, "checksum": f"sha256:{hashlib.sha256(IMAGE).hexdigest()}"}, **more) == ""
     assert disk(volume) == IMAGE
 
@@ -527,7 +529,7 @@ def test_an_import_into_a_device_that_did_not_end_is_done_again(device: Path, ur
     [
         (bytes(2 * MIB) + b"end", {}, "begins with 1 MiB of zeros"),
         (blocks.UNFINISHED.ljust(0x8001, b"\0") + b"CD001", {}, "begins with 1 MiB of zeros"),
-        (b"QFI\xfb" + bytes(MIB), {}, "is qcow2"),
+        (b"QFI\xfb" + bytes(MIB), {}, "convert qcow2"),
         (BOOT_SECTOR + b"a" * (8 * MIB + 1), {}, "holds more than 8388608 bytes"),
         (BOOT_SECTOR + b"a" * MIB, {"size": 9 * MIB}, "size is 9437184 bytes, but the claim has only 8388608"),
         (b"", {}, "is empty"),

@@ -165,7 +165,11 @@ def test_non_regular_files_are_no_disks(here: Here) -> None:
 def test_an_index_that_is_none_is_told(here: Here) -> None:
     files = a_registry("disks/a", LAYER)
     with here.registry(files) as url:
-        for manifest, words in (({"manifests": {"a": 1}}, "other platforms"), ({"layers": [1]}, "no manifest"), ({}, "no manifest")):
+        for manifest, words in (
+            ({"manifests": {"a": 1}}, "other platforms"),
+            ({"layers": [1]}, ("an invalid manifest")),
+            ({}, "an invalid manifest"),
+        ):
             files.content["/v2/disks/a/manifests/1"] = json.dumps(manifest).encode()
             assert words in here.run(url)
 

@@ -151,7 +151,7 @@ def _firmware(root: Node) -> Iterator[Problem]:
     if smm is None or smm.get("state") != "on":
         yield Problem("/domain/features/smm/@state", "must be on: a secure <loader> needs it")
     if root.find("os", "kernel") is not None:
-        yield Problem("/domain/os/loader/@secure", "must be no with <kernel>, whose signature is not checked")
+        yield Problem("/domain/os/loader/@secure", "must be no with <kernel>, because its signature is not checked")
 
 
 def _processors(root: Node) -> Iterator[Problem]:

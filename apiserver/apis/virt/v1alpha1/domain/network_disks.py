@@ -89,7 +89,7 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
         return []
     found = VALIDATED[disk["type"]](disk["source"], path.child("source"))
     if hardware.is_copied(disk) and disk["target"]["bus"] != "virtio":
-        text = f"must be virtio for a disk of type {disk['type']} to which the guest writes"
+        text = f"must be virtio for a disk of type {disk['type']} that the guest writes to"
         found.append(invalid(path.child("target", "bus"), disk["target"]["bus"], text))
     if (disk.get("driver") or {}).get("io") is not None:
         found.append(
