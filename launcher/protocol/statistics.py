@@ -15,12 +15,14 @@ from typing import Final
 
 NAME: Final = "statistics"
 """The name of the text in ``messages.Read``."""
+_INDEX: Final = "(?:0|[1-9][0-9]{0,2})"
+"""One spelling for each number, because it becomes a label."""
 KEPT: Final = re.compile(
     r"cpu\.(?:time|user|system)"
     r"|balloon\.(?:current|rss|unused|available|usable|disk_caches|major_fault|minor_fault|swap_in|swap_out)"
-    r"|vcpu\.\d{1,3}\.(?:state|time|wait|delay)"
-    r"|net\.\d{1,3}\.(?:name|(?:rx|tx)\.(?:bytes|pkts|errs|drop))"
-    r"|block\.\d{1,3}\.(?:name|(?:rd|wr)\.(?:reqs|bytes|times)|fl\.(?:reqs|times))"
+    rf"|vcpu\.{_INDEX}\.(?:state|time|wait|delay)"
+    rf"|net\.{_INDEX}\.(?:name|(?:rx|tx)\.(?:bytes|pkts|errs|drop))"
+    rf"|block\.{_INDEX}\.(?:name|(?:rd|wr)\.(?:reqs|bytes|times)|fl\.(?:reqs|times))"
 )
 MAX_VALUES: Final = 4096
 """As for 512 vCPUs and 128 devices."""
