@@ -36,6 +36,8 @@ _GROUP_OF: Final[Mapping[str, str]] = {
     phases.STOPPED: _NON_RUNNING,
     phases.SUCCEEDED: _NON_RUNNING,
     phases.FAILED: _NON_RUNNING,
+    phases.SUSPENDED: _NON_RUNNING,
+    summary.SUSPENDING: _NON_RUNNING,
     summary.PAUSED: _NON_RUNNING,
     summary.PANICKED: _NON_RUNNING,
     summary.STOPPING: _NON_RUNNING,

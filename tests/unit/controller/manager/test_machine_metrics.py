@@ -76,7 +76,14 @@ async def test_a_malformed_machine_hides_no_other(change: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize(
     ("phase", "group"),
-    [("Pending", "starting"), ("Running", "running"), ("Stopped", "non_running"), ("Failed", "non_running"), ("Unknown", "error")],
+    [
+        ("Pending", "starting"),
+        ("Running", "running"),
+        ("Stopped", "non_running"),
+        ("Failed", "non_running"),
+        ("Suspended", "non_running"),
+        ("Unknown", "error"),
+    ],
 )
 def test_states_have_kubevirts_groups(phase: str, group: str) -> None:
     assert group_of(a_machine(phase)) == group
