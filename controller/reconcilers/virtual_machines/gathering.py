@@ -67,17 +67,7 @@ class Gathering:
     async def gather(self, vm: Object) -> Observed:
         """Return the machine, read from the server if the informer may be behind, and its related state."""
         migrations = list(self._informers.migrations_of(key_of(vm)))
-        references = self._references(vm, migrations)
-        pods, absent = self._known_pods(vm, references), False
-        own = ownership.of_status(vm)
-        if _matters(vm) and not any(own is not None and ownership.is_meant(pod, own, vm) and liveness.may_run(pod) for pod in pods):
-            # Before the absence of a pod decides anything, the server is read: the informer may be behind, and has only labelled pods. The
-            # copy of the machine may be older than that of a Migration that moved it; then the pod in its status is over, and the pod with
-            # the guest would seem to belong to no machine.
-            vm = await self._live(vm)
-            references, own = self._references(vm, migrations), ownership.of_status(vm)
-            pods, absent = await self._live_pods(vm, references), True
-        found = await self._evidence(vm, own, pods, self._absent_targets(vm, migrations, pods) if absent else [])
+        vm, pods, found = await self._pods(vm, migrations)
         now = self._clock.now()
         rivals = self._rivals(vm)
         starting = _starting_pod(vm, pods)
@@ -103,6 +93,24 @@ class Gathering:
             strangers=strangers(self._informers.leases),
             nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),
         )
+
+    async def _pods(self, vm: Object, migrations: list[Object]) -> tuple[Object, tuple[Object, ...], Evidence]:
+        """Return the machine, its pods and the evidence, from the informers, or from the server before something depends on them.
+
+        The informer may be behind, and has only labelled pods. So the server is read before the absence of a pod decides anything, and
+        before the first report that the pod is on a silent node: a person who reads that may delete the pod, and its deletion then counts.
+        """
+        own, pods = ownership.of_status(vm), self._known_pods(vm, self._references(vm, migrations))
+        its_own = [pod for pod in pods if own is not None and ownership.is_meant(pod, own, vm)]
+        if not _matters(vm) or any(map(liveness.may_run, its_own)):
+            found = await self._evidence(vm, own, pods, [])
+            if silent_nodes.is_reported(vm) or not any(liveness.verdict(pod, found) == liveness.LOST for pod in its_own):
+                return vm, pods, found
+        # The copy of the machine may be older than that of a Migration that moved it; then the pod in its status is over, and the pod with
+        # the guest would seem to belong to no machine.
+        vm = await self._live(vm)
+        own, pods = ownership.of_status(vm), await self._live_pods(vm, self._references(vm, migrations))
+        return vm, pods, await self._evidence(vm, own, pods, self._absent_targets(vm, migrations, pods))
 
     async def _live(self, vm: Object) -> Object:
         """Return the machine from the server. If it was deleted or replaced, the informer's copy is used until the informer notices."""

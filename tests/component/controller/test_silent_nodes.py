@@ -130,6 +130,19 @@ async def test_silent_node_is_reported_once_and_recovers(api: FakeAPI, node: Nod
     assert len(node.status_writes()) == before + 1
 
 
+async def test_a_pod_whose_deletion_went_unseen_is_not_reported(api: FakeAPI, node: Node) -> None:
+    """It was deleted while its node reported, so the deletion says nothing about the node."""
+    await node.beat()
+    pod = await node.running()
+    await node.kubelet("Unknown")
+    await asyncio.sleep(0.1)
+    api.drop_events(on=True)
+    await api.remove(PODS, "ns", name_of(pod))
+    await node.falls_silent()
+    ready = condition(node.vm()["status"]["conditions"], "Ready") or {}
+    assert (ready["status"], ready["reason"]) == ("Unknown", "PodMayRun")
+
+
 async def test_handler_writing_before_its_lease_renewal_is_believed(api: FakeAPI, node: Node) -> None:
     await node.beat()
     await node.running()
