@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -300,6 +301,12 @@ def both(kubectl: Kubectl, testguest: None) -> Iterator[list[Sets]]:
 def test_our_set_follows_the_rule_as_kubernetes_does(both: list[Sets], rule: Callable[[Sets], Any]) -> None:
     theirs, ours = (rule(sets) for sets in both)
     assert ours == theirs
+
+
+def test_the_example_of_a_set_is_accepted(kubectl: Kubectl) -> None:
+    example = Path(__file__).parents[2] / "examples" / "replica-set.yaml"
+    answer = kubectl("create", "--dry-run=server", "-f", str(example))
+    assert answer.strip() == "virtualmachinereplicaset.kubevirt.io/web created (server dry run)"
 
 
 def test_guests_of_a_set_are_ready_and_unlike(kubectl: Kubectl, testguest: None) -> None:

@@ -46,8 +46,8 @@ def test_edited_machine_reports_restart_fields_once(phase: str) -> None:
     assert found is not None
     assert (found["status"], found["reason"]) == ("True", "HardwareDiffers")
     assert found["message"] == (
-        "the running guest does not have these edits yet: spec.domain.devices.disks[data] (added), "
-        "spec.domain.memory.guest; to apply them: kubectl virt restart testvm"
+        "the guest runs without these edits: spec.domain.devices.disks[data] (added), "
+        "spec.domain.memory.guest; they count from its next start on: kubectl virt restart testvm"
     )
     assert [each for each in actions if isinstance(each, Emit)] == [Emit("Normal", "RestartRequired", found["message"])]
     vm["status"]["conditions"] = [dict(found)]
