@@ -102,7 +102,7 @@ async def test_nodes_answer_becomes_an_object(scene: Scene) -> None:
 async def test_malformed_node_answer_is_refused(scene: Scene, text: str) -> None:
     scene.text = text
     async with scene.handler(scene.authority.node("node1")):
-        with pytest.raises(errors.ServiceUnavailable, match="is no song of virtual machine"):
+        with pytest.raises(errors.ServiceUnavailable, match="returned an invalid song"):
             await scene.song.read(scene.vm())
 
 

@@ -158,7 +158,7 @@ def test_a_pod_on_a_node_is_deleted_with_grace_and_not_by_force(cluster: Cluster
     path = f"{PODS}/{name_of(pod)}"
     for options in ({"gracePeriodSeconds": 0}, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}):
         code, answer = cluster.ask("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
-        assert (code, "by force" in answer["message"]) == (http.client.FORBIDDEN, True), answer
+        assert (code, "force-delete" in answer["message"]) == (http.client.FORBIDDEN, True), answer
     code, answer = cluster.ask("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions"})
     assert code == http.client.OK, answer
     assert answer["metadata"]["deletionGracePeriodSeconds"] == pod["spec"]["terminationGracePeriodSeconds"]
