@@ -11,6 +11,7 @@ from apiserver.apis.meta.labels import Selector
 from apiserver.apis.meta.objects import Object, controller_of, dig, is_deleting, key_of, labels_of, namespace_of, uid_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.places.resources import REPLICA_SETS
+from controller.reconcilers.replica_sets import finished
 
 BY_CONTROLLER: Final = "controller"
 """Index of machines by :func:`controller_of_vm`."""
@@ -32,7 +33,7 @@ class Membership:
     members: tuple[Object, ...] = ()
     """They match, and the set controls them or adopts them now; machines in deletion included."""
     adopted: tuple[Object, ...] = ()
-    """Machines without a controller that match: the set becomes their controller."""
+    """Machines without a controller that match and are not finished: the set becomes their controller."""
     released: tuple[Object, ...] = ()
     """Machines that no longer match: the set ceases to be their controller."""
 
@@ -51,7 +52,8 @@ def selector_of(replica_set: Object) -> Selector:
 def judge(replica_set: Object, machines: Iterable[Object]) -> Membership:
     """Return what the set does with each of these machines of its namespace.
 
-    A set in deletion adopts and releases none, because the garbage collector has its machines.
+    A set in deletion adopts and releases none, because the garbage collector has its machines. No set adopts a finished machine, because
+    it would delete it.
     """
     selector, uid, is_going = selector_of(replica_set), uid_of(replica_set), is_deleting(replica_set)
     members, adopted, released = [], [], []
@@ -62,7 +64,7 @@ def judge(replica_set: Object, machines: Iterable[Object]) -> Membership:
                 members.append(vm)
             elif not is_going and not is_deleting(vm):
                 released.append(vm)
-        elif controller is None and matches and not is_going and not is_deleting(vm):
+        elif controller is None and matches and not is_going and not is_deleting(vm) and not finished.is_finished(vm):
             members.append(vm)
             adopted.append(vm)
     return Membership(tuple(members), tuple(adopted), tuple(released))

@@ -31,7 +31,7 @@ from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client, TransportError
 from controller.reconcilers.applying import MAX_REFUSAL, REFUSED_SECONDS, sooner, status_patch
 from controller.reconcilers.indexes import Informers
-from controller.reconcilers.replica_sets import membership, replica_set_plan
+from controller.reconcilers.replica_sets import finished, membership, replica_set_plan
 from controller.reconcilers.replica_sets.membership import BY_CONTROLLER, BY_NAMESPACE, Orphans
 from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
 from controller.reconcilers.replica_sets.replica_set_status import Failure, status
@@ -69,7 +69,7 @@ class ReplicaSets:
                     controller.enqueue(NamespacedName(namespace_of(each), name))
             if new is None or not isinstance((membership.controller_of_vm(new) or [""])[0], Orphans):
                 return
-            if old is None or labels_of(old) != labels_of(new) or membership.controller_of_vm(old) != membership.controller_of_vm(new):
+            if old is None or any(of(old) != of(new) for of in (labels_of, membership.controller_of_vm, finished.is_finished)):
                 for each in membership.matching(self._informers.replica_sets.by_index(BY_NAMESPACE, namespace_of(new)), new):
                     controller.enqueue(NamespacedName(namespace_of(each), name_of(each)))
 

@@ -79,6 +79,14 @@ class World:
     async def patch(self, vm: Object, metadata: Object) -> None:
         await self.client.patch(VIRTUAL_MACHINES, name_of(vm), {"metadata": metadata}, "ns")
 
+    async def end(self, name: str, ended: str) -> None:
+        """Power the guests off, at this time for this machine."""
+        for pod in self.api.all(PODS):
+            await self.api.remove(PODS, "ns", name_of(pod))
+        attempt = {"number": 1, "podName": "p", "startTime": ended, "runningTime": ended, "endTime": ended, "result": "Succeeded"}
+        status = {"phase": "Succeeded", "attempt": 1, "attempts": [attempt]}
+        await self.client.patch(VIRTUAL_MACHINES, name, {"status": status}, "ns", subresource="status")
+
 
 def owned(found: Object, machines: list[Object]) -> list[Object]:
     return [each for each in machines if (controller_of(each) or {}).get("uid") == uid_of(found)]
@@ -128,6 +136,19 @@ async def test_machines_are_adopted_and_released_by_their_labels(tmp_path: Path)
 
         await cluster.patch(one, {"labels": WEB})  # now it is one too many
         await cluster.until(lambda found, all_: len(owned(found, all_)) == 3 and len(all_) == 4)
+
+
+async def test_a_finished_machine_is_adopted_when_it_starts_again(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        one = await cluster.client.create(VIRTUAL_MACHINES, a_machine("one", WEB), "ns")
+        await promptly(lambda: cluster.api.all(PODS), 20)
+        await cluster.end("one", times.to_rfc3339(datetime.now(UTC) - timedelta(hours=2)))
+        await cluster.client.create(REPLICA_SETS, a_manifest(replicas=1), "ns")
+        await cluster.settled(1)
+        assert [controller_of(each) for each in await cluster.machines() if uid_of(each) == uid_of(one)] == [None]
+
+        await cluster.client.request("PUT", VIRTUAL_MACHINES.path("ns", "one", "start"))
+        await cluster.until(lambda found, all_: len(owned(found, all_)) == len(all_) == 1)  # one of two is too many
 
 
 async def test_a_paused_set_waits(tmp_path: Path) -> None:
@@ -193,11 +214,7 @@ async def test_a_failed_template_is_retried_with_pauses(tmp_path: Path) -> None:
         await cluster.client.create(REPLICA_SETS, a_manifest(replicas=1), "ns")
         (machine,) = await cluster.settled(1)
         ended = times.to_rfc3339(datetime.now(UTC))
-        attempt = {"number": 1, "podName": "p", "startTime": ended, "runningTime": ended, "endTime": ended, "result": "Succeeded"}
-        for pod in cluster.api.all(PODS):
-            await cluster.api.remove(PODS, "ns", name_of(pod))
-        status = {"phase": "Succeeded", "attempt": 1, "attempts": [attempt]}
-        await cluster.client.patch(VIRTUAL_MACHINES, name_of(machine), {"status": status}, "ns", subresource="status")
+        await cluster.end(name_of(machine), ended)
         await cluster.until(lambda found, _: reason(found) == "BackOff" and dig(found, "status", "finishedReplicas") == 1)
         assert len(cluster.created) == 1
         await cluster.until(lambda found, _: dig(found, "status", "replicas") == 1 and dig(found, "status", "finishedReplicas") == 1)

@@ -56,11 +56,11 @@ def a_machine(
     return {"metadata": metadata, "spec": {"runStrategy": "RerunOnFailure", "domain": {}}, "status": status}
 
 
-def a_finished_machine(name: str, ended: float, result: str = "Succeeded") -> Object:
+def a_finished_machine(name: str, ended: float, result: str = "Succeeded", owner: str | None = "web") -> Object:
     """Return a machine with a guest that ended so many seconds ago."""
     attempt = {"number": 1, "result": result, "startTime": ago(ended + 60), "runningTime": ago(ended + 50), "endTime": ago(ended)}
     phase = "Succeeded" if result == "Succeeded" else "Failed"
-    machine = a_machine(name, phase=phase, node="", ready=None, attempt=1, attempts=[attempt])
+    machine = a_machine(name, owner=owner, phase=phase, node="", ready=None, attempt=1, attempts=[attempt])
     if result != "Succeeded":
         machine["spec"]["runStrategy"] = "Once"
     return machine

@@ -53,6 +53,13 @@ def test_create_and_delete(replica_set: Object, machines: list[Object], create: 
     assert (found.create, names(found.delete)) == (create, deleted)
 
 
+@pytest.mark.parametrize("ended", [5, 7200])
+@pytest.mark.parametrize("result", ["Succeeded", "Failed"])
+def test_a_finished_machine_of_no_set_is_left_alone(result: str, ended: float) -> None:
+    found = plan(a_set(replicas=1), a_finished_machine("a", ended, result, owner=None))
+    assert (found.adopted, found.delete, found.finished, found.create) == ((), (), 0, 1)
+
+
 def test_a_stopped_machine_keeps_its_place() -> None:
     stopped = a_machine("a", phase="Stopped", node="", ready=None, attempt=1)
     stopped["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure", "generation": 1}
