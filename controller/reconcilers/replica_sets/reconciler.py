@@ -167,11 +167,12 @@ class ReplicaSets:
         return None
 
     async def _delete_one(self, replica_set: Object, vm: Object) -> None:
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid_of(vm)}}
+        preconditions = {"uid": uid_of(vm), "resourceVersion": resource_version_of(vm)}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         try:
             answer = await self._client.delete(VIRTUAL_MACHINES, name_of(vm), namespace_of(vm), options=options)
         except (errors.NotFound, errors.Conflict):
-            return  # gone, or replaced by another machine
+            return  # gone, replaced or changed since the list; its event brings another pass
         if answer.get("kind") == VIRTUAL_MACHINES.kind:
             self._informers.vms.remember(answer)
         self._tell(replica_set, "Normal", "SuccessfulDelete", f"Deleted virtual machine: {name_of(vm)}")

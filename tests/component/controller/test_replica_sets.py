@@ -92,9 +92,23 @@ def owned(found: Object, machines: list[Object]) -> list[Object]:
     return [each for each in machines if (controller_of(each) or {}).get("uid") == uid_of(found)]
 
 
+class LabelledFirst(AggregatingAPI):
+    """An API with a user who labels the first machine just before a set deletes it."""
+
+    labelled = ""
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        collection, _, name = request.path.rpartition("/")
+        if request.method == "DELETE" and collection == VIRTUAL_MACHINES.path("ns") and not self.labelled and self._behind is not None:
+            self.labelled = name
+            async with Client(self._behind, user_agent="test") as user:
+                await user.patch(VIRTUAL_MACHINES, name, {"metadata": {"labels": {"app": "debug"}}}, "ns")
+        return await super()._handle(request)
+
+
 @asynccontextmanager
-async def world(directory: Path) -> AsyncIterator[World]:
-    api = AggregatingAPI()
+async def world(directory: Path, api: AggregatingAPI | None = None) -> AsyncIterator[World]:
+    api = api or AggregatingAPI()
     async with api.aggregating(directory) as ours, working(api, "--no-leader-elect"), Client(ours, user_agent="test") as client:
         yield World(api, client)
 
@@ -149,6 +163,16 @@ async def test_a_finished_machine_is_adopted_when_it_starts_again(tmp_path: Path
 
         await cluster.client.request("PUT", VIRTUAL_MACHINES.path("ns", "one", "start"))
         await cluster.until(lambda found, all_: len(owned(found, all_)) == len(all_) == 1)  # one of two is too many
+
+
+async def test_a_machine_taken_out_of_its_set_is_not_deleted(tmp_path: Path) -> None:
+    api = LabelledFirst()
+    async with world(tmp_path, api) as cluster:
+        await cluster.client.create(REPLICA_SETS, a_manifest(), "ns")
+        await cluster.settled(3)
+        await cluster.scale(1)
+        machines = await cluster.until(lambda found, all_: len(owned(found, all_)) == 1 and len(all_) == 2)
+        assert [controller_of(each) for each in machines if name_of(each) == api.labelled] == [None]
 
 
 async def test_a_paused_set_waits(tmp_path: Path) -> None:
