@@ -77,6 +77,10 @@ class ReplicaSetStrategy(Strategy):
         """Set defaults in the spec and the template."""
         replica_set.default(obj)
 
+    def prepare_for_create(self, obj: Object) -> None:
+        """Say that no controller has seen the spec: Helm 4 and Flux (kstatus) take a set without a status for finished."""
+        obj["status"] = {"observedGeneration": 0}
+
     def validate(self, obj: Object) -> list[FieldError]:
         """Return the errors of a new set."""
         return replica_set.validate(obj, self._allowed)

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
+from apiserver.apis.virt.places.resources import REPLICA_SETS
 from apiserver.apis.virt.v1alpha1.allowed import Allowed
+from apiserver.registry.generic.planning import Planner
 from apiserver.registry.generic.strategy import NOTHING_WRONG, CreatingVerb
 from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+from tests.clients import kstatus
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 LABELS = {"app": "web"}
@@ -122,6 +125,13 @@ def test_an_edit_of_the_template_warns_that_machines_stay() -> None:
     (said,) = strategy.warnings_on_update(read(a_set(labels={**LABELS, "v": "2"})), old)
     assert said.startswith("spec.template: existing machines stay")
     assert strategy.warnings_on_update(read(a_set(replicas=5)), old) == ()
+
+
+def test_a_new_set_is_not_yet_as_its_spec_says() -> None:
+    given = {"apiVersion": REPLICA_SETS.api_version, "kind": REPLICA_SETS.kind, **a_set()}
+    created = Planner(ReplicaSetStrategy()).create(HubObject(read(given)), (), NOW)
+    assert created["status"] == {"observedGeneration": 0}
+    assert kstatus.result(created) == "InProgress"
 
 
 def test_a_status_has_no_negative_counts() -> None:
