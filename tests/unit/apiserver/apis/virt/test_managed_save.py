@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.names import label_value_errors
 from apiserver.apis.virt.lifecycle import managed_save
 from apiserver.apis.virt.places import saved_image
 from apiserver.apis.virt.places.saved_image import Image
+from apiserver.registry.virt import verb_options
 
 ID = "0b7c1a52-0000-4000-8000-000000000001"
 IMAGE = Image(ID, 64 * "a", 7)
@@ -30,6 +33,39 @@ def test_an_image_is_read_from_the_words_for_it() -> None:
         str(IMAGE).replace("7 b", f"{10**20} b"),
     ):
         assert saved_image.read(wrong) is None
+
+
+def is_accepted(given: str) -> bool:
+    try:
+        verb_options.require({"metadata": {"name": "testvm"}}, {"id": given}, frozenset({"id"}))
+    except errors.Invalid:
+        return False
+    return True
+
+
+def test_exactly_the_ids_that_suspend_accepts_are_read() -> None:
+    characters = [chr(each) for each in (*range(128), ord("ä"))]
+    ids = [
+        "backup-1",
+        63 * "a",
+        64 * "a",
+        ID.upper(),
+        *characters,
+        *(f"a{each}b" for each in characters),
+        *(f"a{each}" for each in characters),
+    ]
+    for given in ids:
+        image = replace(IMAGE, id=given)
+        assert (saved_image.read(str(image)) == image) is is_accepted(given), given
+    assert is_accepted("backup-1")
+
+
+@pytest.mark.parametrize("machine", ["pc-", "pc.", "-pc", 64 * "p", f"{62 * 'p'}--", "p c", "_"])
+def test_the_status_takes_each_machine_type_that_is_read(machine: str) -> None:
+    found = saved_image.read(str(replace(IMAGE, machine=machine)))
+    assert found is not None
+    assert label_value_errors(found.machine) == []
+    assert found.machine in ("", "p")
 
 
 def test_the_status_names_a_requested_image_and_gives_it_back() -> None:
