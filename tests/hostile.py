@@ -127,6 +127,7 @@ STATUS: Final[Object] = {
         "attempt": 1,
         "type": "kvm",
         "machineType": "q35",
+        "nodeName": "n",
         "time": T,
     },
     "request": {

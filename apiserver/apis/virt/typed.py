@@ -513,6 +513,7 @@ class ManagedSaveStatus(TypedDict, total=False):
     attempt: int
     type: Literal["kvm", "qemu"]
     machineType: str
+    nodeName: str
     time: str
 
 

@@ -11,6 +11,7 @@ from apiserver.apis.meta.names import qualified_name_errors
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.hardware import cpu, resources
+from apiserver.apis.virt.lifecycle import managed_save
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec import chosen_cpu, running
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
@@ -119,11 +120,23 @@ def _list_of(path: str) -> str:
 
 def is_the_nodes(vm: Object) -> bool:
     """Return whether the guest of a KVM machine has the CPU features of the node where it started."""
+    return _is_the_nodes(vm, chosen_cpu.running(vm))
+
+
+def only_node(vm: Object) -> str:
+    """Return the node that saved a suspended guest if the guest has the CPU of its node, so that it resumes only there; empty: any."""
+    image = managed_save.of(vm)
+    if image is None or image.get("type") == "qemu" or not _is_the_nodes(vm, chosen_cpu.chosen(vm)):
+        return ""
+    return str(image.get("nodeName") or "")
+
+
+def _is_the_nodes(vm: Object, chosen: Chosen | None) -> bool:
     spec = running.spec_of(vm)
     if spec.get("domainXML"):
         found = _in_xml(vm)
         return found is not None and found.is_the_nodes
-    return not cpu.model(spec.get("domain") or {}) and chosen_cpu.running(vm) is None
+    return not cpu.model(spec.get("domain") or {}) and chosen is None
 
 
 def of_source(labels: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
+_NODE_NAME: Final = "metadata.name"
 _PASSED_ON: Final = ("topologySpreadConstraints", "priorityClassName", "schedulerName")
 STAYS: Final[tuple[Object, ...]] = tuple(
     {"key": f"node.kubernetes.io/{each}", "operator": "Exists", "effect": "NoExecute"} for each in ("not-ready", "unreachable")
@@ -33,6 +34,8 @@ class Placement:
     """The source node of a migration, excluded."""
     never_on: tuple[str, ...] = ()
     """Nodes with an incompatible virt-handler, excluded."""
+    only_on: str = ""
+    """The node that a suspended guest needs; empty: any."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """From a Migration, or the verb start; overrides the machine's."""
     source_labels: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +80,10 @@ def _translated(selector: Mapping[str, str]) -> dict[str, str]:
 def _affinity(given: Object, placement: Placement, unwanted: Sequence[str]) -> Object:
     node: Object = dict(given.get("nodeAffinity") or {})
     rules = {
-        "matchFields": _not_on((*((placement.not_on_node,) if placement.not_on_node else ()), *placement.never_on)),
+        "matchFields": [
+            *([{"key": _NODE_NAME, "operator": "In", "values": [placement.only_on]}] if placement.only_on else ()),
+            *_not_on((*((placement.not_on_node,) if placement.not_on_node else ()), *placement.never_on)),
+        ],
         "matchExpressions": [{"key": key, "operator": "DoesNotExist"} for key in unwanted],
     }
     if any(rules.values()):
@@ -98,4 +104,4 @@ def _affinity(given: Object, placement: Placement, unwanted: Sequence[str]) -> O
 
 def _not_on(nodes: Iterable[str]) -> list[Object]:
     """Return rules that exclude nodes by name, which may differ from their hostname label. ``matchFields`` takes one value per rule."""
-    return [{"key": "metadata.name", "operator": "NotIn", "values": [each]} for each in nodes]
+    return [{"key": _NODE_NAME, "operator": "NotIn", "values": [each]} for each in nodes]

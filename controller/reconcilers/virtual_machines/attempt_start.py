@@ -12,7 +12,7 @@ from apiserver.apis.virt.lifecycle import conditions, managed_save, phases, powe
 from apiserver.apis.virt.spec import chosen_cpu
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import Action, CreatePod, Emit, WriteStatus
-from controller.reconcilers.launcher_pods import launcher_pod, scheduling
+from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.nodes import baseline_cpu
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.virtual_machines import attempts, statuses
@@ -29,6 +29,7 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         kvm=kvm,
         avoid_nodes=_avoided(seen),
         never_on=tuple(sorted(seen.strangers)),
+        only_on=cpu.only_node(seen.vm),
         node_selector=power.node_selector(seen.vm, decision.attempt),
     )
     resumes = managed_save.of(seen.vm) is not None  # then the guest keeps its CPU

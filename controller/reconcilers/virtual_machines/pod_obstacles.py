@@ -13,7 +13,7 @@ from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.pods import mounted_sources, networks, pod_state, sandboxes
-from controller.reconcilers.virtual_machines import statuses
+from controller.reconcilers.virtual_machines import start_rules, statuses
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.statuses import Obstacle
 
@@ -39,7 +39,8 @@ def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbou
     is_unschedulable = pod_state.is_unschedulable(pod)
     demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
     foreign = "; ".join(sorted(seen.strangers.values())[:MAX_STRANGERS]) if is_unschedulable else ""
-    text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands, unbound, foreign)))
+    saved_by = start_rules.resumes_only_on(node) if is_unschedulable and (node := cpu.only_node(seen.vm)) else ""
+    text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands, saved_by, unbound, foreign)))
     status = _with_mounted_sources(seen, pod, statuses.ready(seen, "False", reason, text))
     if unbound:
         lacking = new_condition(seen.vm, conditions.DISKS_READY, "False", conditions.CLAIM_NOT_BOUND, unbound)

@@ -13,10 +13,13 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, power, summary
 from controller.reconcilers import disk_claims
+from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.pods import networks, pod_state
 from controller.reconcilers.virtual_machines import attempts, silent_nodes
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.statuses import Obstacle
+
+SAVED_ON_ANOTHER_NODE: Final = "SavedOnAnotherNode"
 
 Rule: TypeAlias = Callable[[Observed, power.Power], Obstacle | None]
 
@@ -108,6 +111,14 @@ def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
     return Obstacle(conditions.READY, silent_nodes.NODE_NOT_FOUND, message)
 
 
+def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:
+    """Return an obstacle if ``spec.nodeName`` is not the only node where a suspended guest can resume."""
+    wanted, node = dig_vm(seen.vm, "spec", "nodeName"), cpu.only_node(seen.vm)
+    if not wanted or node in ("", wanted):
+        return None
+    return Obstacle(conditions.READY, SAVED_ON_ANOTHER_NODE, f"spec.nodeName is {wanted}, but {resumes_only_on(node)}")
+
+
 def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
     """Return an obstacle while a start must wait, because the last attempts ended soon. The machine keeps its phase."""
     if not (pause := attempts.pause_before(decision, seen.rested)):
@@ -128,9 +139,18 @@ RULES: Final[tuple[Rule, ...]] = (
     network_not_usable,
     handler_not_understood,
     node_not_found,
+    saved_on_another_node,
     back_off,
 )
 """The order in which a machine reports its obstacles. Those that a user removes come before those that pass with time."""
+
+
+def resumes_only_on(node: str) -> str:
+    """Return the words for a suspended guest that needs the node that saved it."""
+    return (
+        f"the suspended guest has the CPU of node {node}, and resumes only there; to boot it without its memory: kubectl virt stop, "
+        "then kubectl virt start --discard-state"
+    )
 
 
 def in_use(seen: Observed) -> str:

@@ -52,7 +52,7 @@ def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Objec
     image, operation = read(message), suspending(vm)
     if image is None or operation is None or image.id != operation.get("id") or not claim:
         return None
-    domain = dig_vm(vm, "status", "domain", "type")
+    domain, node = dig_vm(vm, "status", "domain", "type"), dig_vm(vm, "status", "nodeName")
     return {
         "id": image.id,
         "claimName": claim,
@@ -62,5 +62,6 @@ def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Objec
         "attempt": power.current_attempt(vm),
         **({"type": domain} if domain else {}),
         **({"machineType": image.machine} if image.machine else {}),
+        **({"nodeName": node} if node else {}),
         "time": moment,
     }

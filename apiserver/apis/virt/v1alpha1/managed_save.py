@@ -35,6 +35,7 @@ class ManagedSaveStatus(Model):
     machine_type: str | None = Field(
         None, description="QEMU's machine type of the guest. A node whose QEMU lacks it cannot resume the guest."
     )
+    node_name: str | None = Field(None, description="The node that saved it. A guest with the CPU of its node resumes only there.")
     time: Time | None = Field(None, description="Time at which the guest was saved.")
 
 

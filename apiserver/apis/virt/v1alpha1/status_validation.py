@@ -306,6 +306,7 @@ _MACHINE: Final = _record(
                 "file": _text(forms.image_file_errors),
                 "digest": _text(forms.digest_errors),
                 "machineType": _CPU_WORD,
+                "nodeName": _NAME,
                 "sizeBytes": _COUNT,
                 "attempt": _COUNT,
                 "time": _MOMENT,

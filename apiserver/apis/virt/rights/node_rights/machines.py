@@ -226,6 +226,7 @@ def _image(write: MachineWrite) -> Iterator[FieldError]:
         "claimName": managed_save.claim_of(running.spec_of(write.old)),
         "file": saved_image.file_of(uid_of(write.old), str(operation.get("id"))),
         "attempt": power.current_attempt(write.old),
+        "nodeName": _status(write.old).get("nodeName"),
     }
     for field, value in wanted.items():
         if image.get(field) != value:

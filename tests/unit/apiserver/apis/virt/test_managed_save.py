@@ -19,7 +19,7 @@ MOMENT = "2026-11-22T00:00:00Z"
 
 def a_vm(action: str = "Suspend", **operation: Any) -> dict[str, Any]:
     operations = [{"id": ID, "number": 1, "action": action, "attempt": 3, **operation}]
-    return {"metadata": {"uid": "u"}, "status": {"attempt": 3, "operations": operations, "domain": {"type": "kvm"}}}
+    return {"metadata": {"uid": "u"}, "status": {"attempt": 3, "operations": operations, "nodeName": "node1", "domain": {"type": "kvm"}}}
 
 
 def test_an_image_is_read_from_the_words_for_it() -> None:
@@ -78,6 +78,7 @@ def test_the_status_names_a_requested_image_and_gives_it_back() -> None:
         "sizeBytes": 7,
         "attempt": 3,
         "type": "kvm",
+        "nodeName": "node1",
         "time": MOMENT,
     }
     assert managed_save.image_of({"status": {"managedSave": found}}) == IMAGE

@@ -46,6 +46,12 @@ def seen(vm: dict[str, Any], **rest: Any) -> Observed:
     return Observed(vm=vm, **{"pods": (), "claims": {"claim": a_claim()}, "now": NOW, "settings": Settings("launcher"), **rest})
 
 
+def a_saved_machine(**spec: Any) -> dict[str, Any]:
+    vm = a_machine(managedSave={"claimName": "claim"}, **spec)
+    vm["status"] = {"managedSave": {"id": "i", "type": "kvm", "nodeName": "node1"}}
+    return vm
+
+
 FIRMWARE = {**of_disk(), "firmware": {"bootloader": "efi", "persistentState": {"claimName": "claim"}}}
 FILESYSTEM = {
     "memory": {"guest": "64Mi"},
@@ -82,6 +88,7 @@ CASES: dict[Rule, tuple[Observed, str, str]] = {
         "HandlerNotUnderstood",
     ),
     start_rules.node_not_found: (seen(a_machine(nodeName="ghost"), evidence=GHOST), "Ready", "NodeNotFound"),
+    start_rules.saved_on_another_node: (seen(a_saved_machine(nodeName="node2")), "Ready", "SavedOnAnotherNode"),
     start_rules.back_off: (seen(a_machine(attempts=SHORT), rested=1.0), "Ready", summary.BACK_OFF),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.meta.objects import condition, name_of
+from apiserver.apis.meta.objects import condition, dig, name_of
 from apiserver.apis.virt.places import layout, shape
 from apiserver.apis.virt.places.saved_image import Image
 from controller.reconcilers import disk_claims, precedence
@@ -68,6 +68,55 @@ def test_next_pod_has_the_claim_and_the_saved_hardware() -> None:
     assert status["cpu"] == {"model": "EPYC"}
 
 
+def resuming(model: str | None = None, kind: str = "kvm", **spec: Any) -> dict[str, Any]:
+    vm = suspended(**spec)
+    vm["spec"]["domain"] = {**vm["spec"].get("domain", {}), "cpu": {"model": model} if model else {}}
+    vm["status"] |= {"request": {"action": "Start", "attempt": 2, "runStrategy": vm["spec"]["runStrategy"]}, "cpu": {"model": ""}}
+    vm["status"]["managedSave"] = {**KEPT, "type": kind, "nodeName": "node1"}
+    return vm
+
+
+def required_nodes(vm: dict[str, Any]) -> list[Any]:
+    (made,) = (each for each in plan(seen(vm)) if isinstance(each, CreatePod))
+    affinity = made.pod["spec"].get("affinity") or {}
+    return [
+        each
+        for term in dig(affinity, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms") or ()
+        for each in term["matchFields"]
+    ]
+
+
+NODE1 = [{"key": "metadata.name", "operator": "In", "values": ["node1"]}]
+
+
+@pytest.mark.parametrize("model", [None, "host-model", "host-passthrough"])
+def test_a_guest_with_its_nodes_cpu_resumes_only_there(model: str | None) -> None:
+    vm = resuming(model)
+    assert required_nodes(vm) == NODE1
+    assert required_nodes(resuming(model, nodeName="node1")) == NODE1
+    vm["status"]["cpu"] = {"model": "host-passthrough", "message": "no choice"}
+    assert required_nodes(vm) == NODE1
+
+
+def test_other_guests_resume_on_any_node() -> None:
+    assert required_nodes(resuming("EPYC")) == []
+    assert required_nodes(resuming("host-passthrough", kind="qemu")) == []
+    vm = resuming()
+    vm["status"]["cpu"] = {"model": "EPYC"}
+    assert required_nodes(vm) == []
+
+
+def test_a_resume_that_no_node_takes_names_the_node_it_needs() -> None:
+    vm = resuming()
+    vm["status"] |= status_of(*plan(seen(vm)))
+    pod = a_pod(2, phase="Pending")
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
+    vm["status"]["podUID"] = pod["metadata"]["uid"]
+    told = condition(status_of(*plan(seen(vm, pod)))["conditions"], "Ready")
+    assert told is not None
+    assert "the suspended guest has the CPU of node node1, and resumes only there" in told["message"]
+
+
 def a_saved_pod(vm: dict[str, Any], message: str) -> dict[str, Any]:
     pod = a_pod(phase="Succeeded", exit_code=0)
     pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = message
@@ -77,10 +126,10 @@ def a_saved_pod(vm: dict[str, Any], message: str) -> dict[str, Any]:
 def test_end_that_virt_handler_missed_is_read_from_the_pod() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt(1)], managedSave={"claimName": "memory"})
     vm["status"]["operations"] = [{"id": ID, "number": 1, "action": "Suspend", "attempt": 1}]
-    vm["status"] |= {"podName": name_of(a_pod()), "podUID": a_pod()["metadata"]["uid"]}
+    vm["status"] |= {"podName": name_of(a_pod()), "podUID": a_pod()["metadata"]["uid"], "nodeName": "node1"}
     status = status_of(*plan(seen(vm, a_saved_pod(vm, f"saved: the guest's memory was {IMAGE}"))))
     assert (status["phase"], status["attempts"][-1]["result"]) == ("Suspended", "Suspended")
-    assert status["managedSave"]["id"] == ID
+    assert (status["managedSave"]["id"], status["managedSave"]["nodeName"]) == (ID, "node1")
     assert status["operations"][0]["result"] == "Succeeded"
     vm["status"]["operations"] = []
     status = status_of(*plan(seen(vm, a_saved_pod(vm, f"saved: the guest's memory was {IMAGE}"))))

@@ -253,7 +253,7 @@ SUSPENDING = {"id": "0b7c1a52", "number": 1, "action": "Suspend", "attempt": 1}
 
 
 def image(**changes: Any) -> dict[str, Any]:
-    return {"id": "0b7c1a52", "claimName": "c", "file": "u/0b7c1a52", "attempt": 1, "time": MOMENT, **changes}
+    return {"id": "0b7c1a52", "claimName": "c", "file": "u/0b7c1a52", "attempt": 1, "nodeName": "n", "time": MOMENT, **changes}
 
 
 def suspending(phase: str = "Running", **status: Any) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def test_a_suspended_machine_has_the_requested_image(phase: str) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"id": "0b7c1a53"}, {"claimName": "other"}, {"file": "u/../x"}, {"attempt": 2}, {"time": "1970-01-01T00:00:00Z"}],
+    [{"id": "0b7c1a53"}, {"claimName": "other"}, {"file": "u/../x"}, {"attempt": 2}, {"nodeName": "m"}, {"time": "1970-01-01T00:00:00Z"}],
     ids=lambda changes: next(iter(changes)),
 )
 def test_an_image_is_that_of_the_operation_and_the_claim(changes: dict[str, Any]) -> None:
