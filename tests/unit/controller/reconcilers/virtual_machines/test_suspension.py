@@ -172,6 +172,28 @@ def test_deleted_machine_goes_after_a_pod_deleted_its_image() -> None:
     assert kinds(*plan(seen(vm, removal(vm, "Succeeded", exit_code=0)))) == ["DeletePod", "RemoveFinalizer"]
 
 
+def test_deleted_machine_leaves_no_file_that_its_status_lacks() -> None:
+    vm = suspended(deleting=True)
+    del vm["status"]["managedSave"]
+    (made, _) = plan(seen(vm))
+    assert isinstance(made, CreatePod)
+    assert {"claimName": "memory"} in [each.get("persistentVolumeClaim") for each in made.pod["spec"]["volumes"]]
+    assert kinds(*plan(seen(vm, removal(vm, "Running")))) == ["Requeue"]
+    (told, *_) = plan(seen(vm, removal(vm, "Failed", exit_code=1)))
+    assert f"the guest's memory may stay in PersistentVolumeClaim memory, directory {UID}" in str(told)
+
+
+def test_deleted_machine_without_memory_in_a_claim_goes_at_once() -> None:
+    vm = suspended(deleting=True)
+    del vm["status"]["managedSave"]
+    device = {"memory": {**CLAIMS["memory"], "spec": {"volumeMode": "Block", "accessModes": ["ReadWriteMany"]}}}
+    assert kinds(*plan(seen(vm, claims=device))) == ["RemoveFinalizer"]
+    del vm["spec"]["managedSave"]
+    assert kinds(*plan(seen(vm))) == ["RemoveFinalizer"]
+    never = a_vm(managedSave={"claimName": "memory"}, deleting=True)
+    assert kinds(*plan(seen(never))) == ["RemoveFinalizer"]
+
+
 def test_an_undeletable_image_does_not_keep_the_machine() -> None:
     vm = suspended(deleting=True)
     gone = ["Emit", "RemoveFinalizer"]
