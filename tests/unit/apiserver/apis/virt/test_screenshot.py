@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from apiserver.apis.virt.spec import screenshot
-from apiserver.apis.virt.spec.screenshot import MAX_BYTES, MAX_SIDE, SIGNATURE
+from apiserver.apis.virt.spec.screenshot import MAX_BYTES, MAX_CHUNKS, MAX_SIDE, SIGNATURE
 from tests.pictures import chunk, header, png
 
 END = chunk(b"IEND")
@@ -34,11 +34,17 @@ def test_picture_in_base64_is_returned_as_it_is() -> None:
         (SIGNATURE + header(1, 1) + END + DATA, "other chunks"),
         (SIGNATURE + header(1, 1) + header(1, 1) + DATA + END, "other chunks"),
         (SIGNATURE + DATA + END, "other chunks"),
+        (SIGNATURE + header(1, 1) + chunk(b"IDAT") * (MAX_CHUNKS - 1) + END, "more than 770 chunks"),
     ],
 )
 def test_anything_but_a_plain_rgb_picture_is_refused(content: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         screenshot.parse(base64.b64encode(content).decode())
+
+
+def test_longest_picture_in_qemus_chunks_is_accepted() -> None:
+    chunks = [header(1920, 1080), *[chunk(b"IDAT", bytes(8192))] * (MAX_BYTES // (12 + 8192)), chunk(b"IDAT"), END]
+    assert not screenshot.problem(SIGNATURE + b"".join(chunks))
 
 
 def test_text_that_is_too_long_or_no_base64_is_refused() -> None:
