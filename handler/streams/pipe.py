@@ -29,6 +29,7 @@ OFF: Final = "the guest is off"
 END: Final = "the end of the output"
 CLOSED: Final = "the guest closed the connection"
 ONLY_BINARY: Final = "only binary messages are allowed"
+AFTER_END: Final = "a message follows the empty one, which is the last"
 
 HasLeft = Callable[[], bool]
 """Whether the guest of a stream runs in its pod no more."""
@@ -99,14 +100,15 @@ async def _only_read(socket: web.WebSocketResponse) -> None:
 
 async def _from_port(socket: web.WebSocketResponse, port: sockets.socket) -> None:
     while True:
-        data = None
-        with contextlib.suppress(ConnectionRefusedError):  # the guest has no program at the port yet
+        try:
             data = await asyncio.get_running_loop().sock_recv(port, MAX_MESSAGE_BYTES)
-        if data is not None:
-            try:
-                await socket.send_bytes(data)
-            except ConnectionError as error:
-                raise _Ended(None) from error
+        except OSError:  # an ICMP error of the guest, as for a port that has no program yet
+            await asyncio.sleep(0)
+            continue
+        try:
+            await socket.send_bytes(data)
+        except ConnectionError as error:
+            raise _Ended(None) from error
 
 
 async def _to_port(socket: web.WebSocketResponse, port: sockets.socket) -> None:
@@ -124,7 +126,7 @@ async def _to_socket(
     try:
         while data := await reader.read(CHUNK_BYTES):
             if packets is not None:
-                writer.write(packets.from_guest(data))
+                _write(writer, packets.from_guest(data))
             await socket.send_bytes(data)  # waits while the peer's window is full
     except Breach as error:
         raise _Ended(Close(CLOSE_PROTOCOL_ERROR, str(error))) from error
@@ -138,17 +140,27 @@ async def _to_socket(
 async def _to_guest(
     socket: web.WebSocketResponse, writer: asyncio.StreamWriter, packets: Packets | None, *, ends_by_empty: bool = False
 ) -> None:
+    has_ended = False
     async for message in socket:
         if message.type is not WSMsgType.BINARY:
             raise _Ended(Close(CLOSE_UNSUPPORTED, ONLY_BINARY))
+        if has_ended:
+            raise _Ended(Close(CLOSE_PROTOCOL_ERROR, AFTER_END))
+        has_ended = ends_by_empty and not message.data
         try:
-            if ends_by_empty and not message.data:
+            _write(writer, packets.from_client(message.data) if packets is not None else message.data)
+            if has_ended:
                 writer.write_eof()
-                continue
-            writer.write(packets.from_client(message.data) if packets is not None else message.data)
             await writer.drain()
         except Breach as error:
             raise _Ended(Close(CLOSE_PROTOCOL_ERROR, str(error))) from error
         except OSError as error:
             raise _Ended(Close(streams.CLOSE_NORMAL, CLOSED if ends_by_empty else OFF)) from error
     raise _Ended(None)
+
+
+def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write; raises ConnectionResetError if the connection is lost, because uvloop raises RuntimeError."""
+    if writer.is_closing():
+        raise ConnectionResetError
+    writer.write(data)

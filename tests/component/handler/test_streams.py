@@ -14,9 +14,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import uvloop
+from aiohttp import web
 
 from apiserver.apis.virt.places import layout, streams
 from certs.reloading import ClientTls, Files, ServerTls
+from handler.streams import pipe
+from handler.streams.forwarding import MakeSocket
 from handler.streams.limits import DEFAULTS, Limits
 from handler.streams.server import Server, Target
 from tests.component.handler.tls import Authority
@@ -56,7 +60,7 @@ ADDRESS, UNREACHABLE = "10.244.1.7", "10.244.1.8"
 
 
 class Scene:
-    def __init__(self, root: Path, limits: Limits = DEFAULTS) -> None:
+    def __init__(self, root: Path, limits: Limits = DEFAULTS, make_socket: MakeSocket = NodeSocket) -> None:
         self.root = root
         self.authority = Authority(root / "certs")
         self.targets: dict[str, Target] = {"uid-1": Target("pod-1")}
@@ -69,7 +73,7 @@ class Scene:
             port=0,
             kubelet=root,
             limits=limits,
-            make_socket=NodeSocket,
+            make_socket=make_socket,
         )
 
     @asynccontextmanager
@@ -394,6 +398,65 @@ async def test_empty_message_ends_only_the_clients_direction(scene: Scene, liste
         await websocket.send_bytes(b"")
         assert await websocket.receive_bytes() == b"OK"
         assert (await websocket.receive()).data == streams.CLOSE_NORMAL
+
+
+async def test_message_after_the_empty_one_ends_the_connection(scene: Scene) -> None:
+    scene.targets["uid-1"] = Target("pod-1", addresses=(ADDRESS,))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with scene.port(silent.getsockname()[1]) as websocket:
+            await websocket.send_bytes(b"")
+            await websocket.send_bytes(b"more")
+            message = await websocket.receive(timeout=30)
+    assert (message.data, message.extra) == (pipe.CLOSE_PROTOCOL_ERROR, pipe.AFTER_END)
+
+
+def test_guest_that_resets_a_connection_ends_its_stream() -> None:
+    """uvloop's transport raises RuntimeError at the next write. Only the writer notices, because the client does not read."""
+
+    async def close() -> pipe.Close | None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            guest, _ = listening.accept()
+
+        class Stalled(web.WebSocketResponse):
+            async def send_bytes(self, data: bytes, compress: int | None = None) -> None:
+                guest.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                guest.close()
+                await asyncio.sleep(60)
+
+            async def __anext__(self) -> aiohttp.WSMessage:
+                while not writer.is_closing():
+                    await asyncio.sleep(0.01)
+                return aiohttp.WSMessage(aiohttp.WSMsgType.BINARY, b"x", None)
+
+        guest.send(b"a")
+        return await pipe.connection(Stalled(), reader, writer, has_left=lambda: False)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(close()) == pipe.Close(streams.CLOSE_NORMAL, pipe.CLOSED)
+
+
+@pytest.mark.parametrize("number", [errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENOPROTOOPT])
+async def test_icmp_error_of_the_guest_ends_no_udp_stream(tmp_path: Path, number: int) -> None:
+    errors = [number]
+
+    class Answered(NodeSocket):
+        def recv(self, size: int, flags: int = 0, /) -> bytes:
+            if errors:
+                raise OSError(errors.pop(), "of an ICMP message")
+            return super().recv(size, flags)
+
+    scene = Scene(tmp_path, make_socket=Answered)
+    scene.targets["uid-1"] = Target("pod-1", addresses=(ADDRESS,))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as guest:
+        guest.bind(("127.0.0.1", 0))
+        guest.settimeout(0)
+        async with scene.running(), scene.port(guest.getsockname()[1], "udp") as websocket:
+            await websocket.send_bytes(b"one")
+            _, client = await asyncio.get_running_loop().sock_recvfrom(guest, 100)
+            guest.sendto(b"two", client)
+            assert await websocket.receive_bytes(timeout=30) == b"two"
+    assert not errors
 
 
 async def test_each_datagram_of_a_udp_port_is_a_message(scene: Scene) -> None:
