@@ -6,6 +6,7 @@ import asyncio
 import base64
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
@@ -27,6 +28,8 @@ class Screenshots:
         self._kubelet = kubelet
         self._seconds = seconds
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._pods = WeakValueDictionary[str, asyncio.Lock]()
+        """A guest takes one turn of the node at a time, because its virt-launcher may not answer."""
 
     async def take(self, pod_uid: str) -> str:
         """Return a picture of the screen as PNG in base64, which is untrusted.
@@ -34,8 +37,9 @@ class Screenshots:
         Raises:
             StatusError: Conflict if there is none, BadRequest if virt-launcher is too old, Timeout or ServiceUnavailable without an answer.
         """
+        alone = self._pods.setdefault(pod_uid, asyncio.Lock())
         try:
-            async with asyncio.timeout(self._seconds), self._turns:
+            async with asyncio.timeout(self._seconds), alone, self._turns:
                 content = await self._content(pod_uid)
         except TimeoutError as error:
             raise errors.Timeout(

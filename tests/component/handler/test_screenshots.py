@@ -14,7 +14,7 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec.screenshot import MAX_BYTES
-from handler.pods.screenshots import Screenshots
+from handler.pods.screenshots import AT_ONCE, Screenshots
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.serving import screenshots as launchers
 from tests.fakes.launcher import run_directory
@@ -24,9 +24,9 @@ POD = "pod-1"
 
 
 @asynccontextmanager
-async def launcher(root: Path, take: Callable[[], Awaitable[bytes]]) -> AsyncIterator[Screenshots]:
+async def launcher(root: Path, take: Callable[[], Awaitable[bytes]], pod: str = POD) -> AsyncIterator[Screenshots]:
     """Run virt-launcher's server; yield virt-handler's side."""
-    directory = os.open(run_directory(root, POD), os.O_PATH)
+    directory = os.open(run_directory(root, pod), os.O_PATH)
     socket = Path(f"/proc/self/fd/{directory}/{layout.SCREENSHOT_SOCKET}")
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(launchers.Screenshots(take).serve(socket))
@@ -102,3 +102,19 @@ async def test_launcher_without_an_answer_times_out(tmp_path: Path) -> None:
     async with launcher(tmp_path, take):
         with pytest.raises(errors.Timeout):
             await Screenshots(tmp_path, seconds=0.2).take(POD)
+
+
+async def test_silent_launcher_takes_one_turn_of_its_node(tmp_path: Path) -> None:
+    async def never() -> bytes:
+        await asyncio.sleep(60)
+        return b""
+
+    async def at_once() -> bytes:
+        return png(1, 1)
+
+    async with launcher(tmp_path, never) as handler, launcher(tmp_path, at_once, "pod-2"), asyncio.TaskGroup() as tasks:
+        waiting = [tasks.create_task(handler.take(POD)) for _ in range(AT_ONCE)]
+        await asyncio.sleep(0)
+        assert base64.b64decode(await handler.take("pod-2")) == png(1, 1)
+        for each in waiting:
+            each.cancel()
