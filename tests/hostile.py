@@ -131,7 +131,7 @@ STATUS: Final[Object] = {
         "time": T,
     },
     "request": {
-        "action": "Stop",
+        "action": "Start",
         "time": T,
         "runStrategy": "Always",
         "generation": 1,
