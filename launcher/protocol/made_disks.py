@@ -7,8 +7,9 @@ ends. The sides do not trust each other.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -37,6 +38,11 @@ class Offer:
     """The disks that follow."""
 
     disks: tuple[MadeDisk, ...]
+
+
+def offer_of(names: Sequence[str], contents: Sequence[bytes]) -> Offer:
+    """Return the offer of these disks."""
+    return Offer(tuple(MadeDisk(name, len(each), hashlib.sha256(each).hexdigest()) for name, each in zip(names, contents, strict=True)))
 
 
 def encode(offer: Offer) -> bytes:

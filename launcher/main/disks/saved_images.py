@@ -1,7 +1,8 @@
 """Files with suspended guests' memory, in the machine's directory of the claim of ``spec.managedSave``.
 
-``<id>`` is a complete image, ``<id>.partial`` is being written, ``<id>.used`` says that a guest was resumed from it. Other pods may write
-to the claim, so an image is used only if its header, which contains the domain's XML, has the digest that the machine's status names.
+``<id>`` is a complete image, ``<id>.partial`` is being written, ``<id>.used`` says that a guest was resumed from it, and ``<id>.disks`` has
+the disks that were made in the pod (:mod:`launcher.main.disks.saved_disks`). Other pods may write to the claim, so an image is used only if
+its header, which contains the domain's XML, and the list of these disks have the digest that the machine's status names.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import Final
 
 from apiserver.apis.virt.places import layout
 from launcher.main.disks import firmware_state
+from launcher.protocol.made_disks import MAX_LINE_BYTES
 
 ROOT: Final = Path(layout.MANAGED_SAVE_DIRECTORY)
 PARTIAL: Final = ".partial"
 USED: Final = ".used"
+DISKS: Final = ".disks"
 _MAGIC: Final = b"LibvirtQemudSave"
 _HEADER_BYTES: Final = 92
 """libvirt's header (``qemu_saveimage.h``): the magic, the version, the bytes of XML and cookie that follow, and others."""
@@ -71,7 +74,7 @@ def make_room(uid: str, needed_bytes: int, root: Path = ROOT, statvfs: Callable[
 
 
 def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
-    """Delete the machine's files except for the image ``keep`` and its mark of use. Without a claim there are none.
+    """Delete the machine's files except for the image ``keep``, its mark of use and its disks. Without a claim there are none.
 
     Raises:
         ImageUnusable, OSError: as ``make_room``.
@@ -80,7 +83,7 @@ def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
         return
     directory = _directory(uid, root)
     for each in sorted(directory.iterdir()):
-        if not keep or each.name not in (keep, f"{keep}{USED}"):
+        if not keep or each.name not in (keep, f"{keep}{USED}", f"{keep}{DISKS}"):
             each.unlink()
     _sync(directory)
 
@@ -92,10 +95,10 @@ def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> 
         ImageUnusable: libvirt did not complete it.
         OSError: the claim cannot be written.
     """
-    descriptor = _open(partial)
+    descriptor = open_own(partial)
     try:
         os.fchmod(descriptor, 0o600)
-        digest, xml = _header(descriptor)
+        digest, xml = _header(descriptor, _list_of_disks(image))
         sync(descriptor)
         size = os.fstat(descriptor).st_size
     finally:
@@ -119,14 +122,16 @@ def checked(uid: str, image_id: str, digest: str, root: Path = ROOT) -> tuple[Pa
         raise ImageUsed(f"the guest was resumed from the image {image_id} before, and may have run since: its memory is lost")
     if not _exists(image):
         raise ImageUnusable(f"the claim of spec.managedSave has no image {image_id}; start with discardState boots the guest without it")
-    descriptor = _open(image)
+    descriptor = open_own(image)
     try:
         os.fchmod(descriptor, 0o600)
-        found, xml = _header(descriptor)
+        found, xml = _header(descriptor, _list_of_disks(image))
     finally:
         os.close(descriptor)
     if found != digest:
-        raise ImageUnusable(f"the image {image_id} was changed: its header has the digest {found}, and the machine's status {digest}")
+        raise ImageUnusable(
+            f"the image {image_id} was changed: its header and disks have the digest {found}, and the machine's status {digest}"
+        )
     return image, xml
 
 
@@ -137,7 +142,8 @@ def mark_used(image: Path) -> None:
 
 
 def free(image: Path) -> None:
-    """Free the storage of a used image; its mark stays."""
+    """Delete a used image's disks and memory; its mark stays."""
+    image.with_suffix(DISKS).unlink(missing_ok=True)
     os.truncate(image.with_suffix(USED), 0)
 
 
@@ -158,7 +164,13 @@ def _exists(path: Path) -> bool:
     return True
 
 
-def _open(path: Path) -> int:
+def open_own(path: Path) -> int:
+    """Open a file that others may have replaced.
+
+    Raises:
+        ImageUnusable: it is not this user's own file.
+        OSError: it cannot be opened.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid != os.geteuid():
@@ -167,8 +179,16 @@ def _open(path: Path) -> int:
     return descriptor
 
 
-def _header(descriptor: int) -> tuple[str, str]:
-    """Return the digest of everything before the memory, and the XML in it."""
+def _list_of_disks(image: Path) -> bytes:
+    path = image.with_suffix(DISKS)
+    if not _exists(path):
+        return b""
+    with os.fdopen(open_own(path), "rb") as file:
+        return file.readline(MAX_LINE_BYTES)
+
+
+def _header(descriptor: int, listed: bytes = b"") -> tuple[str, str]:
+    """Return the digest of everything before the memory and of the list of disks, and the XML."""
     header = os.pread(descriptor, _HEADER_BYTES, 0)
     length = int.from_bytes(header[_LENGTH], "little")
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC) or length > MAX_XML_BYTES:
@@ -176,7 +196,7 @@ def _header(descriptor: int) -> tuple[str, str]:
     data = os.pread(descriptor, length, _HEADER_BYTES)
     xml = data.partition(b"\0")[0]
     try:
-        return hashlib.sha256(header + data).hexdigest(), xml.decode()
+        return hashlib.sha256(header + data + listed).hexdigest(), xml.decode()
     except UnicodeDecodeError as error:
         raise ImageUnusable("the image has no XML") from error
 

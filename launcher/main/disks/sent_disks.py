@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from apiserver.apis.virt.places import layout
 from launcher.hypervisor.port import MigrationFailed
 from launcher.main.disks import made_disks
-from launcher.protocol.made_disks import MAX_ANSWER_BYTES, UNSENT, MadeDisk, Offer, encode, reason
+from launcher.protocol.made_disks import MAX_ANSWER_BYTES, UNSENT, encode, offer_of, reason
 
 
 class NotSent(MigrationFailed):
@@ -28,8 +27,7 @@ async def send(names: Sequence[str]) -> None:
         contents = [await asyncio.to_thread(made_disks.read, each) for each in names]
     except OSError as error:
         raise NotSent(f"a disk that was made in the pod cannot be read: {error}") from error
-    offer = Offer(tuple(MadeDisk(name, len(each), hashlib.sha256(each).hexdigest()) for name, each in zip(names, contents, strict=True)))
-    why = reason(await _answer(encode(offer), contents))
+    why = reason(await _answer(encode(offer_of(names, contents)), contents))
     if why is None:
         raise NotSent(
             f"{UNSENT}: the connection broke, because virt-handler of one of the nodes was restarted or the target's pod ended; or "

@@ -15,7 +15,7 @@ from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeo
 from launcher.main.decisions import known, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.decisions.times import TIMES, Times
-from launcher.main.disks import saved_images
+from launcher.main.disks import made_disks, saved_disks, saved_images
 from launcher.main.lifecycle.watching import Watch
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class Saving:
         partial: Path | None = None
         try:
             partial = await self._room(operation_id)
+            await self._copy_disks(partial)
             await self._write(partial)
             sealed = await asyncio.to_thread(saved_images.seal, partial, partial.with_suffix(""))
         except (HypervisorError, saved_images.ImageUnusable, OSError) as error:
@@ -67,6 +68,7 @@ class Saving:
             if partial is not None:
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(partial.unlink, missing_ok=True)
+                    await asyncio.to_thread(partial.with_suffix(saved_images.DISKS).unlink, missing_ok=True)
             self._record.take(known.save_failed, str(error) or type(error).__name__)
             await self._watch.look()
             return
@@ -80,6 +82,11 @@ class Saving:
         needed = memory.max_guest_bytes(machine.domain)
         directory = await asyncio.to_thread(saved_images.make_room, machine.uid, needed, self._root)
         return directory / f"{operation_id}{saved_images.PARTIAL}"
+
+    async def _copy_disks(self, image: Path) -> None:
+        """Copy the disks that were made in the pod, while a failure still leaves the guest."""
+        if (machine := self._record.known.machine) is not None:
+            await asyncio.to_thread(saved_disks.save, image, made_disks.names(machine.domain))
 
     async def _write(self, partial: Path) -> None:
         """Have libvirt write the file; an answer that was lost is replaced by a look at the domain."""

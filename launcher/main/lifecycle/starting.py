@@ -12,7 +12,7 @@ from launcher.hypervisor.port import DomainExists, Hypervisor
 from launcher.main.decisions import known, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.decisions.times import TIMES, Times
-from launcher.main.disks import disk_secrets, files, saved_images
+from launcher.main.disks import disk_secrets, files, made_disks, saved_disks, saved_images
 from launcher.main.lifecycle.making import Making
 from launcher.main.lifecycle.preparation import StartFailure
 from launcher.main.lifecycle.watching import Watch
@@ -94,7 +94,10 @@ class Start:
         machine, name = request.machine, self._record.known.name
         path, xml = await asyncio.to_thread(saved_images.checked, machine.uid, image.id, image.digest, self._images)
         await asyncio.to_thread(saved_images.delete_others, machine.uid, image.id, self._images)
-        self._record.take(known.prepared, await self._making.preparation.prepare(machine, request.capabilities, arriving=True))
+        disks = made_disks.names(machine.domain)
+        prepared = await self._making.preparation.prepare(machine, request.capabilities, arriving=True, made_come=bool(disks))
+        self._record.take(known.prepared, prepared)
+        await asyncio.to_thread(saved_disks.restore, path, disks)
         await self._hypervisor.restore(name, str(path), xml)
         await self._attach()
         self._record.take(known.set_running)  # from now on, a request to end shuts the guest down

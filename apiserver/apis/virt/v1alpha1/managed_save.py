@@ -28,7 +28,10 @@ class ManagedSaveStatus(Model):
     id: str = Field(description="The id of the operation that saved it.")
     claim_name: str = Field(description="The PersistentVolumeClaim with the image.")
     file: str = Field(description="The image's path in the claim.")
-    digest: str = Field(description="SHA-256 of the image's header, which contains the domain's XML. An image with another one is refused.")
+    digest: str = Field(
+        description="SHA-256 of the image's header, which contains the domain's XML, and of the list of disks made in the pod. An image "
+        "with another one is refused."
+    )
     size_bytes: Int64 = Field(description="The image's size.")
     attempt: Int32 | None = Field(None, description="The attempt that it ended.")
     type: Literal["kvm", "qemu"] | None = Field(None, description="kvm: the processor ran the guest. qemu: it was emulated.")

@@ -1,0 +1,53 @@
+"""Copies of the disks that were made in the pod, with the image of a suspended guest.
+
+The guest keeps the bytes that it has read, even if a user changed a Secret meanwhile. The file has the form of a migration's transfer
+(:mod:`launcher.protocol.made_disks`). The digest of the image covers its first line, which has the disks' digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.main.disks import made_disks
+from launcher.main.disks.saved_images import DISKS, ImageUnusable, open_own
+from launcher.protocol.codec import ProtocolError
+from launcher.protocol.made_disks import MAX_LINE_BYTES, decode, encode, offer_of, unsuitable
+
+
+def save(image: Path, names: Sequence[str]) -> None:
+    """Copy these disks, durably; without any, there is no file. Raises OSError."""
+    if not names:
+        return
+    contents = [made_disks.read(each) for each in names]
+    descriptor = os.open(image.with_suffix(DISKS), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        for each in (encode(offer_of(names, contents)), *contents):
+            file.write(each)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def restore(image: Path, names: Sequence[str]) -> None:
+    """Replace the disks that this pod made by the copies.
+
+    Raises:
+        ImageUnusable: the copies are missing, or were changed.
+        OSError: they cannot be read, or there is no room.
+    """
+    if not names:
+        return
+    with os.fdopen(open_own(image.with_suffix(DISKS)), "rb") as file:
+        try:
+            offer = decode(file.readline(MAX_LINE_BYTES))
+        except ProtocolError as error:
+            raise ImageUnusable(f"the disks of the image {image.name}: {error}") from error
+        if why := unsuitable(offer, names):
+            raise ImageUnusable(f"the disks of the image {image.name}: {why}")
+        for disk in offer.disks:
+            content = file.read(disk.size)
+            if hashlib.sha256(content).hexdigest() != disk.sha256:
+                raise ImageUnusable(f"the disk {disk.name!r} of the image {image.name} was changed")
+            made_disks.replace(disk.name, content)
