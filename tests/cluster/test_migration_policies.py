@@ -144,7 +144,7 @@ def test_auto_converge_lets_a_writing_guest_arrive(kubectl: Kubectl, hasty: dict
         assert "the guest writes its memory at" in told["message"]
         assert final_phase(kubectl, made) == "Failed"
     status = kubectl.api.get("migration", made)["status"]
-    assert f"the guest did not arrive within {CONVERGE_SECONDS} s" in status["message"]
+    assert f"the migration did not complete within {CONVERGE_SECONDS} s" in status["message"]
     assert "the guest writes memory as fast as the migration sends it" in status["message"]
     assert "allowAutoConverge" in status["message"]
     assert status["progress"]["iteration"] > 1

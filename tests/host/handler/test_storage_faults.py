@@ -111,16 +111,16 @@ async def said(disks: PluginDisks, vm: dict[str, Any], pod_uid: str) -> DisksFau
     [
         (THE_FILE, "disk.img: No such file or directory"),
         (THE_SOCKET, "nbd.sock: No such file or directory"),
-        (f"{A_FILE}; {answer('/etc/passwd')}", "answered with the path '/etc/passwd'instead of /"),
+        (f"{A_FILE}; {answer('/etc/passwd')}", "answered with the path '/etc/passwd' instead of /"),
         (f"{A_FILE}; {answer('$D/../data/disk.img')}", "answered with the path"),
-        (f"ln -s /etc/passwd $D/disk.img; {THE_FILE}", "disk.img is a link"),
-        (f"mkfifo $D/disk.img; {THE_FILE}", "disk.img is no regular file"),
-        (f"mkdir $D/disk.img; {THE_FILE}", "disk.img is no regular file"),
-        (f"mknod $D/disk.img b 7 0; {THE_FILE}", "disk.img is no regular file"),
-        (f"touch $D/nbd.sock; {THE_SOCKET}", "nbd.sock is no socket"),
+        (f"ln -s /etc/passwd $D/disk.img; {THE_FILE}", "disk.img is a symbolic link"),
+        (f"mkfifo $D/disk.img; {THE_FILE}", "disk.img is not a regular file"),
+        (f"mkdir $D/disk.img; {THE_FILE}", "disk.img is not a regular file"),
+        (f"mknod $D/disk.img b 7 0; {THE_FILE}", "disk.img is not a regular file"),
+        (f"touch $D/nbd.sock; {THE_SOCKET}", "nbd.sock is not a socket"),
         (f"{A_FILE}; {answer('$D/disk.img', size=2048)}", "disk.img has 1024 bytes, but the plugin reported 2048"),
         (f"{A_FILE}; {answer('$D/disk.img', size=2 * MIB)}", f"source.sizeLimit is {MIB}"),
-        (f"{A_FILE}; {answer('$D/disk.img', size=1000)}", "of whole blocks of 512"),
+        (f"{A_FILE}; {answer('$D/disk.img', size=1000)}", "a multiple of 512"),
         (f"{A_FILE}; chown 0:0 $D/disk.img; chmod 600 $D/disk.img; {THE_FILE}", "user 107 may not open disk.img"),
         (f"{A_FILE}; chmod 400 $D/disk.img; {THE_FILE}", "user 107 may not open disk.img"),
         (f"{A_FILE}; {answer('$D/disk.img', 'qcow2')}", "answered with the protocol 'qcow2'"),
@@ -254,7 +254,7 @@ async def test_a_pod_cannot_lead_a_plugin_elsewhere(here: Here, prepare: Callabl
     here.plugin(f"{A_FILE}; {THE_FILE}")
     prepare(here)
     fault = await said(here.disks(), machine(), here.uid)
-    assert "in the pod's volume plugin-disks is not" in str(fault)
+    assert "in the pod's volume plugin-disks does not belong to root" in str(fault)
     assert here.calls() == []
     assert list((here.kubelet / "elsewhere").iterdir()) == []
 

@@ -104,11 +104,11 @@ def test_non_regular_or_outside_files_are_refused(start: Callable[[], Launcher],
     os.mkfifo(vms / "fifo")
     pod = start()
     for path, why in {
-        vms / "link.img": "is no regular file",
+        vms / "link.img": "is not a regular file",
         vms / "by-link/victim.img": "contains a symbolic link",
         vms / "hard.img": "is not a regular file with a single hard link",
-        vms / "directory": "is no regular file",
-        vms / "fifo": "is no regular file",
+        vms / "directory": "is not a regular file",
+        vms / "fifo": "is not a regular file",
         vms / "absent.img": "cannot be used: No such file or directory",
         vms / "roots.img": r"belongs to 0:0, mode 0644: virt-launcher's user 107 may not read and write it",
         victim: "is not below a directory that virt-handler of this node allows",
