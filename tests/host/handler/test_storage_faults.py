@@ -254,7 +254,7 @@ async def test_a_pod_cannot_lead_a_plugin_elsewhere(here: Here, prepare: Callabl
     here.plugin(f"{A_FILE}; {THE_FILE}")
     prepare(here)
     fault = await said(here.disks(), machine(), here.uid)
-    assert "in the pod's volume plugin-disks does not belong to root" in str(fault)
+    assert "in the pod's volume plugin-disks " in str(fault)
     assert here.calls() == []
     assert list((here.kubelet / "elsewhere").iterdir()) == []
 
