@@ -202,7 +202,7 @@ async def test_guests_of_a_segment_meet_and_those_of_another_do_not(tmp_path: Pa
         ('echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\"}"', "mac is None, must be 52:54"),
         (
             'echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\", \\"mac\\": \\"52:54:00:00:00:99\\"}"',
-            "mac is 52:54:00:00:00:99, and has",
+            "mac is 52:54:00:00:00:99, must be",
         ),
         (
             'echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\", \\"mac\\": \\"$mac\\", \\"adresses\\": []}"',
