@@ -62,7 +62,7 @@ def test_a_guest_starts_from_an_image_that_was_imported(start: Callable[[], Laun
         assert isinstance(answer, messages.Refusal)
         assert (answer.reason, answer.disks) == ("NotReady", ("root",))
         retrying = client.until(lambda status: progress(status) == {"root": "Retrying"}, 120).imports[0]
-        assert retrying.message == f"{url}/a.qcow2.gz answers 503"
+        assert retrying.message == f"{url}/a.qcow2.gz returned 503"
         assert retrying.failures == 1
         done = client.until(lambda status: progress(status) == {"root": "Succeeded"}, 120).imports[0]
         assert (done.transferred_bytes, done.total_bytes, done.message) == (len(data), len(data), "")
