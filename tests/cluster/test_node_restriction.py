@@ -152,9 +152,7 @@ def test_a_node_renews_its_own_lease_and_no_other(system: Kubectl, stolen: Stole
     first, second = sorted(handlers(system))[:2]
     thief = stolen(first)
     system.api.within(LEASES).until_list("leases", bool, timeout=60, what="Leases of virt-handlers")
-    assert f"may write only Lease {LEASES}/virt-handler-{first}" in lease_refusal(
-        thief, "create", LEASES, f"virt-handler-{second}x", first
-    )
+    assert f"may write only Lease {LEASES}/virt-handler-{first}" in lease_refusal(thief, "create", LEASES, f"virt-handler-{second}x", first)
     assert "spec.holderIdentity must be" in lease_refusal(thief, "create", LEASES, f"virt-handler-{first}", second)
     assert "already exists" in lease_refusal(thief, "create", LEASES, f"virt-handler-{first}", first)
     assert "names no node" in lease_refusal(stolen(None), "create", LEASES, "virt-handler-x", "x")
