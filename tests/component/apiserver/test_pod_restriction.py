@@ -166,7 +166,7 @@ async def test_moved_guests_connections_go_to_its_own_target_pod_only(cluster: C
     for stolen in (["10.244.9.9"], [*addresses, "10.244.9.9"]):
         code, status = await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPodIPs": stolen})
         assert (code, status["details"]["causes"][0]["field"]) == (403, "status.targetPodIPs")
-        assert f"has no address '{stolen[-1]}'" in status["message"]
+        assert f"does not have the address '{stolen[-1]}'" in status["message"]
     for nobodys in ("169.254.169.254", "fd00:ec2::254"):
         code, status = await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPodIPs": [nobodys]})
         assert (code, status["details"]["causes"][0]["field"]) == (422, "status.targetPodIPs[0]")
@@ -224,7 +224,7 @@ async def test_unavailable_kube_apiserver_trusts_no_status(cluster: Cluster) -> 
     granted, cluster.kube.authorize = cluster.kube.authorize, lambda *request: request[1] in (REVIEWS, TOKENS)
     code, status = await named(cluster, "p9", "uid-9")
     assert (code, status["details"]["retryAfterSeconds"]) == (503, 1)
-    assert "look up pod p9" in status["message"]
+    assert "cannot read pod p9" in status["message"]
     cluster.kube.authorize = granted
     assert (await named(cluster, "p9", "uid-9"))[0] == 200
 
@@ -233,7 +233,7 @@ async def test_an_apiserver_that_does_not_answer_admits_nothing() -> None:
     vm = {**MACHINE, "metadata": {"name": "vm1", "namespace": "acc", "uid": "u"}, "status": {"podName": "p9", "podUID": "uid-9"}}
     attributes = asking("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", obj=vm, old={**vm, "status": {}})
     async with Client(Config(server="http://127.0.0.1:1", token="t"), user_agent="test") as client:
-        with pytest.raises(errors.ServiceUnavailable, match="look up pod p9"):
+        with pytest.raises(errors.ServiceUnavailable, match="cannot read pod p9"):
             await PodRestriction(client).validate(attributes)
 
 
