@@ -47,7 +47,11 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Parse a URL."""
+    """Parse a URL.
+
+    Raises:
+        ImportFailed: it is not http or https, or contains credentials.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -66,7 +70,11 @@ def parse(url: str) -> Address:
 
 
 def redirected(address: Address, location: str) -> Address:
-    """Return a redirect's target. Spaces and non-ASCII bytes are escaped, as in browsers and curl."""
+    """Return a redirect's target. Spaces and non-ASCII bytes are escaped, as in browsers and curl.
+
+    Raises:
+        ImportFailed: the import does not follow it.
+    """
     try:
         found = parse(urljoin(address.full, quote(location.strip(" \t").encode("latin-1", "replace"), safe=_KEPT)))
     except ImportFailed as error:

@@ -54,7 +54,11 @@ class File:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Lock the claim against other imports."""
+        """Lock the claim against other imports.
+
+        Raises:
+            ImportFailed: another import is running.
+        """
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             here, there = os.fstat(self._file), os.lstat(self.path)
@@ -114,7 +118,11 @@ def capacity(directory: Path) -> int:
 
 @contextlib.contextmanager
 def errors_explained(directory: Path) -> Iterator[None]:
-    """Convert an OSError of the ``with`` block."""
+    """Convert an OSError of the ``with`` block.
+
+    Raises:
+        ImportFailed: the claim is full or not writable.
+    """
     try:
         yield
     except OSError as error:
@@ -128,6 +136,7 @@ def finish(directory: Path, file: File) -> None:
     """Give the partial file its final name.
 
     Raises:
+        DiskExists: another import's disk has the name, and stays.
         OSError: it failed.
     """
     file.sync()

@@ -19,7 +19,11 @@ DOCKER_CONFIG: Final = ".dockerconfigjson"
 
 
 def value(secret: Path | None, key: str) -> str:
-    """Return a key's value without the final newline; empty if absent."""
+    """Return a key's value without the final newline; empty if absent.
+
+    Raises:
+        ImportFailed: a header cannot carry it; the message names the key.
+    """
     if secret is None:
         return ""
     try:
@@ -50,7 +54,11 @@ def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[
 
 
 def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], datetime]) -> Callable[[Address], Mapping[str, str]]:
-    """Return a function for an object store's headers, signed with the Secret; public buckets need none."""
+    """Return a function for an object store's headers, signed with the Secret; public buckets need none.
+
+    Raises:
+        ImportFailed: the Secret lacks the keys.
+    """
     if secret is None:
         return lambda _: {}
     keys = signing.Keys(value(secret, "accessKeyId"), value(secret, "secretKey"), value(secret, "sessionToken"))
@@ -66,7 +74,11 @@ def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], da
 
 
 def of_registry(secret: Path | None, host: str) -> str:
-    """Return the Authorization header for a registry; empty: anonymous."""
+    """Return the Authorization header for a registry; empty: anonymous.
+
+    Raises:
+        ImportFailed: the Secret has no entry for it.
+    """
     if secret is None:
         return ""
     if user := value(secret, "username"):

@@ -61,7 +61,11 @@ class Device:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Lock the device against other imports in this pod."""
+        """Lock the device against other imports in this pod.
+
+        Raises:
+            ImportFailed: another import is running.
+        """
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -98,6 +102,7 @@ class Device:
         """Turn it into a disk.
 
         Raises:
+            ImportFailed: it would look like an empty device.
             OSError: it failed.
         """
         head = bytes(self._head)
@@ -132,7 +137,11 @@ class Device:
 
 @contextlib.contextmanager
 def errors_explained() -> Iterator[None]:
-    """Convert an OSError of the ``with`` block."""
+    """Convert an OSError of the ``with`` block.
+
+    Raises:
+        ImportFailed: the device failed.
+    """
     try:
         yield
     except OSError as error:

@@ -52,7 +52,11 @@ _EXTENSION_ENCRYPTION: Final = 0x0537BE77
 
 
 def of(head: bytes, said: str | None = None) -> Format:
-    """Return an image's format from its first bytes and the user's ``said``, if given."""
+    """Return an image's format from its first bytes and the user's ``said``, if given.
+
+    Raises:
+        ImportFailed: it is not accepted, or differs from ``said``.
+    """
     if said == "raw" or not head:
         return "raw"
     if said == "qcow2" and not head.startswith(QCOW2_MAGIC):
@@ -71,7 +75,11 @@ def of(head: bytes, said: str | None = None) -> Format:
 
 
 def qcow2_size(head: bytes) -> int:
-    """Return the disk size in bytes of a qcow2 image."""
+    """Return the disk size in bytes of a qcow2 image.
+
+    Raises:
+        ImportFailed: it refers to other files, is encrypted or damaged, or has unknown features.
+    """
     if len(head) < _HEADER_2 or not head.startswith(QCOW2_MAGIC):
         raise ImportFailed("the qcow2 image has no header")
     version = _number(head, 4, 4)

@@ -44,7 +44,11 @@ class Plan:
 
 
 def read(document: bytes) -> Plan:
-    """Parse a plan."""
+    """Parse a plan.
+
+    Raises:
+        ImportFailed: it is invalid.
+    """
     try:
         given = json.loads(document)
         if not given.get("directory") and not given.get("device"):

@@ -68,7 +68,11 @@ def parse(text: str) -> Reference:
 def pieces(
     reference: Reference, secret: Path | None, authorities: Path | None, downloaded: Callable[[int, int | None], None]
 ) -> Iterator[bytes]:
-    """Yield the bytes of the disk in a container image."""
+    """Yield the bytes of the disk in a container image.
+
+    Raises:
+        ImportFailed: the registry refuses, or there is no disk.
+    """
     session = _Session(reference, secret, authorities)
     manifest = session.manifest(reference.version)
     if manifest.get("manifests"):

@@ -17,7 +17,11 @@ DEFAULT_REGION: Final = "us-east-1"
 
 
 def pieces(plan: Plan, reporter: Reporter) -> Iterator[bytes]:
-    """Yield the image's bytes from its source."""
+    """Yield the image's bytes from its source.
+
+    Raises:
+        ImportFailed: the download fails.
+    """
     source = plan.source
     if http := source.get("http"):
         url = str(http["url"])

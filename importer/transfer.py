@@ -61,7 +61,11 @@ class Transfer:
     """Downloads of one import."""
 
     def __init__(self, headers: Headers, authorities: Path | None = None, seconds: float = SECONDS) -> None:
-        """Trust these authorities; None: the system's."""
+        """Trust these authorities; None: the system's.
+
+        Raises:
+            ImportFailed: their certificates are unreadable.
+        """
         self._headers = headers
         self._seconds = seconds
         try:
@@ -70,7 +74,11 @@ class Transfer:
             raise ImportFailed("the certificates of caConfigMapRef are not valid PEM") from error
 
     def get(self, url: str, extra: Mapping[str, str] | None = None) -> Body:
-        """Return the unread response, after redirects; ``extra``: further headers."""
+        """Return the unread response, after redirects; ``extra``: further headers.
+
+        Raises:
+            ImportFailed: the server refuses.
+        """
         address = addresses.parse(url)
         for _ in range(MAX_REDIRECTS + 1):
             connection, response = self._request(address, {**self._headers(address), **(extra or {})})
@@ -84,7 +92,12 @@ class Transfer:
         raise ImportFailed(f"{address}: more than {MAX_REDIRECTS} redirects")
 
     def pieces(self, url: str, downloaded: Callable[[int, int | None], None]) -> Iterator[bytes]:
-        """Yield the bytes of a file; ``downloaded`` gets the bytes so far and in total."""
+        """Yield the bytes of a file; ``downloaded`` gets the bytes so far and in total.
+
+        Raises:
+            ImportFailed: it fails or is incomplete.
+            EndUnknown: it has no length, and the connection ended.
+        """
         body = self.get(url)
         total, validator = body.total, body.validator
         done = marked = broken = 0

@@ -39,7 +39,11 @@ class Decompressor:
     """Decompresses one frame. libzstd refuses windows above 128 MiB."""
 
     def __init__(self) -> None:
-        """Create libzstd's decompressor."""
+        """Create libzstd's decompressor.
+
+        Raises:
+            ZstdError: libzstd is not installed.
+        """
         try:
             self._library = _library()
         except OSError as error:

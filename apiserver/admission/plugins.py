@@ -36,7 +36,11 @@ OFF: Final = frozenset({RESOURCE_QUOTA})
 
 
 def enabled(enable: Sequence[str], disable: Sequence[str]) -> tuple[str, ...]:
-    """Return the enabled plug-ins in order."""
+    """Return the enabled plug-ins in order.
+
+    Raises:
+        ValueError: a plug-in is unknown, or both enabled and disabled.
+    """
     for flag, given in (("enable-admission-plugins", enable), ("disable-admission-plugins", disable)):
         for each in given:
             if each not in ORDER:

@@ -40,7 +40,11 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def compare(left: Value, right: Value) -> int:
-    """Return -1, 0 or 1."""
+    """Return -1, 0 or 1.
+
+    Raises:
+        CelError: the two have no order.
+    """
     kind, other = type(left), type(right)
     if not ((kind is other and kind in _ORDERED) or (kind in _NUMBERS and other in _NUMBERS)):
         raise no_such_overload()

@@ -34,7 +34,11 @@ from apiserver.cel.values import CelError, CompileError, Optional, Value, no_suc
 
 
 def compile_expression(environment: Environment, text: str) -> Program:
-    """Compile an expression."""
+    """Compile an expression.
+
+    Raises:
+        CompileError: the expression is invalid in the environment, with position and reason.
+    """
     source = Source(text)
     compiler = Compiler(environment, source)
     try:

@@ -36,7 +36,11 @@ _KEYWORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def parse(source: Source) -> Node:
-    """Parse an expression."""
+    """Parse an expression.
+
+    Raises:
+        CompileError: it is invalid, with a position in the text.
+    """
     parser = _Parser(source)
     try:
         node = parser.expression()

@@ -46,7 +46,11 @@ class Answer:
         self._parser: httptools.HttpResponseParser
 
     def take(self, data: memoryview) -> None:
-        """Parse further input."""
+        """Parse further input.
+
+        Raises:
+            NotHTTP: it is malformed; earlier parts stay available.
+        """
         try:
             if self.head is None:
                 data = self._after_heads(data)

@@ -47,7 +47,11 @@ class Config:
 
     @classmethod
     def in_cluster(cls, directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Config:
-        """Return the pod's service-account configuration."""
+        """Return the pod's service-account configuration.
+
+        Raises:
+            ConfigError: there is no pod, or no token.
+        """
         host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
         token_file, ca_file, namespace_file = (directory / each for each in ("token", "ca.crt", "namespace"))
         if not host or not token_file.exists():
@@ -58,7 +62,12 @@ class Config:
 
     @classmethod
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> Config:
-        """Return one context of a kubeconfig with certificates or a token."""
+        """Return one context of a kubeconfig with certificates or a token.
+
+        Raises:
+            ConfigError: it is unreadable, lacks the context, or needs a credential plugin (only for the kubectl
+                plugin).
+        """
         path = Path(path)
         try:
             document = _load_yaml(path.read_text())
@@ -101,7 +110,11 @@ class Config:
         return tuple(each for each in (self.ca_file, self.client_cert_file, self.client_key_file) if each)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return a context that trusts only the CA (default: the system's) and presents the client certificate."""
+        """Return a context that trusts only the CA (default: the system's) and presents the client certificate.
+
+        Raises:
+            ConfigError: OpenSSL cannot use a file or field.
+        """
         try:
             context = contexts.trusting(file=self.ca_file, pem=None if self.ca_file else _text(self.ca_data))
             if self.insecure:

@@ -98,7 +98,12 @@ class Response:
         raise StopAsyncIteration
 
     async def read(self, limit: int) -> bytes:
-        """Return the whole body."""
+        """Return the whole body.
+
+        Raises:
+            TooLong: it exceeds ``limit`` bytes.
+            ExchangeFailed, TimeoutError: it is incomplete.
+        """
         parts, size = [], 0
         async for part in self:
             size += len(part)

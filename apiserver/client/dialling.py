@@ -23,7 +23,11 @@ _Made = TypeVar("_Made", bound=Abortable)
 
 
 async def addresses(host: str, port: int) -> list[str]:
-    """Resolve a host, alternating between families, the system's preferred one first."""
+    """Resolve a host, alternating between families, the system's preferred one first.
+
+    Raises:
+        gaierror: it has no address.
+    """
     try:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

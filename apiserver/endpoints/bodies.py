@@ -38,7 +38,12 @@ class Body:
 
 
 async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
-    """Return the raw body."""
+    """Return the raw body.
+
+    Raises:
+        RequestEntityTooLarge: it exceeds ``limit``; the rest was not read.
+        BadRequest: its chunks are malformed.
+    """
     try:
         return await request.read(limit)
     except BodyTooLarge:
@@ -67,7 +72,11 @@ async def read_object(request: Request, *, notice_duplicates: bool = True, requi
 
 
 def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Body:
-    """Decode JSON or YAML; ``notice_duplicates`` lists repeated keys of JSON."""
+    """Decode JSON or YAML; ``notice_duplicates`` lists repeated keys of JSON.
+
+    Raises:
+        BadRequest: it is malformed, or JSON cannot represent it.
+    """
     if media_type == YAML:
         return _from_yaml(raw)
     if notice_duplicates and (value := _plain(raw)) is not None:

@@ -36,7 +36,11 @@ _AGE: Final = {
 
 
 def include_of(value: str | None) -> Include:
-    """Parse ``includeObject``: how much of each object a Table's rows carry."""
+    """Parse ``includeObject``: how much of each object a Table's rows carry.
+
+    Raises:
+        BadRequest: it is not one of the three words.
+    """
     match value or "Metadata":
         case "None":
             return "None"

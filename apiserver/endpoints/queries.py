@@ -33,7 +33,11 @@ def truth(value: str | None) -> bool:
 
 
 def integer(query: Query, name: str) -> int | None:
-    """Return the number in parameter ``name``; None if absent."""
+    """Return the number in parameter ``name``; None if absent.
+
+    Raises:
+        BadRequest: it is not a decimal 64-bit number.
+    """
     text = query.get(name)
     if text is None:
         return None
@@ -73,6 +77,7 @@ def list_options(query: Query, *, watch: bool) -> ListOptions:
     """Parse the parameters of list, watch and deletecollection.
 
     Raises:
+        BadRequest: a value is malformed or contradicts ``continue``.
         Invalid: values contradict each other (apimachinery's ``internalversion/validation``).
     """
     initial = query.get("sendInitialEvents")
@@ -266,7 +271,11 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 
 
 def timeout(query: Query, limit: float) -> float:
-    """Return the client's time limit in seconds, at most (and by default) ``limit``."""
+    """Return the client's time limit in seconds, at most (and by default) ``limit``.
+
+    Raises:
+        BadRequest: ``timeout`` is not a Go duration.
+    """
     text = query.get("timeout")
     if not text:
         return limit

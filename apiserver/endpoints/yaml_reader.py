@@ -30,7 +30,12 @@ class Reader:
         self.duplicates = Duplicates()
 
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
-        """Return the first document; an empty one is an empty object."""
+        """Return the first document; an empty one is an empty object.
+
+        Raises:
+            BadRequest: too large, not representable in JSON, or followed by another document.
+            yaml.YAMLError, ValueError: it is malformed.
+        """
         try:
             self._next()  # start of the stream
             if isinstance(self._next(), yaml.StreamEndEvent):

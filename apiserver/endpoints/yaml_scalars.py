@@ -61,7 +61,11 @@ def plain(text: str) -> Scalar:
 
 
 def tagged(tag: str, text: str) -> Scalar:
-    """Return the value of a tagged scalar."""
+    """Return the value of a tagged scalar.
+
+    Raises:
+        BadRequest: the text does not match the tag.
+    """
     kind = tag.removeprefix(TAG) if tag.startswith(TAG) else ""
     if kind == "binary":
         return _decoded(text)
@@ -80,7 +84,11 @@ def tagged(tag: str, text: str) -> Scalar:
 
 
 def key(scalar: Scalar) -> str:
-    """Return the JSON key for a YAML key."""
+    """Return the JSON key for a YAML key.
+
+    Raises:
+        BadRequest: JSON has no such key.
+    """
     if isinstance(scalar, str):
         return scalar
     if isinstance(scalar, bool):
@@ -93,7 +101,11 @@ def key(scalar: Scalar) -> str:
 
 
 def value(scalar: Scalar) -> Scalar:
-    """Return a scalar after Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits."""
+    """Return a scalar after Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits.
+
+    Raises:
+        BadRequest: JSON has no such number.
+    """
     if not isinstance(scalar, float):
         return scalar
     if not math.isfinite(scalar):

@@ -64,7 +64,11 @@ def paths(selection: Selection, environ: Mapping[str, str]) -> str:
 
 
 async def load(selection: Selection, environ: Mapping[str, str] = os.environ) -> Access:
-    """Return the access by flags, environment and kubeconfig."""
+    """Return the access by flags, environment and kubeconfig.
+
+    Raises:
+        Failure: unusable configuration or failed credential plugin.
+    """
     named = paths(selection, environ)
     if selection.kubeconfig and not _exists(selection.kubeconfig):
         raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist or is a directory")
@@ -92,6 +96,9 @@ def address(server: str, *, secured: bool) -> str:
     """Return a server's URL without trailing slash.
 
     Without a scheme, HTTPS if an authority or a certificate is configured, else HTTP (client-go's ``DefaultServerURL``).
+
+    Raises:
+        Failure: it is invalid.
     """
     text = server if "://" in server else f"{'https' if secured else 'http'}://{server}"
     try:

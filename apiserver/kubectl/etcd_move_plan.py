@@ -69,7 +69,11 @@ class Move:
 
 
 def recorded(stateful_set: Object) -> Move | None:
-    """Return an earlier run's move, or None."""
+    """Return an earlier run's move, or None.
+
+    Raises:
+        Failure: the annotation is invalid.
+    """
     text = annotations_of(stateful_set).get(RECORD)
     if not text:
         return None
@@ -93,7 +97,11 @@ def host_of(volume: Object | None) -> str:
 
 
 def begin(volume: Object, node: Object) -> Move | None:
-    """Return the move of a volume's data to a node; None if it is there."""
+    """Return the move of a volume's data to a node; None if it is there.
+
+    Raises:
+        Failure: it cannot be moved; names an alternative.
+    """
     target, source = node_label(node), host_of(volume)
     if source == target:
         return None

@@ -104,6 +104,9 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool)
     """Cancel a migration; return the exit code.
 
     ``name`` is the machine's, or the Migration's if ``by_migration``.
+
+    Raises:
+        Failure: refused, too late, no migration, or unfinished in time.
     """
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))

@@ -59,6 +59,9 @@ class Proxy:
         Args:
             port: loopback port; 0: any.
             command: returns the program and its arguments for a port; None: only print the port.
+
+        Raises:
+            Failure: stream, port or program are unavailable, or the right was withdrawn.
         """
         async with AsyncExitStack() as stack:
             try:

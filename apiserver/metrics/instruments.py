@@ -187,7 +187,11 @@ class Registry:
         self._families: dict[str, Family] = {}
 
     def add(self, *families: Family) -> None:
-        """Add metrics."""
+        """Add metrics.
+
+        Raises:
+            ValueError: a name is taken.
+        """
         for each in families:
             if each.name in self._families:
                 raise ValueError(f"there are two metrics {each.name}")

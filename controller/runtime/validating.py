@@ -50,7 +50,11 @@ class Validated:
         self._validate = validate
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile the object if it is valid or gone."""
+        """Reconcile the object if it is valid or gone.
+
+        Raises:
+            Terminal: it is invalid.
+        """
         obj = self._objects.get(request.namespace, request.name)
         if obj is not None and (faults := self._validate(obj)):
             message = one_line(f"the object is ignored until these errors are fixed: {'; '.join(faults)}", MAX_MESSAGE)

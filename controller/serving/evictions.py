@@ -93,7 +93,11 @@ class Review:
 
 
 def read(review: object) -> Review:
-    """Parse a decoded AdmissionReview."""
+    """Parse a decoded AdmissionReview.
+
+    Raises:
+        ValueError: it is not a review of a pod's eviction.
+    """
     request = _member(review, "request")
     of = _member(request, "resource")
     if of.get("resource") != "pods" or of.get("group") or request.get("subResource") != "eviction":

@@ -36,7 +36,11 @@ class Capabilities:
 
 
 def parse(text: str) -> Capabilities:
-    """Parse the output of :mod:`launcher.hypervisor.capabilities`."""
+    """Parse the output of :mod:`launcher.hypervisor.capabilities`.
+
+    Raises:
+        UnknownCapabilities: it is invalid.
+    """
     try:
         found = json.loads(text)
         capabilities, expanded = (str(found[key] or "") for key in ("domainCapabilities", "hostModel"))

@@ -76,7 +76,11 @@ class File:
 
 
 def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[File, ...]:
-    """Return the node's files for a machine's disks."""
+    """Return the node's files for a machine's disks.
+
+    Raises:
+        NotTheDevice: one is not below an allowed prefix, even if virt-api admitted it.
+    """
     found = []
     for each in disks.defaulted(domain):
         if not host_disks.is_host(each):
@@ -101,6 +105,7 @@ def put(root: int, process: int, file: File, node: Path = NODE) -> None:
         node: the ``/proc`` directory of a process with the node's root and mount namespace.
 
     Raises:
+        NotTheDevice: the file is missing or cannot be a disk, or the pod put something else in its place.
         OSError: a system call failed.
     """
     source = _open(file, node)

@@ -58,6 +58,7 @@ def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
     A missing path or a directory (a claim with a file system) is left alone unless the node is required.
 
     Raises:
+        NotTheDevice: something else is there, such as a link.
         OSError: a system call failed.
     """
     try:

@@ -18,7 +18,11 @@ class Unacceptable(Exception):
 
 
 def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Peer:
-    """Return the content of a certificate (PEM) if others accept it for virt-handler of this node."""
+    """Return the content of a certificate (PEM) if others accept it for virt-handler of this node.
+
+    Raises:
+        Unacceptable: they would not.
+    """
     try:
         server, client = contexts.server(), contexts.client()
         with in_memory(certificate) as chain, in_memory(key) as private:

@@ -35,7 +35,11 @@ class Stranger(Exception):
 
 
 def node_of(peer: Peer | None, revocations: Revocations) -> str:
-    """Return the node in a virt-handler's verified certificate."""
+    """Return the node in a virt-handler's verified certificate.
+
+    Raises:
+        Stranger: the certificate is not virt-handler's, or the node is revoked.
+    """
     if peer is None:
         raise Stranger("the peer presented no certificate")
     node = names.node_of_server_name(peer.dns_name) if peer.common_name == names.HANDLER else ""

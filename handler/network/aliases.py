@@ -19,7 +19,11 @@ _MAX_BYTES: Final = 255
 
 
 def text(word: str, parts: Sequence[str], problem: str) -> str:
-    """Return an alias of a word and its parts."""
+    """Return an alias of a word and its parts.
+
+    Raises:
+        Unsupported: it would be too long; the message is ``problem``.
+    """
     made = ",".join((word, *parts))
     if len(made) > _MAX_BYTES:
         raise Unsupported(problem)

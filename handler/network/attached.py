@@ -38,7 +38,11 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def uplink_of(wanted: Wanted, observed: Observed) -> Link:
-    """Return the pod's link to a further network."""
+    """Return the pod's link to a further network.
+
+    Raises:
+        Unsupported: there is none.
+    """
     uplink = observed.link(wanted.uplink)
     if uplink is None:
         from apiserver.apis.virt.spec import attachments  # importing it takes longer than all other imports together

@@ -167,7 +167,11 @@ _PASSING: Final = frozenset({"dynamic", "temporary", "deprecated", "dadfailed"})
 
 
 def pod_link(wanted: Wanted, observed: Observed) -> Link:
-    """Return the link of the pod's own network."""
+    """Return the link of the pod's own network.
+
+    Raises:
+        Unsupported: there is none.
+    """
     uplink = observed.link(wanted.uplink)
     if uplink is None:
         raise Unsupported(f"the pod has no interface {wanted.uplink}")

@@ -20,7 +20,11 @@ FURTHER: Final[Mapping[str, Binding]] = {
 
 
 def binding_of(wanted: Wanted) -> Binding:
-    """Return the binding of an interface."""
+    """Return the binding of an interface.
+
+    Raises:
+        Unsupported: its type has none.
+    """
     found = (FURTHER if wanted.network else BINDINGS).get(wanted.type)
     if found is None:
         raise Unsupported(f"interface {wanted.name}: type {wanted.type} is not supported by this virt-handler")

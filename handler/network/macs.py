@@ -7,7 +7,11 @@ from handler.network.binding import Unsupported
 
 
 def mac_address(vm_uid: str, interface: str, given: str = "") -> str:
-    """Return the guest's MAC address: the given one, or one derived from VM and interface, the same in each of its pods."""
+    """Return the guest's MAC address: the given one, or one derived from VM and interface, the same in each of its pods.
+
+    Raises:
+        Unsupported: the given one is not valid for a guest. virt-api refuses it, but an older virt-api may have stored it.
+    """
     if given:
         if problem := network.mac_problem(given):
             raise Unsupported(f"interface {interface}: MAC address {given!r} {problem}")

@@ -31,7 +31,11 @@ _NUMBER: Final = re.compile(r"(\d{1,4}):(\d{1,3})")
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to join the guest to the network."""
+    """Return the plan to join the guest to the network.
+
+    Raises:
+        Unsupported: the pod has no link to it, may open no macvtap, or IPAM gave the link an address, which the guest would not get.
+    """
     uplink = attached.uplink_of(wanted, observed)
     if uplink.addresses:
         raise Unsupported(
@@ -43,7 +47,11 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def number(wanted: Wanted) -> tuple[int, int]:
-    """Return (major, minor) of the character device that the pod may open."""
+    """Return (major, minor) of the character device that the pod may open.
+
+    Raises:
+        Unsupported: there is none.
+    """
     found = _NUMBER.fullmatch(wanted.device)
     if found is None:
         raise Unsupported(

@@ -17,7 +17,11 @@ _LEASE6: Final = Lease6(f"{network.GUEST6}/128", network.ROUTER6, network.BRIDGE
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to put the guest behind the pod's address."""
+    """Return the plan to put the guest behind the pod's address.
+
+    Raises:
+        Unsupported: the pod has no interface named ``eth0`` with an address.
+    """
     uplink = pod_link(wanted, observed)
     addresses4, addresses6 = uplink.of_family(4), uplink.of_family(6)
     if not addresses4 and not addresses6:

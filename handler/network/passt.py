@@ -18,7 +18,11 @@ from handler.network.binding import Interface, Observed, Plan, Unsupported, Want
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan for passt."""
+    """Return the plan for passt.
+
+    Raises:
+        Unsupported: the pod has no interface named ``eth0`` with an address.
+    """
     uplink = pod_link(wanted, observed)
     addresses = in_order(wanted, uplink.of_family(4), uplink.of_family(6))
     if not addresses:

@@ -72,7 +72,11 @@ def of_ours(interface: Wanted, result: Mapping[str, Any]) -> Interface:
 
 
 def of_theirs(interface: Wanted, result: Mapping[str, Any], *, live_migration: bool) -> Interface:
-    """Parse the result of a third-party plugin. It does not check that the tap exists."""
+    """Parse the result of a third-party plugin. It does not check that the tap exists.
+
+    Raises:
+        ValueError: it does not match the request.
+    """
     for member, asked in (("tap", interface.tap), ("mac", interface.mac)):
         said = result.get(member)
         said = network.normal_mac(said) if member == "mac" and isinstance(said, str) else said

@@ -44,7 +44,11 @@ _COMMAND: Final = (sys.executable, "-S", "-P", "-m", "handler.network.plugin")
 
 
 def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
-    """Return the interfaces of ``spec.domain.devices.interfaces``, in order."""
+    """Return the interfaces of ``spec.domain.devices.interfaces``, in order.
+
+    Raises:
+        Unsupported: more than one is on the pod's own network, or a network or MAC address is not possible.
+    """
     defaulted = interfaces.defaulted(domain_of(vm))
     if sum(map(interfaces.is_on_pods_network, defaulted)) > 1:
         raise Unsupported("only one interface can use the pod's own network")

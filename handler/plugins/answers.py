@@ -63,6 +63,7 @@ def result_of(plugin: str, command: Command, output: Output, members: frozenset[
 
     Raises:
         PluginRefused: the plugin reports that the request is impossible.
+        Failed: the plugin reports another error, or its answer is invalid.
     """
     who = title(plugin, command)
     if output.excess:
@@ -90,7 +91,11 @@ def members_of(kind: Kind, command: Command) -> frozenset[str]:
 
 
 def describe(plugin: str, kind: Kind, found: Mapping[str, Any]) -> Description:
-    """Parse a result of ``VERSION``."""
+    """Parse a result of ``VERSION``.
+
+    Raises:
+        Failed: it is invalid, or the plugin is of another kind, or supports no common version.
+    """
     who = title(plugin, "VERSION")
     versions, kinds = (_texts(who, found, member) for member in ("supportedVersions", "kinds"))
     live = found.get("liveMigration", False)

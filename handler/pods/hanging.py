@@ -34,6 +34,7 @@ class Calls(Generic[T]):
         """Run the call that ``begin`` returns, or wait for the pod's hanging one, and return its result.
 
         Raises:
+            StorageHangs: it has not returned in time.
             Exception: of the call.
         """
         future = self._running.get(pod_uid)

@@ -119,6 +119,7 @@ class Connection:
         """Wait for virt-launcher's hello.
 
         Raises:
+            Disconnected: none came.
             NotUnderstood: it has another protocol version.
         """
         try:
@@ -134,6 +135,8 @@ class Connection:
 
         Raises:
             LauncherRefused: virt-launcher refused it.
+            Disconnected: no answer came, and the request may have been carried out. After a timeout the connection is closed, which frees
+                the data that a launcher does not read.
             ProtocolError: the request is too long.
         """
         pending = self.begin(request)
@@ -151,6 +154,7 @@ class Connection:
         """Send a request, and return its pending answer.
 
         Raises:
+            Disconnected: the connection is gone.
             ProtocolError: the request is too long.
         """
         if self._gone:
@@ -223,7 +227,12 @@ class Pending:
         future.add_done_callback(self._note_time)
 
     async def answered(self, *, within: float | None = None) -> bool:
-        """Wait for the answer; return whether it came ``within`` that many seconds. May be called again."""
+        """Wait for the answer; return whether it came ``within`` that many seconds. May be called again.
+
+        Raises:
+            LauncherRefused: virt-launcher refused it.
+            Disconnected: no answer came before the deadline, or the connection ended.
+        """
         left = self.deadline - asyncio.get_running_loop().time()
         try:
             await asyncio.wait((self._future,), timeout=max(0.0, left if within is None else min(within, left)))
@@ -246,7 +255,11 @@ class Pending:
 
     @property
     def text(self) -> str:
-        """The text of a ``Read``, after :meth:`answered` returned True."""
+        """The text of a ``Read``, after :meth:`answered` returned True.
+
+        Raises:
+            Disconnected: virt-launcher answered with something else.
+        """
         answer = self._future.result()
         if not isinstance(answer, messages.Content):
             raise Disconnected(f"{self._what}: virt-launcher sent an empty answer")
@@ -281,6 +294,7 @@ async def connect(
         limits: timeouts and limits.
 
     Raises:
+        Disconnected: no process listens there (yet, or any more).
         NotUnderstood: it has another protocol version.
         NotOfThisPod: a process outside of this pod listens there.
     """

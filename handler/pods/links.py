@@ -92,7 +92,11 @@ class Links:
         return self._links.get(pod_uid)
 
     def acquire(self, pod_uid: str, holder: Holder) -> Link:
-        """Return the link to this pod, kept until all its holders call :meth:`release`."""
+        """Return the link to this pod, kept until all its holders call :meth:`release`.
+
+        Raises:
+            ValueError: the uid is invalid.
+        """
         if not places.is_uid(pod_uid):
             raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
         link = self._links.get(pod_uid)

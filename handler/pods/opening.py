@@ -24,7 +24,11 @@ class _How(ctypes.Structure):
 
 
 def openat2(directory: int, path: str, flags: int, *, resolve: int, mode: int = 0) -> int:
-    """Return a descriptor of ``path`` below ``directory`` (close-on-exec)."""
+    """Return a descriptor of ``path`` below ``directory`` (close-on-exec).
+
+    Raises:
+        OSError: as for open(2); ELOOP or EXDEV if ``resolve`` forbids the path; EINVAL for an invalid path.
+    """
     encoded = _encoded(path)
     how = _How(flags | os.O_CLOEXEC, mode, resolve)
     code = errno.EAGAIN
@@ -54,7 +58,11 @@ def open_directory(path: str) -> int:
 
 
 def open_socket(directory: int, path: str) -> int:
-    """Return an O_PATH descriptor of the unix socket ``path`` below ``directory``; connect to it as ``/proc/self/fd/N``."""
+    """Return an O_PATH descriptor of the unix socket ``path`` below ``directory``; connect to it as ``/proc/self/fd/N``.
+
+    Raises:
+        OSError: it is missing, reached through a link, or not a socket (ENOTSOCK).
+    """
     descriptor = openat2(directory, path, os.O_PATH | os.O_NOFOLLOW, resolve=NO_SYMLINKS)
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         os.close(descriptor)

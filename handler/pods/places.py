@@ -28,6 +28,7 @@ def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[i
 
     Raises:
         FileNotFoundError: the pod has no such volume on this node (any more).
+        ValueError: the uid is invalid.
     """
     if not is_uid(pod_uid):
         raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")

@@ -47,6 +47,7 @@ class Launcher:
         """Return the launcher with this process id.
 
         Raises:
+            NotOfThisPod: it belongs to another pod or user.
             OSError: it has ended (ProcessLookupError, FileNotFoundError), or cannot be opened.
         """
         with contextlib.ExitStack() as stack:

@@ -82,7 +82,11 @@ class Channel:
         return self._link.fileno()
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the next message and its descriptors."""
+        """Return the next message and its descriptors.
+
+        Raises:
+            Ended: virt-handler closed the channel, or ended the connection.
+        """
         try:
             data, descriptors, flags, _ = socket.recv_fds(self._link, MAX_MESSAGE_BYTES, 1)
         except OSError as error:
@@ -143,6 +147,7 @@ class Tls:
         """Receive data, or the end.
 
         Raises:
+            Ended: the other side reads nothing, but causes more and more answers.
             OSError: the connection broke.
         """
         if self._encrypted.pending > MAX_UNSENT_BYTES:
@@ -164,6 +169,7 @@ class Tls:
         """Decrypt received data into a buffer, and return its size; 0: call :meth:`fill` first.
 
         Raises:
+            Ended: the other side ended the connection.
             OSError: the data is not TLS.
         """
         count = 0

@@ -38,7 +38,11 @@ class Destination:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return IP address and port of ``status.targetAddress``; an IPv6 address is in brackets."""
+    """Return IP address and port of ``status.targetAddress``; an IPv6 address is in brackets.
+
+    Raises:
+        ValueError: the address is invalid.
+    """
     found = forms.host_port(address)
     # Loopback leads to this node's own relays, which have another certificate.
     if found is None or (forms.pod_ip(str(found[0])) is None and not found[0].is_loopback):
@@ -51,6 +55,9 @@ def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator
     """Yield a listening unix socket at ``path`` (one directory deep) below a pod's run directory, owned by the pod's user.
 
     A missing directory is made. An existing socket of an earlier attempt is removed first; links are refused.
+
+    Raises:
+        OSError: a system call failed.
     """
     parent, name = path.split("/")
     with contextlib.suppress(FileExistsError):

@@ -29,7 +29,11 @@ class NotThere(Exception):
 
 
 def path(pod_uid: str, kubelet: Path) -> Path:
-    """Return the path of the emptyDir."""
+    """Return the path of the emptyDir.
+
+    Raises:
+        ValueError: the uid is invalid.
+    """
     if not places.is_uid(pod_uid):
         raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
     return kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.PLUGIN_DISKS_VOLUME
@@ -50,7 +54,11 @@ def opened(pod_uid: str, kubelet: Path) -> Iterator[int]:
 
 
 def make(top: int, name: str) -> None:
-    """Make a disk's directory, owned by root as the emptyDir. Idempotent."""
+    """Make a disk's directory, owned by root as the emptyDir. Idempotent.
+
+    Raises:
+        NotThere: something else is in its place.
+    """
     os.fchown(top, 0, 0)
     os.fchmod(top, MODE)
     with suppress(FileExistsError):
@@ -68,7 +76,11 @@ def make(top: int, name: str) -> None:
 
 
 def look(top: int, name: str, served: plugin_disks.Served, *, read_only: bool) -> None:
-    """Check that the plugin's file is in a disk's directory, and that the pod's user may use it."""
+    """Check that the plugin's file is in a disk's directory, and that the pod's user may use it.
+
+    Raises:
+        NotThere: it is not.
+    """
     is_socket = served.protocol == "nbd"
     file = plugin_disks.SOCKET if is_socket else plugin_disks.IMAGE
     found = _status(top, name, file)

@@ -44,6 +44,7 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: 
     """Return the server's properties of the export with this name.
 
     Raises:
+        NoExport: the server refused, or its answer is invalid.
         OSError: the connection broke.
     """
     try:

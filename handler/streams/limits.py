@@ -88,7 +88,11 @@ class OpenStreams:
 
     @contextmanager
     def one(self, wanted: Wanted) -> Iterator[None]:
-        """Count a stream while the block runs."""
+        """Count a stream while the block runs.
+
+        Raises:
+            TooManyRequests: it exceeds a limit.
+        """
         share = _Share(wanted.uid, wanted.stream, wanted.holder)
         of_machine = sum(count for each, count in self._open.items() if (each.uid, each.stream) == (share.uid, share.stream))
         if why := refusal(self._limits, wanted, len(self), of_machine, self._open[share] if wanted.holder else 0):

@@ -144,7 +144,11 @@ class Packets:
         """Bytes of the present packet that are still to come."""
 
     def from_guest(self, data: bytes) -> bytes:
-        """Parse QEMU's hello; return the client's data that can be passed to QEMU now."""
+        """Parse QEMU's hello; return the client's data that can be passed to QEMU now.
+
+        Raises:
+            Breach: it is invalid, or the client violated the protocol meanwhile.
+        """
         if self._qemu is not None:
             return b""
         self._hello += data[: 12 + MAX_HELLO_BYTES - len(self._hello)]
@@ -162,7 +166,11 @@ class Packets:
         return self.from_client(b"")
 
     def from_client(self, data: bytes) -> bytes:
-        """Return the client's data that can be passed to QEMU now: whole headers, and data as it comes."""
+        """Return the client's data that can be passed to QEMU now: whole headers, and data as it comes.
+
+        Raises:
+            Breach: the client violated the protocol. Nothing of the packet was passed.
+        """
         self._waiting += data
         passed = b"".join(self._passed())
         if len(self._waiting) > MAX_AHEAD_BYTES:

@@ -26,7 +26,11 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def zone(specification: Mapping[str, Any]) -> str:
-    """Return the guest's time zone, checked to be no path out of the zone directory; empty for UTC."""
+    """Return the guest's time zone, checked to be no path out of the zone directory; empty for UTC.
+
+    Raises:
+        InvalidSpecification: the value is not a time zone.
+    """
     given = (specification.get("clock") or {}).get("timezone")
     if given is not None and (not isinstance(given, str) or not hardware.ZONE.fullmatch(given)):
         raise InvalidSpecification(f"clock.timezone: {given!r} is not a time zone")

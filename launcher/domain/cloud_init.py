@@ -36,6 +36,9 @@ def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], ma
         source: the disk's source.
         mounted: content that the kubelet mounted from Secrets, by datum.
         machine: arguments of :func:`meta_data`, for a disk without meta data.
+
+    Raises:
+        InvalidSpecification: names the field.
     """
     found: dict[str, bytes] = {}
     for datum, place in _PLACES[kind].items():
@@ -87,7 +90,11 @@ def public_keys(secret: Mapping[str, bytes], path: str) -> tuple[str, ...]:
 
 
 def counted(keys: Sequence[str], path: str) -> tuple[str, ...]:
-    """Return public keys without duplicates."""
+    """Return public keys without duplicates.
+
+    Raises:
+        InvalidSpecification: there are too many; ``path`` is the field that provides them.
+    """
     found = tuple(dict.fromkeys(keys))
     if len(found) > MAX_KEYS:
         raise InvalidSpecification(f"{path}: there are {len(found)} public keys, more than {MAX_KEYS}")

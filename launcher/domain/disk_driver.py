@@ -19,7 +19,11 @@ _WORDS: Final = {
 
 
 def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Found) -> Element:
-    """Append ``<driver>`` to a ``<disk>``, and return it."""
+    """Append ``<driver>`` to a ``<disk>``, and return it.
+
+    Raises:
+        InvalidSpecification: a setting is unknown, or the file system does not support it.
+    """
     driver = SubElement(element, "driver", name="qemu", type=format_of(origin, found))
     if origin.empty:
         return driver

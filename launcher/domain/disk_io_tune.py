@@ -11,7 +11,11 @@ from launcher.domain.values import InvalidSpecification, snake
 
 
 def append(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append the limits to a ``<disk>``, if it has any."""
+    """Append the limits to a ``<disk>``, if it has any.
+
+    Raises:
+        InvalidSpecification: a limit is not a quantity.
+    """
     try:
         limits = hardware.limits(disk)
     except ValueError as error:

@@ -66,7 +66,11 @@ class Found:
 
 
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
-    """Return the origin of each disk in ``spec.domain``, in order."""
+    """Return the origin of each disk in ``spec.domain``, in order.
+
+    Raises:
+        InvalidSpecification: for duplicate names, paths that leave their volume, and unknown types.
+    """
     result: list[Origin] = []
     for index, disk in enumerate(disks.defaulted(specification)):
         path = f"devices.disks[{index}]"

@@ -79,7 +79,11 @@ def domain_name(namespace: str, name: str) -> str:
 
 
 def domain_uuid(uid: str, specification: Mapping[str, Any]) -> str:
-    """Return the UUID in the guest's firmware: the specified one, or one derived from the object's uid."""
+    """Return the UUID in the guest's firmware: the specified one, or one derived from the object's uid.
+
+    Raises:
+        InvalidSpecification: the specified value is not a UUID.
+    """
     wanted = (specification.get("firmware") or {}).get("uuid")
     if not wanted:
         return str(uuid.uuid5(_UUID_NAMESPACE, uid))
@@ -100,7 +104,11 @@ def left_out(definition: Definition) -> tuple[str, ...]:
 
 
 def to_xml(definition: Definition) -> str:
-    """Return the domain's XML."""
+    """Return the domain's XML.
+
+    Raises:
+        InvalidSpecification: names the field.
+    """
     if definition.accelerator not in ("qemu", "kvm"):
         raise InvalidSpecification(f"accelerator: {definition.accelerator!r} must be qemu or kvm")
     domain = Element("domain", type=definition.accelerator)

@@ -35,7 +35,11 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
-    """Return the file systems of ``spec.domain``, in order."""
+    """Return the file systems of ``spec.domain``, in order.
+
+    Raises:
+        InvalidSpecification: for duplicate names, names that are not a single path component, and unknown types.
+    """
     found: list[Share] = []
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.filesystems[{position}]"

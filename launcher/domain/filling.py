@@ -35,6 +35,9 @@ def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
         text: ``spec.domainXML``.
         definition: the other inputs. Its specification comes from :func:`apiserver.apis.virt.spec.described.domain_of`.
         taps: by the interface's name.
+
+    Raises:
+        InvalidSpecification: with the place in the XML.
     """
     try:
         found, root = beside.read_document(text)

@@ -30,7 +30,11 @@ def without_users(text: str) -> str:
 
 
 def append_source(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<source>``."""
+    """Append ``<source>``.
+
+    Raises:
+        InvalidSpecification: the type is not supported, or a name of the server contains invalid characters.
+    """
     source, path = disk.get("source") or {}, f"devices.disks[{disk['name']}].source"
     if (append := APPENDED.get(disk["type"])) is None:
         raise InvalidSpecification(f"devices.disks[{disk['name']}].type: {disk['type']!r} is not supported")

@@ -27,7 +27,11 @@ class Settings:
 
 
 def settings(specification: Mapping[str, Any]) -> Settings | None:
-    """Return the settings of passt for ``spec.domain``; None: no interface has this type."""
+    """Return the settings of passt for ``spec.domain``; None: no interface has this type.
+
+    Raises:
+        InvalidSpecification: there is more than one such interface, or a port is invalid.
+    """
     found = None
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.interfaces[{position}]"

@@ -14,7 +14,11 @@ from launcher.domain.values import InvalidSpecification
 
 
 def served(disk: Mapping[str, Any], path: str) -> Served:
-    """Return what the plugin answered for a disk."""
+    """Return what the plugin answered for a disk.
+
+    Raises:
+        InvalidSpecification: virt-handler sent no answer of the plugin, or an invalid one.
+    """
     found = plugin_disks.served(disk)
     if found is None:
         raise InvalidSpecification(f"{path}.source: its plugin has not set it up")

@@ -115,6 +115,7 @@ def agent_answer(text: str) -> object:
     """Return the value in a guest agent's answer: any JSON value.
 
     Raises:
+        ValueError: it is too long, or not an answer.
         RecursionError: it is nested too deeply.
     """
     if len(text) > MAX_ANSWER:

@@ -77,7 +77,11 @@ class Server:
         self._close()
 
     def serve(self, machine: messages.Machine) -> None:
-        """Start to answer the guest, if its pod has IPv6 and it is not served yet."""
+        """Start to answer the guest, if its pod has IPv6 and it is not served yet.
+
+        Raises:
+            OSError: virt-handler has not prepared the pod's network.
+        """
         found = lease.given(machine)
         if self._tap is not None or found is None:
             return

@@ -74,7 +74,11 @@ class Receiver(Generic[M]):
             raise
 
     def close(self) -> None:
-        """Handle the end of the connection."""
+        """Handle the end of the connection.
+
+        Raises:
+            ProtocolError: it ended in the middle of a line.
+        """
         if self._buffer:
             raise ProtocolError(f"the connection was closed inside a message, after {len(self._buffer)} bytes of it")
 
@@ -104,7 +108,11 @@ def replies() -> Receiver[messages.FromLauncher]:
 
 
 def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
-    """Return the line for a message."""
+    """Return the line for a message.
+
+    Raises:
+        ProtocolError: it is too long or cannot be written as JSON.
+    """
     if isinstance(message, messages.Call):
         document = {"type": type(message.request).__name__, "id": message.id, "body": asdict(message.request)}
     else:

@@ -50,6 +50,9 @@ def parse(text: str | bytes) -> Rules:
     """Parse the file.
 
     Unknown fields are refused, unlike in Go: a misspelt one would leave data unencrypted.
+
+    Raises:
+        Misconfigured: it is invalid.
     """
     try:
         document = yaml.safe_load(text)

@@ -122,6 +122,7 @@ class Connection:
             timeout_seconds: limit of calls, also for the server.
 
         Raises:
+            ValueError: endpoints and ``tls`` do not match.
             OSError: a file is unreadable.
         """
         if not endpoints:
@@ -159,7 +160,11 @@ class Connection:
         return endpoint if endpoint.is_ready else None
 
     async def ready(self, until: float) -> tuple[Endpoint, Link]:
-        """Return a connected endpoint and its link, by loop time ``until``."""
+        """Return a connected endpoint and its link, by loop time ``until``.
+
+        Raises:
+            Unavailable: there is none.
+        """
         try:
             async with asyncio.timeout_at(until):
                 return await self._ready()

@@ -64,7 +64,11 @@ class Heads:
         """Decoded blocks that recur."""
 
     def decode(self, block: bytes) -> Head:
-        """Return a decoded block, and remember those that recur."""
+        """Return a decoded block, and remember those that recur.
+
+        Raises:
+            ProtocolError: it is invalid.
+        """
         try:
             fields = dict(self._decoder.decode(block, raw=True))
         except hpack.HPACKError as error:

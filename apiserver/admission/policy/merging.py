@@ -21,7 +21,11 @@ class PatchFailed(Exception):
 
 
 def to_json(value: Value) -> Any:  # noqa: ANN401 - any JSON value
-    """Convert a value to JSON of the API."""
+    """Convert a value to JSON of the API.
+
+    Raises:
+        PatchFailed: JSON lacks its type.
+    """
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -71,7 +75,12 @@ def check_type_names(value: Value, path: str) -> list[str]:
 
 
 def apply(schemas: Schemas, live: Object, value: Value) -> Object:
-    """Return a copy of ``live`` with the expression's value merged in."""
+    """Return a copy of ``live`` with the expression's value merged in.
+
+    Raises:
+        PatchFailed: it is not an object, does not fit, or changes an atomic part.
+        LookupError: there is no schema.
+    """
     if not isinstance(value, Message) or value.type_name.partition(".")[0] != "Object":
         raise PatchFailed(f"unsupported return type from ApplyConfiguration expression: {_name(value)}")
     if problems := check_type_names(value, "Object"):

@@ -77,6 +77,7 @@ class Params:
         """Return a policy's parameters: one None if it takes none, empty if it is not to be evaluated.
 
         Raises:
+            ConfigurationError: they are required and absent, or not loaded yet.
             UnknownKind: their kind does not exist.
         """
         kind, ref = policy.param_kind, binding.param_ref

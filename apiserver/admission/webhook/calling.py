@@ -67,7 +67,11 @@ class Target:
 
 
 def target(address: Address) -> Target:
-    """Return a webhook's server; for a Service, its name in the cluster's DNS."""
+    """Return a webhook's server; for a Service, its name in the cluster's DNS.
+
+    Raises:
+        ValueError: the address is invalid.
+    """
     if address.problem:
         raise ValueError(address.problem)
     if address.service:
@@ -106,7 +110,11 @@ class Caller:
             await connections.close()
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
-        """Send a review and return the answer."""
+        """Send a review and return the answer.
+
+        Raises:
+            CallFailed: there is no successful answer.
+        """
         try:
             where = target(webhook.address)
             headers, authority = self._as_ourselves(where)

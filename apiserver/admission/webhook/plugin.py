@@ -80,6 +80,7 @@ class WebhookDispatcher:
         Raises:
             Denied: it refuses.
             BadRequest: a dry run that the webhook does not support.
+            CallFailed: the call failed.
         """
         attributes = versioned.attributes
         if attributes.dry_run:

@@ -135,7 +135,11 @@ def _user(given: Attributes) -> Object:
 
 
 def answer(raw: bytes, uid: str, speaks: str, *, mutating: bool) -> Answer:
-    """Parse a webhook's answer."""
+    """Parse a webhook's answer.
+
+    Raises:
+        WrongAnswer: it is for another request, of another kind, or malformed.
+    """
     try:
         body = orjson.loads(raw)
     except ValueError:

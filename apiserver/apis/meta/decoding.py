@@ -64,6 +64,9 @@ def prune(model: type[BaseModel], obj: dict[str, Any]) -> None:
 
     A refused field is removed. A refused object in a list becomes empty, so that the other elements keep their positions. A list with a
     refused text or number becomes empty. Required fields may be missing afterwards.
+
+    Raises:
+        ValueError: it has more than ``MAX_VALUES``.
     """
     content = {key: value for key, value in obj.items() if key not in _IGNORED}
     if _with_too_many_values(content):

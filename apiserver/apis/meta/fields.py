@@ -62,7 +62,11 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Parse a selector. It does not check that the fields exist."""
+    """Parse a selector. It does not check that the fields exist.
+
+    Raises:
+        ValueError: with apimachinery's text.
+    """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a field selector may not be longer than {MAX_LENGTH} characters")
     terms = []
@@ -85,7 +89,11 @@ def escape(value: str) -> str:
 
 
 def unescape(value: str) -> str:
-    """Unescape a value of a selector."""
+    """Unescape a value of a selector.
+
+    Raises:
+        ValueError: an unescaped ``,`` or ``=``, or a backslash before anything else.
+    """
     result = []
     characters = iter(value)
     for char in characters:

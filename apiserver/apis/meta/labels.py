@@ -106,7 +106,11 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Parse a selector; its terms are sorted by key."""
+    """Parse a selector; its terms are sorted by key.
+
+    Raises:
+        ValueError: with apimachinery's text.
+    """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a label selector may not be longer than {MAX_LENGTH} characters")
     requirements = _Parser(_scan(text)).parse()

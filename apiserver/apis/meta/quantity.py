@@ -97,7 +97,11 @@ def about(amount: int) -> str:
 
 
 def parse(text: str) -> Quantity:
-    """Parse a quantity."""
+    """Parse a quantity.
+
+    Raises:
+        ValueError: it is invalid; the text is apimachinery's.
+    """
     if len(text) > _MAX_TEXT:
         raise ValueError(FORMAT_RULE)
     return _parse(text)

@@ -41,7 +41,11 @@ class Kind(Model):
 
 
 def validated_quantity(value: object) -> object:
-    """Return a value unchanged if it is a valid quantity."""
+    """Return a value unchanged if it is a valid quantity.
+
+    Raises:
+        PydanticCustomError: it is not.
+    """
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         try:
             quantity.parse(str(value))

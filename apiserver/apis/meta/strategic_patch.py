@@ -65,7 +65,11 @@ class Shape:
 
 
 def apply(document: dict[str, Any], patch: Any, shape: Shape) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    """Return ``document`` with ``patch`` applied. Neither is changed; the result may share parts with both."""
+    """Return ``document`` with ``patch`` applied. Neither is changed; the result may share parts with both.
+
+    Raises:
+        BadRequest: the patch is malformed: an unknown directive, or an element without its merge key.
+    """
     if not isinstance(patch, dict):
         raise errors.BadRequest("error decoding patch: a strategic merge patch must be an object")
     return _merge_map(document, patch, shape)

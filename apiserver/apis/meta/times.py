@@ -28,7 +28,11 @@ def to_rfc3339_micro(moment: datetime) -> str:
 
 
 def parse(text: str) -> datetime:
-    """Parse an RFC 3339 time; the result is in UTC with at most six digits of a second."""
+    """Parse an RFC 3339 time; the result is in UTC with at most six digits of a second.
+
+    Raises:
+        ValueError: it is not an RFC 3339 time with a time zone.
+    """
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not an RFC 3339 time such as 2006-01-02T15:04:05Z")
@@ -42,7 +46,11 @@ def parse(text: str) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse a Go duration such as ``1m30s``; only ``0`` needs no unit."""
+    """Parse a Go duration such as ``1m30s``; only ``0`` needs no unit.
+
+    Raises:
+        ValueError: it is not one.
+    """
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
         return timedelta()

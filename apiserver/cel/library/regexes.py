@@ -18,7 +18,11 @@ _MAX_BYTES: Final = 8 << 20
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
-    """Compile a pattern."""
+    """Compile a pattern.
+
+    Raises:
+        CelError: it is invalid.
+    """
     import re2  # imported late: it takes megabytes, and few policies use it
 
     options = re2.Options()

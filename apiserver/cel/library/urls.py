@@ -43,7 +43,11 @@ class Url(Opaque):
 
 
 def parse_request_uri(text: str) -> Url:
-    """Parse an absolute URL or path."""
+    """Parse an absolute URL or path.
+
+    Raises:
+        CelError: it is invalid, with the text of Go's ``url.ParseRequestURI``.
+    """
     try:
         return _parse(text, request=True)
     except ValueError as error:

@@ -87,7 +87,11 @@ class Authenticator:
         self._anonymous = anonymous
 
     async def __call__(self, request: Request) -> User:
-        """Return the user of a request."""
+        """Return the user of a request.
+
+        Raises:
+            Unauthorized: a credential is wrong, or missing and required.
+        """
         der = request.certificate
         verified = self._verify(der, request.carrier) if der else None
         if verified is not None and (user := self._certified(verified, request.headers)):
@@ -179,7 +183,11 @@ def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[st
 
 
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
-    """Return a client certificate's user: common name, organizations and uid. None without common name, or for another authority's."""
+    """Return a client certificate's user: common name, organizations and uid. None without common name, or for another authority's.
+
+    Raises:
+        Unauthorized: it has several uids, or an empty one (Go: ``pkg/authentication/request/x509``).
+    """
     if not certificate.common_name or certificate.issuer not in authorities:
         return None
     uid, *others = certificate.uids or ("",)
@@ -200,6 +208,9 @@ def websocket_token(request: Request) -> str | None:
 
     Format of ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, once, next to another
     protocol.
+
+    Raises:
+        Unauthorized: it is malformed.
     """
     if request.fields.upgrade != "websocket":
         return None
@@ -224,7 +235,11 @@ def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
 
 
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:
-    """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``."""
+    """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``.
+
+    Raises:
+        ValueError: a field cannot be read.
+    """
 
     def listed(key: str, default: tuple[str, ...]) -> tuple[str, ...]:
         text = data.get(key)

@@ -42,7 +42,11 @@ class Certificate:
 
 
 def of(connection: ssl.SSLObject) -> Certificate:
-    """Return the verified certificate that the client presented."""
+    """Return the verified certificate that the client presented.
+
+    Raises:
+        ValueError: a name is not text, or the connection does not verify certificates.
+    """
     if connection.context.verify_mode is ssl.CERT_NONE:
         raise ValueError("client certificates are not verified by this server")
     leaf, *others = _verified_chain(connection)
@@ -60,7 +64,11 @@ def of(connection: ssl.SSLObject) -> Certificate:
 
 
 def authorities_of(pem: str) -> Authorities:
-    """Return the authorities of a PEM bundle; empty for empty text."""
+    """Return the authorities of a PEM bundle; empty for empty text.
+
+    Raises:
+        ValueError: it contains no certificate.
+    """
     found = frozenset(authority_of(ssl.PEM_cert_to_DER_cert(each)) for each in _PEM.findall(pem))
     if not found and pem.strip():
         raise ValueError("no PEM certificate found")
@@ -68,7 +76,11 @@ def authorities_of(pem: str) -> Authorities:
 
 
 def authority_of(der: bytes) -> Authority:
-    """Return the authority that a certificate (RFC 5280, section 4.1) represents."""
+    """Return the authority that a certificate (RFC 5280, section 4.1) represents.
+
+    Raises:
+        ValueError: it is not a certificate.
+    """
     begin, end = _content(der, *_content(der, 0, len(der)))
     parts: list[bytes] = []
     while begin < end and len(parts) < 7:

@@ -187,7 +187,11 @@ def wants(request: Request) -> bool:
 
 
 def wanted_user(headers: Mapping[str, str]) -> User | None:
-    """Return the user that the headers name, or None."""
+    """Return the user that the headers name, or None.
+
+    Raises:
+        BadRequest: attributes without a name.
+    """
     extra: dict[str, list[str]] = {}
     groups: list[str] = []
     name = uid = ""

@@ -45,7 +45,11 @@ class Origins:
         self._allowed = tuple(allowed)
 
     def check(self, request: Request) -> None:
-        """Check a request for a stream. Only websockets that browsers open are restricted."""
+        """Check a request for a stream. Only websockets that browsers open are restricted.
+
+        Raises:
+            Forbidden: a page of another host opens it.
+        """
         headers = request.headers
         if not upgrade.is_upgrade(request) or not is_browser(headers):
             return
@@ -92,6 +96,9 @@ def patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
     """Compile the flag's regular expressions, each of which must pin both ends of the host.
 
     Go's rule (``validateCorsAllowedOriginList``, CVE-2022-1996): ``^`` or ``//`` for the start, ``$`` or ``:`` for the end.
+
+    Raises:
+        ValueError: an expression is invalid, or matches inside a host's name.
     """
     found = []
     for text in texts:

@@ -388,7 +388,11 @@ class Connection(asyncio.Protocol):
         return self._room is None
 
     def take_over(self, sink: Callable[[bytes], None], response: Response) -> None:
-        """Send the head of a response (101), then pass input to ``sink``; empty means that the client is gone."""
+        """Send the head of a response (101), then pass input to ``sink``; empty means that the client is gone.
+
+        Raises:
+            Gone: the client is already gone.
+        """
         if self._transport is None:
             raise Gone("the client disconnected")
         self._began = True

@@ -90,7 +90,11 @@ class Heads:
         self._known: dict[bytes, Fields] = {}
 
     def read(self, raw: bytes) -> Head:
-        """Parse a head; ``raw`` ends before the empty line."""
+        """Parse a head; ``raw`` ends before the empty line.
+
+        Raises:
+            ProtocolError: it is malformed or ambiguous.
+        """
         own, raw = _without_own(raw)
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)

@@ -103,7 +103,11 @@ class WebSocket(Response):
             self._beat()
 
     async def receive(self) -> bytes | str:
-        """Return the next message."""
+        """Return the next message.
+
+        Raises:
+            Closed: the client closed, or the connection broke.
+        """
         while not self._messages:
             if self._decode():
                 continue

@@ -50,7 +50,11 @@ class Messages:
     """A websocket; the client's messages are ignored, and its close ends the watch."""
 
     def __init__(self, context: RequestContext) -> None:
-        """Check the upgrade."""
+        """Check the upgrade.
+
+        Raises:
+            BadRequest: it does not follow RFC 6455.
+        """
         request = context.request
         if not upgrade.is_well_formed(request):
             raise BadRequest("Upgrade request required: only WebSockets (RFC 6455) are supported")

@@ -30,6 +30,7 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
 
     Raises:
         UnsupportedMediaType: its kind is not served.
+        BadRequest: it is not JSON, or not a patch.
     """
     if media_type not in TYPES:
         raise unsupported((*TYPES, APPLY_PATCH))
@@ -53,7 +54,11 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
 
 
 def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:
-    """Return an applied object, from YAML or JSON, and its repeated keys."""
+    """Return an applied object, from YAML or JSON, and its repeated keys.
+
+    Raises:
+        BadRequest: it is malformed, or not an object.
+    """
     body = _json_or_yaml(raw)
     if not isinstance(body.value, dict):
         raise BadRequest("error decoding patch: the applied configuration must be an object")

@@ -108,7 +108,11 @@ class History:
                     return
 
     def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
-        """Return a watch that starts in storage's history, then becomes ``watch(revision)``."""
+        """Return a watch that starts in storage's history, then becomes ``watch(revision)``.
+
+        Raises:
+            TooManyRequests: there are too many replays.
+        """
         if self._replays >= self._max_replays:
             raise errors.TooManyRequests("too many watches read old changes; try again later", errors.Details(retry_after_seconds=_SECONDS))
         self._replays += 1

@@ -41,7 +41,11 @@ def encode(strategy: Strategy, obj: Object) -> bytes:
 
 
 def decode(strategy: Strategy, entry: Entry) -> Item:
-    """Decode an entry, with revision, and defaults for newer fields."""
+    """Decode an entry, with revision, and defaults for newer fields.
+
+    Raises:
+        ValueError: it is not one of our objects.
+    """
     if entry.value.startswith(ENCRYPTED):
         raise ValueError("it is encrypted with a key that this server does not have")
     obj = orjson.loads(entry.value)

@@ -64,7 +64,11 @@ def encode_token(position: Position) -> str:
 
 
 def decode_token(token: str) -> Position:
-    """Decode a continue token."""
+    """Decode a continue token.
+
+    Raises:
+        BadRequest: it is not one of ours.
+    """
     try:
         if len(token) > _MAX_TOKEN:
             raise ValueError("too long")
@@ -86,7 +90,11 @@ def decode_token(token: str) -> Position:
 
 
 def parse_revision(text: str) -> int:
-    """Parse a resourceVersion; absent is 0."""
+    """Parse a resourceVersion; absent is 0.
+
+    Raises:
+        BadRequest: it is not a number.
+    """
     if not text:
         return 0
     if not text.isdecimal() or not text.isascii() or len(text) > 19:

@@ -30,7 +30,11 @@ REPEATED_OWNERS: Final = (
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
-    """Match the body's kind, namespace and name with the URL, filling in missing ones."""
+    """Match the body's kind, namespace and name with the URL, filling in missing ones.
+
+    Raises:
+        BadRequest: they differ.
+    """
     for field, expected, words in (("apiVersion", resource.api_version, "API version"), ("kind", resource.kind, "kind")):
         given = obj.setdefault(field, expected) or expected
         if given != expected:
@@ -52,7 +56,11 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
 
 
 def match_namespace(metadata: Object, resource: Resource, namespace: str) -> None:
-    """Match the namespace with the request, or fill it in: the storage key contains it."""
+    """Match the namespace with the request, or fill it in: the storage key contains it.
+
+    Raises:
+        BadRequest: they differ.
+    """
     if not resource.namespaced:
         metadata.pop("namespace", None)
     elif (metadata.get("namespace") or namespace) != namespace:
@@ -62,7 +70,11 @@ def match_namespace(metadata: Object, resource: Resource, namespace: str) -> Non
 
 
 def must_be_named(obj: Object, name: str) -> None:
-    """Require a name in the object, which may differ from the URL's; in Go's words."""
+    """Require a name in the object, which may differ from the URL's; in Go's words.
+
+    Raises:
+        BadRequest: it has none.
+    """
     given = obj.get("metadata")
     if not given or (isinstance(given, dict) and not given.get("name")):
         raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")

@@ -95,7 +95,11 @@ def _field(strategy: Strategy, field: str) -> Callable[[Item], str]:
 
 
 def parse(strategy: Strategy, label_selector: str, field_selector: str) -> Selection:
-    """Parse two selectors."""
+    """Parse two selectors.
+
+    Raises:
+        BadRequest: one is malformed or names an unsupported field.
+    """
     try:
         by_label = labels.parse(label_selector) if label_selector else labels.EVERYTHING
         by_field = fields.parse(field_selector) if field_selector else fields.EVERYTHING

@@ -40,7 +40,11 @@ class StoredObjects:
         return codec.decode(self._hub, entry)
 
     def readable(self, entry: Entry) -> Item:
-        """Decode an entry."""
+        """Decode an entry.
+
+        Raises:
+            Unreadable: it cannot be decoded.
+        """
         try:
             return self.decode(entry)
         except DECODING_ERRORS as error:

@@ -114,7 +114,11 @@ class Transactions:
         return self._commit(item.key, item.revision, None, self._locks(item.object), item.object, repeatable=True)
 
     async def remove_unread(self, entry: Entry) -> None:
-        """Remove an undecodable object; its locks remain."""
+        """Remove an undecodable object; its locks remain.
+
+        Raises:
+            Conflict: it changed meanwhile.
+        """
         try:
             with reading("deleting an object that cannot be decoded"):
                 await self._storage.commit([Condition(entry.key, entry.mod_revision)], [Delete(entry.key)])

@@ -27,7 +27,11 @@ class HandlerLocator:
         self._pods = pods
 
     async def __call__(self, node: str) -> tuple[str, int]:
-        """Return host and port of virt-handler on a node."""
+        """Return host and port of virt-handler on a node.
+
+        Raises:
+            ServiceUnavailable: none is ready there now.
+        """
         found = self.addresses(node)
         if not found:
             raise ServiceUnavailable(f'virt-handler on node "{node}" is not ready: check its pod', Details(retry_after_seconds=2))

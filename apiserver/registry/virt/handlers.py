@@ -25,7 +25,11 @@ class Handlers:
         self._revoked = revoked
 
     async def destination(self, vm: Object, what: str) -> Destination:
-        """Return virt-handler on the machine's node as destination of a stream or read ``what``."""
+        """Return virt-handler on the machine's node as destination of a stream or read ``what``.
+
+        Raises:
+            ServiceUnavailable: it is not found, or not trusted.
+        """
         node = str(vm["status"]["nodeName"])
         try:
             server_name = names.handler_server_name(node)

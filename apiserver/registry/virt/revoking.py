@@ -29,7 +29,11 @@ class RevokedNodes:
         config.subscribe(lambda _, new: self._changed(new))
 
     def is_revoked(self, node: str) -> bool:
-        """True if this node's claims and certificates are rejected."""
+        """True if this node's claims and certificates are rejected.
+
+        Raises:
+            ServiceUnavailable: the revocations are not loaded yet.
+        """
         if not self._config.synced.is_set():
             details = Details(retry_after_seconds=2)
             raise ServiceUnavailable(

@@ -34,6 +34,7 @@ async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
     """Return name and version of the guest's packages.
 
     Raises:
+        NotListed: the guest has none of the package managers, or its agent runs no commands.
         HypervisorError: the agent does not answer.
     """
     reasons = []

@@ -37,7 +37,11 @@ class Result:
 
 
 def read(line: bytes) -> Progress | Result | None:
-    """Parse a line; None for an unknown phase."""
+    """Parse a line; None for an unknown phase.
+
+    Raises:
+        ValueError: the line is not a report.
+    """
     try:
         said = json.loads(line)
         if "result" in said:

@@ -25,7 +25,11 @@ LOST: Final = "QEMU ended after the guest had left the source, before it ran her
 
 
 def is_to_start(known: Known, machine: messages.Machine) -> bool:
-    """True if a domain must be made; False if that was done before."""
+    """True if a domain must be made; False if that was done before.
+
+    Raises:
+        RequestRefused: no domain may be made here.
+    """
     if known.machine is not None and known.machine.uid != machine.uid:
         raise RequestRefused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
     if known.status.ending is not None and known.status.ending.kind == "start-failed":
@@ -40,7 +44,11 @@ def is_to_start(known: Known, machine: messages.Machine) -> bool:
 
 
 def has_guest(known: Known, doing: str) -> bool:
-    """True if there is a guest; False if it is off."""
+    """True if there is a guest; False if it is off.
+
+    Raises:
+        RequestRefused: there was no guest yet.
+    """
     if known.ended:
         return False
     if not known.status.started:
@@ -72,7 +80,11 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
 
 
 def is_to_operate(known: Known, request: messages.Operate) -> bool:
-    """True if an operation must be carried out; False if it was, with any result."""
+    """True if an operation must be carried out; False if it was, with any result.
+
+    Raises:
+        RequestRefused: no guest stays here, or the operation may have been carried out long ago.
+    """
     if known.status.operation_of(request.id) is not None:
         return False
     if any(each.number >= request.number for each in known.status.operations):
@@ -101,14 +113,22 @@ def may_stop_again(before: Observation | None) -> bool:
 
 
 def require_that_it_runs(known: Known, before: Observation | None) -> None:
-    """Check that a resumed guest continues."""
+    """Check that a resumed guest continues.
+
+    Raises:
+        RequestRefused: it was paused again for the same reason as ``before``.
+    """
     now = known.status.domain
     if before is not None and now is not None and (now.state, now.reason) == ("paused", before.reason):
         raise RequestRefused("Failed", f"the guest stopped again immediately: {now.detail or now.reason}")
 
 
 def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
-    """True if the pod must become the target of a migration; False if it is, or was."""
+    """True if the pod must become the target of a migration; False if it is, or was.
+
+    Raises:
+        RequestRefused: it cannot.
+    """
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if known.machine is not None or known.over:
@@ -126,7 +146,11 @@ def is_lost(known: Known, uid: str) -> bool:
 
 
 def is_to_release(known: Known, uid: str) -> bool:
-    """True if the domain arrived and must be released; False if it was released before."""
+    """True if the domain arrived and must be released; False if it was released before.
+
+    Raises:
+        RequestRefused: nothing arrived.
+    """
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "incoming" or migration.state not in ("arrived", "succeeded"):
         raise RequestRefused("Conflict", f"nothing to release: the migration is {migration.state if migration else 'unknown'}")
@@ -134,7 +158,11 @@ def is_to_release(known: Known, uid: str) -> bool:
 
 
 def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
-    """True if a migration must begin; False if one with this uid began before."""
+    """True if a migration must begin; False if one with this uid began before.
+
+    Raises:
+        RequestRefused: the guest cannot migrate, or not now.
+    """
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None or known.saving:
@@ -153,14 +181,22 @@ def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_dis
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
-    """True if libvirt must abort a migration: a running outgoing one."""
+    """True if libvirt must abort a migration: a running outgoing one.
+
+    Raises:
+        RequestRefused: the pod has no such migration.
+    """
     if known.status.migration_of(uid) is None:
         raise RequestRefused("Conflict", "this pod does not take part in this migration")
     return known.leaving is not None and known.leaving.uid == uid
 
 
 def is_to_pause(known: Known, uid: str) -> bool:
-    """True if the guest of a running outgoing migration must be paused; False after the migration."""
+    """True if the guest of a running outgoing migration must be paused; False after the migration.
+
+    Raises:
+        RequestRefused: the pod has no such migration, or is its target.
+    """
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "outgoing":
         raise RequestRefused("Conflict", "this migration does not leave this pod")
@@ -168,7 +204,11 @@ def is_to_pause(known: Known, uid: str) -> bool:
 
 
 def given_xml(known: Known) -> str:
-    """Return the XML passed to libvirt."""
+    """Return the XML passed to libvirt.
+
+    Raises:
+        RequestRefused: there is none yet.
+    """
     if not known.xml:
         raise RequestRefused("Conflict", "the domain has not been created yet")
     return known.xml

@@ -41,6 +41,7 @@ def create(
         file_system: returns the statistics of a directory's file system.
 
     Raises:
+        launcher.main.disks.files.NoRoom: a claim has too little room, which may change.
         launcher.main.disks.files.ImagesMissing: another pod is creating the disk.
         launcher.main.disks.files.DiskUnusable: the file system cannot hold such a file.
         launcher.domain.values.InvalidSpecification: as ``origins``.

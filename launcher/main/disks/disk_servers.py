@@ -68,7 +68,11 @@ NETWORK: Final = Network()
 
 
 async def require(specification: Mapping[str, Any], network: Network) -> None:
-    """Require an answer from the server of each network disk, and a process at each plugin's socket."""
+    """Require an answer from the server of each network disk, and a process at each plugin's socket.
+
+    Raises:
+        ServersSilent: some do not answer.
+    """
     endpoints, sockets = endpoints_of(specification), sockets_of(specification)
     if silent := (*await without_answer(endpoints, network), *without_listener(sockets, network)):
         raise ServersSilent(silent)

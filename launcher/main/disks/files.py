@@ -49,6 +49,7 @@ def look(specification: Mapping[str, Any]) -> dict[str, Found]:
     """Return what exists at each disk's origin, by the disk's name.
 
     Raises:
+        ImagesMissing: only images in claims are missing, and may still come.
         DiskUnusable: a file or device cannot be used, or the file of an image disk is missing.
         launcher.domain.values.InvalidSpecification: as ``origins``.
     """
@@ -161,7 +162,11 @@ def _inside(path: Path, root: str, origin: Origin) -> Path:
 
 
 def image_format(path: Path, name: str) -> Format:
-    """Return the format of an image file."""
+    """Return the format of an image file.
+
+    Raises:
+        DiskUnusable: a qcow2 file refers to other files, which QEMU would read for the guest.
+    """
     try:
         with path.open("rb") as file:
             header = file.read(80)

@@ -163,7 +163,11 @@ def _keys(kind: str, machine: messages.Machine) -> list[str]:
 
 
 def public_keys(position: int) -> tuple[str, ...]:
-    """Return the public keys of an element of ``spec.accessCredentials``."""
+    """Return the public keys of an element of ``spec.accessCredentials``.
+
+    Raises:
+        SourceUnusable: its Secret cannot be read, or is invalid; the message names the field.
+    """
     path = f"spec.accessCredentials[{position}]"
     try:
         return content.public_keys(mounted.read(Path(layout.ACCESS_CREDENTIALS_DIRECTORY, str(position))), path)

@@ -29,6 +29,9 @@ def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cl
         directory: where it is mounted.
         limit: maximum bytes of all values together.
         count: maximum number of keys.
+
+    Raises:
+        Unreadable: it is missing, too large, or not what a kubelet mounts.
     """
     for left in reversed(range(_TRIES)):
         try:

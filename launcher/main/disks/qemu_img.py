@@ -27,6 +27,7 @@ async def info(children: Children, source: Mapping[str, Any], objects: Sequence[
         seconds: time limit.
 
     Raises:
+        CannotOpen: QEMU cannot open it.
         TimeoutError: it takes longer.
     """
     place = f"json:{json.dumps(source)}"

@@ -68,7 +68,11 @@ class Imports:
         self._plans: Mapping[str, bytes] = {}
 
     async def ask(self, machine: messages.Machine) -> None:
-        """Start the machine's imports, unless they are started or done."""
+        """Start the machine's imports, unless they are started or done.
+
+        Raises:
+            RequestRefused: ``NotReady`` until all are done; ``Status.imports`` has the progress.
+        """
         if self._record.known.machine is not None or self._record.known.ended:
             return
         if self._record.known.over:

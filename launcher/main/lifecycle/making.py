@@ -38,7 +38,11 @@ class Making:
 
     @contextlib.asynccontextmanager
     async def until_abandoned(self) -> AsyncIterator[None]:
-        """Run the block until ``abandon`` is called; then destroy its domain and end the run."""
+        """Run the block until ``abandon`` is called; then destroy its domain and end the run.
+
+        Raises:
+            RequestRefused: it was called.
+        """
         limit = self._limit = asyncio.timeout(None)
         self._record.take(known.making, begun=True)
         try:

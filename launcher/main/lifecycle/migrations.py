@@ -45,7 +45,11 @@ class Migrations:
     # --- the target --------------------------------------------------------------------------------------------------------------
 
     async def prepare(self, request: messages.PrepareMigrationTarget) -> None:
-        """Prepare the empty pod for a domain."""
+        """Prepare the empty pod for a domain.
+
+        Raises:
+            RequestRefused: it cannot become a target.
+        """
         async with self._record.operation:
             if not requests.is_to_prepare(self._record.known, request):
                 return

@@ -64,7 +64,11 @@ class Children:
         return pid, future
 
     async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-        """Run a short command and return its output, at most ``MAX_OUTPUT`` bytes."""
+        """Run a short command and return its output, at most ``MAX_OUTPUT`` bytes.
+
+        Raises:
+            CommandFailed: its exit code is not 0, or it takes too long.
+        """
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             try:

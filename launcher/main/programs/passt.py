@@ -150,6 +150,9 @@ def command(settings: Settings) -> list[str]:
 
     The guest gets the addresses of the pod's link. ``--no-map-gw`` keeps the gateway's address for the gateway; by default passt would map
     it to the pod's loopback.
+
+    Raises:
+        NetworkUnusable: passt is not installed.
     """
     program = shutil.which(PROGRAM)
     if program is None:

@@ -51,7 +51,11 @@ def instructions() -> list[tuple[int, int, int, int]]:
 
 
 def pretend() -> None:
-    """Install the filter for this process and its program."""
+    """Install the filter for this process and its program.
+
+    Raises:
+        OSError: the kernel refused, or the architecture is another one.
+    """
     if os.uname().machine != MACHINE:
         raise OSError(f"{os.uname().machine} is not supported, only {MACHINE}")
     packed = b"".join(struct.pack("HBBI", *each) for each in instructions())

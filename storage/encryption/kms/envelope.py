@@ -109,7 +109,11 @@ class Envelope:
             self._know(source, await self.service.decrypt(source))
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:
-        """See ``Provider``."""
+        """See ``Provider``.
+
+        Raises:
+            Unavailable: no seed may encrypt.
+        """
         writing = self._writing
         if writing is None or self._clock() >= writing.until:
             raise Unavailable(f"the key management service {self.name} is unhealthy: no data can be encrypted")

@@ -70,7 +70,11 @@ class Reader:
         self._known: dict[tuple[str, bytes], Fields] = {}
 
     def read(self, given: Sequence[Mapping[str, Any]] | None) -> Managed:
-        """Return the entries by owner, adapted to the present schemas of their versions."""
+        """Return the entries by owner, adapted to the present schemas of their versions.
+
+        Raises:
+            EntryError: one is invalid.
+        """
         managed: Managed = {}
         if given is None:
             return managed

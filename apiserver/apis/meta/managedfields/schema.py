@@ -52,7 +52,11 @@ class MapAtom:
         """Defaults of fields that are keys of a list."""
 
     def child(self, name: str) -> Atom:
-        """Return the type of a field."""
+        """Return the type of a field.
+
+        Raises:
+            Mismatch: it does not exist.
+        """
         found = self.fields.get(name, self.element)
         if found is None:
             raise Mismatch("field not declared in schema", "." + name)
@@ -72,7 +76,11 @@ class ListAtom:
         self._steps: dict[str, str] = {}
 
     def step_to(self, item: Any) -> str:  # noqa: ANN401 - any JSON value
-        """Return the step to an item."""
+        """Return the step to an item.
+
+        Raises:
+            Mismatch: it has no valid key.
+        """
         if not self.keys:
             if isinstance(item, str):
                 return "v:" + quote(item)

@@ -13,7 +13,11 @@ Problem = tuple[str, str]
 
 
 def validate(atom: Atom, value: Any, *, duplicates: bool = False) -> None:  # noqa: ANN401 - any JSON value
-    """Check an object; ``duplicates``: whether sets and keyed lists may have them."""
+    """Check an object; ``duplicates``: whether sets and keyed lists may have them.
+
+    Raises:
+        Mismatch: with every problem, sorted by path.
+    """
     if problems := list(_validate(atom, value, duplicates=duplicates)):
         raise Mismatch(text_of(problems), problems=problems)
 

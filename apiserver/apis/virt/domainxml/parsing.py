@@ -215,7 +215,11 @@ def element_count(text: str) -> int:
 
 
 def parse(text: str) -> Node:
-    """Return the root of a document."""
+    """Return the root of a document.
+
+    Raises:
+        Malformed: it is not XML, or contains something that is never allowed.
+    """
     try:
         data = text.encode()
     except UnicodeEncodeError as error:

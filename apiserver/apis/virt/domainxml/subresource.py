@@ -14,7 +14,11 @@ MAX_CHARACTERS: Final = 128 << 10
 
 
 def parse(text: str) -> Object:
-    """Check virt-launcher's XML and return it as ``{"xml": text}``."""
+    """Check virt-launcher's XML and return it as ``{"xml": text}``.
+
+    Raises:
+        ValueError: it is too long, or has control characters or characters that change how text is displayed.
+    """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"longer than {MAX_CHARACTERS} characters")
     if wrong := characters.problem(text):

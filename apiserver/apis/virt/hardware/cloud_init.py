@@ -40,7 +40,11 @@ MAX_FILE_NAME: Final = 103
 
 
 def inline(source: Mapping[str, Any], datum: str) -> bytes | None:
-    """Return a datum in a disk's source, or None."""
+    """Return a datum in a disk's source, or None.
+
+    Raises:
+        ValueError: it is not Unicode text or not base64. The message does not repeat it.
+    """
     if (text := source.get(datum)) is not None:
         try:
             return str(text).encode()

@@ -55,6 +55,9 @@ def following(nodes: Sequence[int], amount: int) -> list[Cell]:
     Args:
         nodes: the host's NUMA node of each of the guest's processors, in the guest's order.
         amount: bytes of memory.
+
+    Raises:
+        ValueError: there is too little memory for this many nodes.
     """
     members: dict[int, list[int]] = {}
     for cpu, node in enumerate(nodes):
@@ -73,7 +76,11 @@ def following(nodes: Sequence[int], amount: int) -> list[Cell]:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers in ``0-3,8``, sorted and unique."""
+    """Return the numbers in ``0-3,8``, sorted and unique.
+
+    Raises:
+        ValueError: the text is invalid.
+    """
     if not _RANGES.fullmatch(text):
         raise ValueError(f"{text[:64]!r} is not a list of numbers such as 0-3,8")
     found: set[int] = set()

@@ -47,7 +47,11 @@ def is_below(path: str, prefixes: Iterable[str], namespace: str) -> bool:
 
 
 def prefixes(text: str) -> tuple[str, ...]:
-    """Return the prefixes in a comma-separated list."""
+    """Return the prefixes in a comma-separated list.
+
+    Raises:
+        ValueError: one is invalid, or too close to the root.
+    """
     found = tuple(each.rstrip("/") for each in text.split(",") if each)
     for each in found:
         if why := path_problem(each) or ("must have at least two segments, such as /var/vms" if each.count("/") < 2 else ""):

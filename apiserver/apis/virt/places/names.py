@@ -107,7 +107,11 @@ def removal_pod_name(vm_name: str, vm_uid: str) -> str:
 
 
 def handler_server_name(node: str) -> str:
-    """Return the server name in the certificate of a node's virt-handler: ``<node>.virt-handler``."""
+    """Return the server name in the certificate of a node's virt-handler: ``<node>.virt-handler``.
+
+    Raises:
+        ValueError: the node's name does not fit into a certificate.
+    """
     if len(node) > _MAX_NODE_NAME or not _NODE.fullmatch(node):
         raise ValueError(
             f"node {node[:64]!r} cannot get a certificate: its name must consist of lower-case letters, digits, '-' and '.', "

@@ -95,7 +95,11 @@ def bounded(value: object) -> Object:
 
 
 def parse(text: str) -> Object:
-    """Return the fields in a text with a guest's information."""
+    """Return the fields in a text with a guest's information.
+
+    Raises:
+        ValueError: it is not a JSON object.
+    """
     try:
         found = json.loads(text)
     except RecursionError as error:

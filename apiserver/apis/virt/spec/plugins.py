@@ -36,7 +36,11 @@ def option_problem(value: str) -> str:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated flag."""
+    """Return the names in a comma-separated flag.
+
+    Raises:
+        ValueError: one of them is not a valid plugin name.
+    """
     found = tuple(each for each in text.split(",") if each)
     if wrong := [each for each in found if not is_name(each)]:
         raise ValueError(f"{wrong[0]!r} is not a plugin name: use at most {MAX_NAME} of a-z, 0-9 and -, without - at the start or end")
