@@ -32,6 +32,7 @@ class Answer:
     __slots__ = ("_begun", "_fields", "_has_body", "_is_endless", "_parser", "_reason", "head", "is_last", "is_whole", "parts")
 
     def __init__(self, *, has_body: bool) -> None:
+        """``has_body`` is False for HEAD, whatever its header says."""
         self.head: Head | None = None
         self.parts: list[bytes] = []
         """Pieces of the body not yet taken."""
@@ -102,6 +103,7 @@ class Answer:
         del self._parser  # otherwise a cycle leaves each response to the garbage collector
 
     def _after_heads(self, data: memoryview) -> memoryview:
+        """Parse the head; return the bytes after it, none while incomplete."""
         begun = self._begun
         searched = max(0, len(begun) - len(_EMPTY_LINE))
         begun += data

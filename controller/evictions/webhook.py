@@ -67,6 +67,7 @@ class SecretRotation:
     """Writes a new secret into the path at start and every few minutes. Run it on the leader."""
 
     def __init__(self, client: Client, *, interval: float = ROTATE_SECONDS, retry: float = RETRY_SECONDS, name: str = NAME) -> None:
+        """``interval`` and ``retry`` are in seconds."""
         self._client = client
         self._interval = interval
         self._retry = retry

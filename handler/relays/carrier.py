@@ -333,6 +333,7 @@ def _file(text: str) -> Iterator[str]:
 
 
 def _until(tls: Tls, channel: Channel, step: Callable[[], _Result | None]) -> _Result:
+    """Repeat a step until it has a result; a message of virt-handler ends it."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     while True:

@@ -61,6 +61,7 @@ class DisksFault(Exception):
     """Plugins failed; the message names disks and plugins."""
 
     def __init__(self, faults: Mapping[str, Fault]) -> None:
+        """``faults`` are by disk name, at least one."""
         super().__init__("; ".join(f"disk {name!r}: {fault}" for name, fault in faults.items()))
         self.faults = faults
         self.reason = next(iter(faults.values())).reason

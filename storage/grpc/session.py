@@ -183,6 +183,7 @@ class Session(Sending):
             self.cancel(exchange)
 
     def _check_known(self, stream: int) -> None:
+        """Raise ProtocolError if the stream never existed."""
         if not stream & 1 or stream >= self._next:
             raise ProtocolError(frames.PROTOCOL_ERROR, f"stream {stream} was never opened")
 

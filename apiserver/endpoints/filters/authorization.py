@@ -86,6 +86,7 @@ class Delegated:
         pause_seconds: float = FIRST_PAUSE_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``seconds``: cache times of allowed and denied answers, ``pause_seconds``: first pause between tries."""
         self._pause_seconds = pause_seconds
         self._allowed_seconds, self._denied_seconds = seconds
         self._client = client

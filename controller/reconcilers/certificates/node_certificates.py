@@ -122,6 +122,7 @@ class NodeCertificates:
         return trust.revocations(found.get("data") or {})
 
     async def _sign(self, request: Object, action: Sign, revocations: Revocations) -> bool:
+        """Issue the certificate; return False if there is no usable authority."""
         now = self._clock.now()
         try:
             data = (await self._client.get(SECRETS, API_AUTHORITY, self._namespace)).get("data") or {}

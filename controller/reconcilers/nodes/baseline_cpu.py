@@ -142,6 +142,7 @@ def _label(node: Object, key: str) -> str | None:
 
 
 def _fits(node: Object, term: Mapping[str, Any]) -> bool:
+    """Return True if the node matches the term. An empty term matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     return bool(expressions or fields) and (
         all(_holds(_label(node, each["key"]), each["operator"], each.get("values") or ()) for each in expressions)

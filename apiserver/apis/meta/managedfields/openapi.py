@@ -159,6 +159,7 @@ def _is_reference(schema: Json) -> bool:
 
 
 def _map_relation(schema: Json, where: str) -> bool | None:
+    """Return whether a map is atomic; None if the schema does not specify it."""
     match schema.get("x-kubernetes-map-type"):
         case None:
             return None
