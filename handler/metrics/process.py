@@ -17,7 +17,7 @@ class Metrics:
         self._verdict: Verdict | None = None
         about = "1 if guests on this node use KVM, by reason."
         self._registry.add(Read("kubevirt_node_acceleration", "gauge", about, ("reason",), self._acceleration))
-        self.links = self._gauge("kubevirt_launcher_links", "Connected virt-launchers.")
+        self.links = self._gauge("kubevirt_launcher_links", "virt-launchers that virt-handler keeps a connection to.")
         self.streams = self._gauge("kubevirt_streams", "Open consoles and displays.")
         self.certificate = self._gauge(
             "kubevirt_certificate_expiration_timestamp_seconds",

@@ -262,7 +262,7 @@ class Pending:
         """
         answer = self._future.result()
         if not isinstance(answer, messages.Content):
-            raise Disconnected(f"{self._what}: virt-launcher sent an empty answer")
+            raise Disconnected(f"{self._what}: virt-launcher answered without a text")
         return answer.text
 
     def _note_time(self, _: object) -> None:

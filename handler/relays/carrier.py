@@ -151,7 +151,7 @@ class Tls:
             OSError: the connection broke.
         """
         if self._encrypted.pending > MAX_UNSENT_BYTES:
-            raise Ended("the other side closed the connection for answers")
+            raise Ended("the other side does not read answers")
         try:
             count = self.link.recv_into(self._chunk)
         except BlockingIOError:

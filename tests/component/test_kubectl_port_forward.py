@@ -139,7 +139,7 @@ async def test_standard_streams_carry_a_port_until_it_closes(server: FakeStreams
     assert os.read(shown, 100) == b"HELLOOK"
     server.refusals = [errors.NotFound("none")]
     with pytest.raises(
-        Failure, match=r"Error from server \(NotFound\): cannot open the TCP port 22 of virtual machine default/testvm: there is none"
+        Failure, match=r"Error from server \(NotFound\): cannot open the TCP port 22 of virtual machine default/testvm: none"
     ):
         await portforward.on_standard_streams("testvm", load, Forward("tcp", 22), stdin=stdin, stdout=stdout)
     for each in (stdin, shown, stdout):

@@ -92,7 +92,7 @@ async def test_service_outage_allows_reads_and_three_minutes_of_writes(kms: Fake
     now = envelope.WRITE_SECONDS - 1
     chain.seal(b"value", b"a")
     now = envelope.WRITE_SECONDS
-    with pytest.raises(Unavailable, match="not well"):
+    with pytest.raises(Unavailable, match="is unhealthy"):
         chain.seal(b"value", b"a")
     assert not provider.is_well
     assert chain.unseal(stored, b"a") == (b"value", False)
