@@ -318,12 +318,12 @@ async def _open(
         link = places.connect(directory, layout.LAUNCHER_SOCKET)
     try:
         process = identify(places.peer_process(link), pod_uid)
-    except BaseException:
+    except BaseException:  # also on cancellation, close our descriptor
         link.close()
         raise
     try:
         reader, writer = await asyncio.open_unix_connection(sock=link)
-    except BaseException:
+    except BaseException:  # also on cancellation, close our descriptor
         link.close()
         process.close()
         raise

@@ -59,7 +59,7 @@ def connect(directory: int, name: str) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             connection.connect(f"/proc/self/fd/{target}")
-        except BaseException:
+        except BaseException:  # also on cancellation, close our descriptor
             connection.close()
             raise
         return connection

@@ -55,7 +55,7 @@ async def _connected(made: socket.socket, address: str, port: int) -> socket.soc
     try:
         made.settimeout(0)
         await asyncio.get_running_loop().sock_connect(made, (address, port))
-    except BaseException:
+    except BaseException:  # also on cancellation, close our descriptor
         made.close()
         raise
     return made

@@ -1,7 +1,7 @@
 """The group ``kubevirt.io``: types, defaults, validation, and all definitions that two processes must agree on.
 
 - ``lifecycle``: the words of a status (``phases``, ``conditions``), and decisions about it (``power``, ``operations``). Start there.
-- ``places``: names, paths, addresses and URLs by which the processes find each other; ``resources`` lists our kinds.
+- ``places``: names, paths, addresses and URLs that the processes share; ``resources`` lists our kinds.
 - ``spec``: parts of the spec as plain JSON. ``running`` tells the running hardware from the desired one.
 - ``hardware``: defaults of ``spec.domain``; ``domainxml`` reads ``spec.domainXML``; ``spec.described`` combines both.
 - ``rights``: what a node may write, and what a status may say of a pod.

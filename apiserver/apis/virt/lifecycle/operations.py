@@ -35,7 +35,7 @@ FAILED: Final[Result] = "Failed"
 MAX_KEPT: Final = 10
 """Maximum length of ``status.operations``; the oldest finished ones are dropped."""
 MAX_NUMBER: Final = 2**30
-"""The largest number that a status may have, well below the int32 in which it is stored."""
+"""The largest ``number`` of an operation, well below the maximum of an int32."""
 ATTEMPT_ENDED: Final = "the attempt ended before the result was known"
 
 Operation = Mapping[str, Any]

@@ -23,8 +23,8 @@ An *interrupted* attempt does not count as an end for the strategy: the machine 
 preempted, not admitted, …), its end was not requested, and the guest did not power itself off. Then the machine is on, also under ``Once``
 and ``Manual``. Deleting a pod does not set this condition.
 
-After an edit of the spec, attempts of an older ``generation`` in which no guest ran do not count, unless one succeeded; nor do older
-failures for the back-off.
+An edit of the spec clears the record: attempts of an older ``generation`` without a guest no longer count, unless one succeeded. Older
+failures do not count for the back-off.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def end_asked_for(vm: Mapping[str, Any]) -> str:
 
 
 def was_interrupted(vm: Mapping[str, Any]) -> bool:
-    """Return True if the cluster ended the newest attempt's pod and nobody requested that.
+    """Return True if the cluster ended the newest attempt's pod without a request.
 
     False if the guest powered itself off at that time. The condition counts until the next attempt begins.
     """

@@ -18,4 +18,4 @@ CONDITION_TYPES: Final = (REPLICA_FAILURE, REPLICA_PAUSED)
 DELETION_COST: Final = "kubevirt.io/deletion-cost"
 """Annotation of a machine: a 32-bit integer, by default 0. Machines with a lower one are deleted first."""
 REPLICATE: Final = "replicate"
-"""The subresource of a set by which virt-controller creates a machine from the template."""
+"""The subresource of a set. virt-controller calls it to create a machine from the template."""

@@ -80,7 +80,7 @@ def ip_errors(text: str) -> list[str]:
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Return errors of an address, to which other components connect, that should be a pod's."""
+    """Return the errors of a pod's address. Other components connect to it."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]

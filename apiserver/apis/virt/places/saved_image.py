@@ -18,9 +18,9 @@ class Image:
     """An image as virt-launcher reports it."""
 
     id: str
-    """Of the operation, and name of the file."""
+    """The id of the operation, which is also the name of the file."""
     digest: str
-    """SHA-256 of libvirt's header with the domain's XML, in hexadecimal digits."""
+    """SHA-256 of libvirt's header, the domain's XML and the list of copied disks, in hexadecimal digits."""
     size_bytes: int
     machine: str = ""
     """QEMU's machine type, which a resume needs; empty: unknown."""

@@ -23,7 +23,7 @@ HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
 """virt-api's token for the user, by which virt-handler groups streams. It reveals nothing else about the user."""
 
 CONNECTIONS: Final = 4
-"""How many times the limits of streams per machine apply to ``portforward``, with a stream per connection."""
+"""``portforward`` may have this many times more streams, because it takes one for each connection."""
 
 HANDLER_PORT: Final = 8444
 RELAY_PORT: Final = 8445
