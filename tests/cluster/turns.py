@@ -28,6 +28,7 @@ ALONE = frozenset(
         "node_certificates_matrix",
         "node_shutdown",
         "plugins",
+        "suspend",
         "takeover",
         "uninstall",
         "upgrade",

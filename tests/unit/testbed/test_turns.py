@@ -1,5 +1,6 @@
 import fcntl
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -100,6 +101,11 @@ def test_waiting_exclusive_turn_is_not_overtaken(lock: Path) -> None:
 
 def test_modules_that_disturb_others_exist() -> None:
     assert {each.stem for each in TESTS.glob("test_*.py")} >= turns.ALONE
+
+
+def test_modules_that_kill_components_or_cordon_are_alone() -> None:
+    disruptive = re.compile(r'\bkill_all\(|"(cordon|drain)"')
+    assert {each.stem for each in TESTS.glob("test_*.py") if disruptive.search(each.read_text("utf-8"))} <= turns.ALONE
 
 
 def test_lock_for_single_use_is_released_at_the_end(lock: Path) -> None:
