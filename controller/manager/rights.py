@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from apiserver.apis.virt.places import names
+from controller.reconcilers.certificates.consumers import API_SERVICE_NAMES
 
 Scope: TypeAlias = Literal["cluster", "installation", "node leases"]
 """The namespaces of a right: all, the installation's, or that of the nodes' leases."""
@@ -55,7 +56,7 @@ PARTS: Final[Mapping[str, tuple[Right, ...]]] = MappingProxyType(
             Right("", "configmaps", "create", scope="installation"),
             Right("", "configmaps", "get patch", ("kubevirt-trust",), scope="installation"),
             Right("apps", "statefulsets", "get patch", ("kubevirt-etcd",), scope="installation"),
-            Right("apiregistration.k8s.io", "apiservices", "get patch", (f"{names.VERSION}.{names.GROUP}",)),
+            Right("apiregistration.k8s.io", "apiservices", "get patch", API_SERVICE_NAMES),
             Right("admissionregistration.k8s.io", "validatingwebhookconfigurations", "get update", (f"evictions.{names.GROUP}",)),
         ),
         "signing of nodes' certificates": (

@@ -17,6 +17,8 @@ from controller.reconcilers.settings import FIELD_MANAGER
 
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 API_SERVICE: Final = f"{names.VERSION}.{names.GROUP}"
+API_SERVICE_NAMES: Final = (API_SERVICE,)
+"""The APIServices of all served versions."""
 ETCD: Final = "kubevirt-etcd"
 """The StatefulSet, its Service, and the prefix of its Secrets."""
 ETCD_BUNDLE_ANNOTATION: Final = "kubevirt.io/ca-bundle"

@@ -44,7 +44,15 @@ from controller.reconcilers.certificates.certificate_plan import (
     StageAuthority,
     WriteBundle,
 )  # fmt: skip
-from controller.reconcilers.certificates.consumers import ETCD, LABELS, ApiServiceBundle, Consumer, EtcdRestart, TrustBundle
+from controller.reconcilers.certificates.consumers import (
+    API_SERVICE_NAMES,
+    ETCD,
+    LABELS,
+    ApiServiceBundle,
+    Consumer,
+    EtcdRestart,
+    TrustBundle,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -125,8 +133,9 @@ class CertificateRotation:
         self._clock = clock
         self._cleaned_up = False
         api, etcd = authorities(namespace)
+        services = {f"APIService {each}": ApiServiceBundle(client, each) for each in API_SERVICE_NAMES}
         self._wanted: tuple[tuple[Authority, Mapping[str, Consumer]], ...] = (
-            (api, {"APIService": ApiServiceBundle(client), "ConfigMap": TrustBundle(client, namespace), **(consumers or {})}),
+            (api, {**services, "ConfigMap": TrustBundle(client, namespace), **(consumers or {})}),
             (etcd, {"StatefulSet": EtcdRestart(client, namespace)}),
         )
 

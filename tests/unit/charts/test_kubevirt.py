@@ -23,7 +23,7 @@ from apiserver.registry.virt.screenshot import Screenshot
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
 from controller.manager import options as controller_options
-from controller.reconcilers.certificates.consumers import API_SERVICE, ETCD, STATEFUL_SETS
+from controller.reconcilers.certificates.consumers import API_SERVICE, API_SERVICE_NAMES, ETCD, STATEFUL_SETS
 from controller.reconcilers.certificates.rotate_certificates import authorities
 from controller.reconcilers.settings import WorkloadUpdate
 from handler import options as handler_options
@@ -186,10 +186,10 @@ def test_etcds_data_is_on_a_disk_that_stays() -> None:
 
 
 def test_ca_bundle_of_the_api_service_is_left_to_virt_controller() -> None:
-    service = one("APIService", API_SERVICE)
-
-    assert "caBundle" not in service["spec"]
-    assert "insecureSkipTLSVerify" not in service["spec"]
+    services = {each["metadata"]["name"]: each["spec"] for each in objects(NODE) if each["kind"] == "APIService"}
+    assert services.keys() == set(API_SERVICE_NAMES)
+    for spec in services.values():
+        assert not spec.keys() & {"caBundle", "insecureSkipTLSVerify"}
 
 
 @pytest.mark.parametrize("settings", [(NODE,), (CLASS, "networkPolicies.enabled=true", "image.pullSecrets={regcred}")])
