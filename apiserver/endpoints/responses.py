@@ -138,7 +138,7 @@ def warnings(texts: Iterable[str]) -> list[str]:
 
 
 def warning(text: str) -> str:
-    """Return a ``Warning`` header's value (RFC 7234 §5.5), which kubectl prints. Control characters become question marks."""
+    """Return a ``Warning`` header's value (RFC 7234 §5.5), which kubectl prints. Unprintable characters become question marks."""
     clean = "".join([each if each.isprintable() else "?" for each in text])
     escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'

@@ -97,7 +97,7 @@ def run(wanted: Wanted) -> str:
 
 
 def _ask(question: str) -> str:
-    """Ask on standard error, because standard output is the manifest."""
+    """Ask on standard error, because standard output is the manifest; return the line, empty at the end of input."""
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline()

@@ -62,11 +62,11 @@ class Applier:
         self._pods = pods
 
     async def apply(self, obj: Object, actions: Iterable[Action]) -> float | None:
-        """Apply the actions in order; return the delay until the object is to be queued again, or None.
+        """Apply the actions in order; return the shortest delay until the object is to be queued again, or None.
 
         Raises:
             Conflict: the object changed since it was observed.
-            PodRefused: with the server's message.
+            PodRefused: its pod is refused, or another pod has its name; with a message for the status.
         """
         requeue_after: float | None = None
         made = ""

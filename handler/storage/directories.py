@@ -54,10 +54,10 @@ def opened(pod_uid: str, kubelet: Path) -> Iterator[int]:
 
 
 def make(top: int, name: str) -> None:
-    """Make a disk's directory, owned by root as the emptyDir. Idempotent.
+    """Make root the owner of the emptyDir ``top``, and make a disk's directory in it. Only root can write to both. Idempotent.
 
     Raises:
-        NotThere: something else is in its place.
+        NotThere: something else, or another user's directory, is in its place.
     """
     os.fchown(top, 0, 0)
     os.fchmod(top, MODE)

@@ -116,5 +116,5 @@ def smbios(given: Mapping[str, object], fields: Iterable[str], path: str) -> dic
 
 
 def socket(name: str) -> str:
-    """Return the path of a socket in the pod."""
+    """Return the path of the socket ``name`` in the pod's ``RUN_DIRECTORY``."""
     return f"{layout.RUN_DIRECTORY}/{name}"

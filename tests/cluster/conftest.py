@@ -153,9 +153,9 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
 
 
 def _end(api: Api) -> None:
-    """Delete a namespace's sets, migrations, VMs, pods and claims without grace periods, then the namespace.
+    """Delete a namespace's sets, migrations, VMs, pods and claims with 1 s of grace, wait for their end, then delete the namespace.
 
-    Kubernetes alone looks at them only every 15 s.
+    The namespace controller looks at them only every 15 s.
     """
     if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:  # a bare cluster has none yet
         with contextlib.suppress(errors.NotFound):  # an earlier release has no sets

@@ -77,7 +77,7 @@ class Watches:
 
 
 async def watch(served: Served, context: RequestContext, watches: Watches, *, name: str = "") -> Response:
-    """Serve one watch of a collection, or of the object ``name`` in it."""
+    """Serve one watch of a collection, or of the object ``name`` in it, until its timeout or the shutdown."""
     representation = context.represent(*ONE, stream=True)
     options = queries.list_options(context.request.query, watch=True)
     resource = served.strategy.resource

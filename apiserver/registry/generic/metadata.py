@@ -167,7 +167,7 @@ def drop_repeated_owners(metadata: Object) -> list[str]:
 
 
 def grow_generation(obj: Object, old: Object) -> None:
-    """Increment ``generation`` if anything but metadata and status changed."""
+    """Increment ``generation`` if anything but metadata, status and apiVersion changed."""
     without = ("metadata", "status", "apiVersion")
     if {key: obj[key] for key in obj if key not in without} != {key: old[key] for key in old if key not in without}:
         obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1

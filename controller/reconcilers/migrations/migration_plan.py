@@ -394,7 +394,7 @@ def _absent_target(seen: Observed) -> Unknown | None:
 
 
 def _wait_out(seen: Observed) -> tuple[Action, ...]:
-    """Return the actions while the guest, or a QEMU for it, may run in a pod that is gone: neither another attempt nor an end is safe.
+    """Return the actions while the guest, or a QEMU for it, may run in the deleted target pod: neither another attempt nor an end is safe.
 
     A guest that stayed keeps running, and one that arrived may still be taken over.
     """
@@ -573,7 +573,7 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 
 
 def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
-    """Return how many seconds to wait for the source's virt-launcher to end; None if it ended or took too long."""
+    """Return the seconds to wait for the source's virt-launcher to end after a success; None means: do not wait."""
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or not liveness.may_run(seen.source, seen.evidence):
         return None
     ended = dig_migration(seen.migration, "status", "endTime")

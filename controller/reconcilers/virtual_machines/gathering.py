@@ -65,7 +65,7 @@ class Gathering:
         self._endings.forget(key)
 
     async def gather(self, vm: Object) -> Observed:
-        """Return the machine, read from the server if the informer may be behind, and its related state."""
+        """Return the machine and its related state; read it and its pods from the server before a pod's absence decides anything."""
         migrations = list(self._informers.migrations_of(key_of(vm)))
         vm, pods, found = await self._pods(vm, migrations)
         now = self._clock.now()

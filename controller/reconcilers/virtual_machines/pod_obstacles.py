@@ -97,7 +97,10 @@ def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return a report of a slow pod with a node: a volume, a network or an image takes time. Only the kubelet's Events say which."""
+    """Report a pod that has a node for :data:`pod_state.SLOW_SECONDS` and does not run; before that, look again then.
+
+    Only the kubelet's Events name the cause: a volume, a network or an image.
+    """
     bound_at = pod_state.bound_at(pod)
     if bound_at is None:
         return ()
