@@ -54,7 +54,10 @@ def owner_uid(migration: Object) -> str:
 
 
 def clean_up(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
-    """Return the deletion of a finished Migration if ``others`` has ``kept`` newer ones of its machine; a Requeue while its result is needed."""
+    """Return the deletion of a finished Migration if ``others`` has ``kept`` newer ones of its machine.
+
+    A Requeue while its result is needed.
+    """
     if is_deleting(migration) or ownership.held_by(migration):
         return ()
     owner, age = owner_uid(migration), _age(migration)
