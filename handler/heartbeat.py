@@ -20,7 +20,7 @@ from apiserver.apis.core.resources import LEASES, NODES
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import contract
-from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places import names, node_states
 from apiserver.client.rest import Client, TransportError
 from controller.runtime.clock import Clock
 from handler.devices.acceleration import Verdict
@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 RENEW_SECONDS: Final = 10.0
 DURATION_SECONDS: Final = 40
 """As for kubelets: a node counts as unreachable after four missed renewals."""
-ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
 
 
 def owner(node: str, uid: str) -> Object:
@@ -49,7 +48,7 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") 
             "namespace": namespace,
             "labels": {names.COMPONENT_LABEL: names.HANDLER},
             "annotations": {
-                ACCELERATION_ANNOTATION: f"{verdict.accelerator}: {verdict.reason}",
+                node_states.ACCELERATION_ANNOTATION: f"{verdict.accelerator}: {verdict.reason}",
                 contract.ANNOTATION: contract.written(),
             },
             **({"ownerReferences": [owner(node, uid)]} if uid else {}),

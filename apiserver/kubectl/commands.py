@@ -23,10 +23,12 @@ from apiserver.kubectl import (
     creating,
     domainxml,
     etcd_move,
+    fencing,
     flags,
     guestinfo,
     logs,
     migrations,
+    node_list,
     outdated,
     portforward,
     screenshot,
@@ -123,7 +125,7 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
         case "logs" | "port-forward" | "ssh" | "scp" | "screenshot":
             return await _reach(parsed, load)
-        case "guestinfo" | "domainxml" | "create" | "version":
+        case "guestinfo" | "domainxml" | "create" | "version" | "nodes" | "fence" | "unfence":
             print(await _text(parsed, load))
             return 0
         case _:
@@ -151,10 +153,27 @@ async def _text(parsed: argparse.Namespace, load: migrations.Load) -> str:
         case "version":
             of_server = None if parsed.client else await versions.server(await access.load(parsed.selection))
             return versions.printed(of_server, parsed.output)
+        case node_list.COMMAND:
+            return await node_list.show(await access.load(parsed.selection))
+        case "fence":
+            return await fencing.fence(await access.load(parsed.selection), parsed.node, None if parsed.yes else _asker())
+        case "unfence":
+            return await fencing.unfence(await access.load(parsed.selection), parsed.node)
         case "guestinfo":
             return await guestinfo.show(await load(), parsed.name, parsed.output)
         case _:
             return await domainxml.show(await load(), parsed.name)
+
+
+def _asker() -> Callable[[str], str]:
+    """Return the function that asks on the terminal.
+
+    Raises:
+        Failure: there is none.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise Failure("error: standard input is not a terminal: confirm with --yes")
+    return creating.ask
 
 
 async def _reach(parsed: argparse.Namespace, load: migrations.Load) -> int:

@@ -22,7 +22,7 @@ NO_FILES: Final = ":4"
 """cobra's directive: do not offer file names."""
 MAX_NAMES: Final = 500
 SECONDS: Final = 5.0
-WITHOUT_NAMES: Final = frozenset({"create", "version", "outdated", "move-etcd"})
+WITHOUT_NAMES: Final = frozenset({"create", "version", "outdated", "nodes", "fence", "unfence", "move-etcd"})
 _VALUES: Final = {"-n": "namespace", "--namespace": "namespace", "--kubeconfig": "kubeconfig", "--context": "context", "-s": "server"}
 
 

@@ -88,7 +88,7 @@ def run(wanted: Wanted) -> str:
     Raises:
         Failure: something is missing, or a file is unreadable.
     """
-    wanted = completed(wanted, _ask if sys.stdin is not None and sys.stdin.isatty() else None)
+    wanted = completed(wanted, ask if sys.stdin is not None and sys.stdin.isatty() else None)
     try:
         user_data = Path(wanted.cloud_init).read_text(encoding="utf-8") if wanted.cloud_init else ""
     except (OSError, UnicodeDecodeError) as error:
@@ -96,7 +96,7 @@ def run(wanted: Wanted) -> str:
     return yaml.safe_dump(manifest(wanted, user_data), sort_keys=False).rstrip()
 
 
-def _ask(question: str) -> str:
+def ask(question: str) -> str:
     """Ask on standard error, because standard output is the manifest; return the line, empty at the end of input."""
     sys.stderr.write(question)
     sys.stderr.flush()

@@ -331,6 +331,20 @@ def _add_administration(commands: Commands) -> None:
     listing = commands.add("outdated", "list the machines with a virt-launcher of another release, and how each is updated")
     listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     listing.set_defaults(name="")
+    nodes = commands.add("nodes", "list the nodes: state, machines, acceleration, CPU", "For administrators.")
+    nodes.set_defaults(name="")
+    off = commands.add(
+        "fence",
+        "state that a node is off, so that its machines start on other nodes",
+        "For administrators. It refuses while the node reports. If the node is on nevertheless, guests run twice and destroy their disks.",
+    )
+    off.add_argument("node", metavar="NODE", help="the node")
+    off.add_argument("--off", action="store_true", required=True, help="you are certain that the node has no power")
+    off.add_argument("--yes", action="store_true", help="do not ask for the name of the node")
+    repaired = commands.add("unfence", "state that a node is repaired: take fence back", "For administrators.")
+    repaired.add_argument("node", metavar="NODE", help="the node")
+    for parser in (off, repaired):
+        parser.set_defaults(name="")
     versions = commands.add("version", "print the releases of this plugin and of virt-api")
     versions.add_argument("--client", action="store_true", help="of this plugin only")
     versions.add_argument("-o", "--output", choices=("json", "yaml"), default="", help="the format")

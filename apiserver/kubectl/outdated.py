@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, condition, dig, name_of, namespace_of
+from apiserver.apis.meta.objects import Object, condition, name_of, namespace_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import guestinfo, messages, verbs
+from apiserver.kubectl import guestinfo, listing
 from apiserver.kubectl.access import Access
 
 COMMAND: Final = "outdated"
-PAGE: Final = 100
-"""Machines per request; one may have 128 KiB."""
 MAX_MESSAGE: Final = 1000
 TITLES: Final = ("NAME", "NODE", "UPDATE", "MESSAGE")
 
 
-async def show(access: Access, *, all_namespaces: bool, page: int = PAGE) -> str:
+async def show(access: Access, *, all_namespaces: bool, page: int = listing.PAGE) -> str:
     """Return the output, a table or a sentence; ``page`` machines are read at once.
 
     Raises:
@@ -38,17 +35,7 @@ async def show(access: Access, *, all_namespaces: bool, page: int = PAGE) -> str
 async def _machines(access: Access, where: str, page: int, *, all_namespaces: bool) -> list[Object]:
     """Return the machines with an outdated virt-launcher."""
     doing, path = f"list the virtual machines of {where}", VIRTUAL_MACHINES.path(None if all_namespaces else access.namespace)
-    found: list[Object] = []
-    params = {"limit": str(page)}
-    while True:
-        try:
-            listed = await verbs.answered(access, "GET", path, doing, params=params)
-        except errors.StatusError as error:
-            raise messages.of_status(error, doing) from error
-        found += [each for each in listed.get("items") or () if _of(each) is not None]
-        if not (more := dig(listed, "metadata", "continue")):
-            return found
-        params = {"limit": str(page), "continue": str(more)}
+    return [each async for each in listing.listed(access, path, doing, page=page) if _of(each) is not None]
 
 
 def _of(vm: Object) -> Mapping[str, Any] | None:

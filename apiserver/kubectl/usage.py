@@ -12,7 +12,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Migrate": ("migrate", "cancel-migration"),
     "Connect": ("console", "vnc", "spice", "usbredir", "ssh", "scp", "port-forward"),
     "Inspect": ("guestinfo", "screenshot", "logs", "domainxml", "outdated"),
-    "Administer": ("move-etcd",),
+    "Administer": ("nodes", "fence", "unfence", "move-etcd"),
 }
 OTHERS: Final = "Other commands"
 
@@ -43,6 +43,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "guestinfo": ("guestinfo web -o json",),
     "domainxml": ("domainxml web",),
     "outdated": ("outdated -A",),
+    "nodes": ("nodes",),
+    "fence": ("fence node2 --off",),
+    "unfence": ("unfence node2",),
     "move-etcd": ("move-etcd --to node2 -n kubevirt",),
     "version": ("version", "version --client -o json"),
 }

@@ -47,10 +47,10 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import conditions, evictions, phases, power
+from apiserver.apis.virt.places import node_states
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
 from controller.reconcilers.migrations import ended_drains, made_migrations, migratable
-from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.pods import liveness, ownership, pod_state
 
 FIRST_PAUSE_SECONDS: Final = 15
@@ -222,7 +222,7 @@ def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
 
 
 def _move(seen: Observed, pod: Object, vm: Object) -> Decision:
-    is_emptied = emptied_nodes.is_being_emptied(seen.node)
+    is_emptied = node_states.is_being_emptied(seen.node)
     if waits := _pause(seen.history, seen.now) or ("" if is_emptied else _rest(seen.history, seen.now)):
         told = f"{waits}, of virtual machine {name_of(vm)}"
         at_once = f"; to migrate it now, run: {_by_hand(vm)}" if _is_cancelled(seen.history) else ""

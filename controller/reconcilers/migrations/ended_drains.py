@@ -16,10 +16,10 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, generation_of, labels_of, new_condition, with_condition
 from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, phases
+from apiserver.apis.virt.places import node_states
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.migrations import migration_bounds, migration_queue
 from controller.reconcilers.migrations.migration_plan import SUCCEEDED
-from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.pods import pod_state
 
 TOLD_SECONDS: Final = 300
@@ -37,7 +37,7 @@ def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], 
         migrations: those of all machines. One without a name is being created.
         now: current time.
     """
-    if node is None or emptied_nodes.is_being_emptied(node):
+    if node is None or node_states.is_being_emptied(node):
         return False
     there = _moment(pod, "metadata", "creationTimestamp")
     for each in migrations:

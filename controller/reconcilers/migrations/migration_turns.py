@@ -15,10 +15,10 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.lifecycle import evictions, phases
+from apiserver.apis.virt.places import node_states
 from controller.reconcilers.indexes import UNFINISHED, Informers
 from controller.reconcilers.migrations import migration_queue
 from controller.reconcilers.migrations.migration_queue import Turn
-from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.settings import MigrationLimits
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller
@@ -133,7 +133,7 @@ class MigrationTurns:
         return migration_queue.Observed(
             migrations=migrations,
             machines={key: vm for key in moved if (vm := vms.get(*key)) is not None},
-            emptied=frozenset(name_of(each) for each in self._informers.nodes.list() if emptied_nodes.is_being_emptied(each)),
+            emptied=frozenset(name_of(each) for each in self._informers.nodes.list() if node_states.is_being_emptied(each)),
             now=now,
             limits=self._limits,
             beginning=frozenset(self._beginning),

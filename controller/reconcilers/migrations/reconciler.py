@@ -14,6 +14,7 @@ from apiserver.apis.meta.objects import NamespacedName, Object, is_deleting, key
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, migration_attempts, migration_policies, phases
+from apiserver.apis.virt.places import node_states
 from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers.actions import Action
@@ -24,7 +25,6 @@ from controller.reconcilers.migrations import ended_drains, migration_history
 from controller.reconcilers.migrations import migration_plan as planning
 from controller.reconcilers.migrations.migration_queue import Turn, waits
 from controller.reconcilers.migrations.migration_turns import MigrationTurns
-from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.nodes.node_reports import NodeReports, strangers
 from controller.reconcilers.pods import evidence, kubelet_events, liveness, networks, ownership, pod_state, sandboxes
 from controller.reconcilers.pods.absences import Absences
@@ -98,7 +98,7 @@ class Migrations:
                 of_machine(machine)
 
         def node_changed(old: Object | None, new: Object | None) -> None:
-            if emptied_nodes.is_being_emptied(old) and not emptied_nodes.is_being_emptied(new):
+            if node_states.is_being_emptied(old) and not node_states.is_being_emptied(new):
                 for each in filter(ended_drains.may_end, self._informers.unfinished_migrations()):
                     controller.enqueue(key_of(each))
 
@@ -228,10 +228,10 @@ class Migrations:
         Evictions follow a cordon at once, before the informer has it, so the server is read.
         """
         name = evictions.node_left_by(migration)
-        if emptied_nodes.is_being_emptied(self._informers.nodes.get("", name)):
+        if node_states.is_being_emptied(self._informers.nodes.get("", name)):
             return False
         node = await self._node(name)
-        return node is not None and not emptied_nodes.is_being_emptied(node)
+        return node is not None and not node_states.is_being_emptied(node)
 
     async def _labels_of_node(self, pod: Object | None) -> Mapping[str, str]:
         """Return the labels of a pod's Node from the server; the informer drops them because they are large."""

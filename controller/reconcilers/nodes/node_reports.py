@@ -18,12 +18,11 @@ from typing import Final
 
 from apiserver.apis.core.resources import LEASES
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, name_of
+from apiserver.apis.meta.objects import Object, annotations_of, dig, name_of
 from apiserver.apis.virt import contract
-from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places import names, node_states
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.reconcilers.nodes import emptied_nodes
 
 HOLD_SECONDS: Final = 40.0
 """Validity of a sign of life that is not a Lease, or a Lease without a duration."""
@@ -129,10 +128,10 @@ class NodeReports:
 
     async def silence(self, nodes: Iterable[str]) -> Silence:
         """Return which of these nodes are silent."""
-        left = {node: await self._left(node) for node in sorted(set(nodes)) if kubelet_is_silent(self._nodes.get("", node))}
+        left = {node: await self._left(node) for node in sorted(set(nodes)) if node_states.kubelet_is_silent(self._nodes.get("", node))}
         found = {node: self._nodes.get("", node) for node in left}
         missing = {node for node, each in found.items() if each is None}
-        return silence_of(left, missing=missing, off={node for node, each in found.items() if emptied_nodes.is_called_off(each)})
+        return silence_of(left, missing=missing, off={node for node, each in found.items() if node_states.is_called_off(each)})
 
     async def _left(self, node: str) -> float:
         """Return how many seconds until virt-handler's last report expires.
@@ -145,7 +144,7 @@ class NodeReports:
         return self._signs.left(node)
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        if kubelet_is_silent(old) != kubelet_is_silent(new):
+        if node_states.kubelet_is_silent(old) != node_states.kubelet_is_silent(new):
             self._notify(name_of(new or old or {}))
 
     def _lease_changed(self, old: Object | None, new: Object | None) -> None:
@@ -161,12 +160,6 @@ class NodeReports:
     def _notify(self, node: str) -> None:
         for changed in self._changed:
             changed(node)
-
-
-def kubelet_is_silent(node: Object | None) -> bool:
-    """Return True if a node's kubelet does not report, or the Node is gone."""
-    ready = condition(dig(node, "status", "conditions"), "Ready")
-    return ready is None or ready.get("status") == "Unknown"
 
 
 def contract_of(lease: Object) -> list[str]:

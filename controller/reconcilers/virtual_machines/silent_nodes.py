@@ -76,7 +76,7 @@ def report_deleted(seen: Observed, pod: Absent) -> tuple[Action, ...]:
 
 def if_off(node: str) -> str:
     """Return the end of a message that names the command for a node that is off."""
-    return f". If you are certain that the node is off: kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    return f". If you are certain that the node is off: kubectl virt fence {node} --off"
 
 
 def is_reported(vm: Object) -> bool:

@@ -272,7 +272,7 @@ async def test_no_second_pod_is_made_while_the_first_may_still_run(api: FakeAPI,
     await cluster.phase_is("Unknown")
     ready = condition(cluster.vm()["status"]["conditions"], "Ready")
     assert ready is not None
-    assert "out-of-service" in ready["message"]
+    assert "kubectl virt fence node1 --off" in ready["message"]
     await api.edit(
         VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2})
     )

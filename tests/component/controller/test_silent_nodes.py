@@ -118,7 +118,7 @@ async def test_silent_node_is_reported_once_and_recovers(api: FakeAPI, node: Nod
     ready = condition(node.vm()["status"]["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeUnreachable")
-    assert "node.kubernetes.io/out-of-service" in ready["message"]
+    assert "kubectl virt fence" in ready["message"]
     assert f"kubectl delete pod {name_of(pod)} --force" in ready["message"]
     await asyncio.sleep(HOLDS * 1.2)
     assert len(node.status_writes()) == before + 1

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.lifecycle import evictions
-from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places import names, node_states
 from controller.reconcilers.indexes import node_of_pod
 from controller.reconcilers.migrations import migration_retries
-from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.pods import ownership, pod_state, readiness
 from controller.reconcilers.trimming import MAX_NAME, trim_claim, trim_migration, trim_node, trim_object, trim_pod
 from controller.reconcilers.virtual_machines import attempts, outdated
@@ -173,7 +172,7 @@ def test_malformed_migration_annotations_are_dropped(wrong: Any) -> None:
 def test_trimmed_node_keeps_its_cordon(spec: dict[str, Any], kept: dict[str, Any]) -> None:
     trimmed = trim_node({"metadata": {"name": "node1"}, "spec": spec})
     assert trimmed["spec"] == kept
-    assert emptied_nodes.is_being_emptied(trimmed) is emptied_nodes.is_being_emptied({"spec": spec}) is bool(kept)
+    assert node_states.is_being_emptied(trimmed) is node_states.is_being_emptied({"spec": spec}) is bool(kept)
 
 
 @pytest.mark.parametrize(

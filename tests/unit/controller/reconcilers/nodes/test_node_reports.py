@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.places import names
-from controller.reconcilers.nodes.node_reports import STRANGER, SignsOfLife, Silence, contract_of, kubelet_is_silent, silence_of, trim_lease
+from apiserver.apis.virt.places import names, node_states
+from controller.reconcilers.nodes.node_reports import STRANGER, SignsOfLife, Silence, contract_of, silence_of, trim_lease
 
 
 class Elapsed:
@@ -82,9 +82,10 @@ def test_another_sign_of_life_counts_as_long_as_a_renewal(signs: SignsOfLife, el
 
 
 def test_kubelet_is_silent_when_ready_is_unknown_not_false() -> None:
-    assert kubelet_is_silent(None)
+    assert node_states.kubelet_is_silent(None)
     assert [
-        kubelet_is_silent({"status": {"conditions": [{"type": "Ready", "status": each}]}}) for each in ("True", "False", "Unknown")
+        node_states.kubelet_is_silent({"status": {"conditions": [{"type": "Ready", "status": each}]}})
+        for each in ("True", "False", "Unknown")
     ] == [
         False,
         False,

@@ -205,7 +205,7 @@ def test_pod_deleted_before_its_node_fell_silent_may_run(phase: str, lingers: fl
     vm["status"] = written(actions)
     ready = condition(vm["status"]["conditions"], "Ready") or {}
     assert (vm["status"]["phase"], ready["status"], ready["reason"]) == ("Unknown", "Unknown", "PodMayRun")
-    assert "kubectl taint nodes node1 node.kubernetes.io/out-of-service" in ready["message"]
+    assert "kubectl virt fence node1 --off" in ready["message"]
     assert plan(seen(vm, lingers=lingers, silence=LOST)) == (Requeue(liveness.LOST_LOOK_SECONDS),)  # reported once
 
 
@@ -760,7 +760,7 @@ def test_a_lost_node_is_said_and_waited_for() -> None:
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeUnreachable")
-    assert "kubectl taint nodes node1 node.kubernetes.io/out-of-service" in ready["message"]
+    assert "kubectl virt fence node1 --off" in ready["message"]
     vm["status"] = written(actions)
     assert plan(seen(vm, a_pod(deleting=True), silence=LOST)) == ()
 

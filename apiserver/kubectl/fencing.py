@@ -1,0 +1,151 @@
+"""``kubectl virt fence NODE --off``: a person states that a silent node is off, and its machines start elsewhere.
+
+The statement is Kubernetes' own taint ``out-of-service``. The command first watches the Leases of the node for longer than a renewal
+takes, so it compares no clocks. It writes the Node that it judged: if the Node changes meanwhile, kube-apiserver refuses the write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from apiserver.apis.core.resources import EVENTS, LEASES, NODES, SELF_SUBJECT_REVIEWS
+from apiserver.apis.meta import errors, times
+from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.places import names, node_states
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import fencing_plan as planning
+from apiserver.kubectl import listing, messages, verbs
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure
+
+WATCH_SECONDS: Final = 12.0
+"""Longer than the ten seconds between two renewals of a kubelet, and of a virt-handler."""
+KUBELET_LEASES: Final = "kube-node-lease"
+
+Ask = Callable[[str], str]
+
+
+async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: float = WATCH_SECONDS) -> str:
+    """Call a node off; return what to print.
+
+    Args:
+        access: the cluster.
+        node: the node's name.
+        ask: returns the name that the user types to confirm; None: the user confirmed.
+        watch_seconds: how long both Leases must not change.
+
+    Raises:
+        Failure: the node reports, the user does not confirm, or a request failed.
+    """
+    found = await _silent(access, node)
+    if node_states.is_called_off(found):
+        return f"node/{node} is already called off"
+    before = await _leases(access, node)
+    sys.stderr.write(f"watching the reports of node {node} for {watch_seconds:g} s\n")
+    await asyncio.sleep(watch_seconds)
+    _check_silence(node, before, await _leases(access, node))
+    machines = [
+        f"{namespace_of(each)}/{name_of(each)}"
+        async for each in listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
+        if dig_vm(each, "status", "nodeName") == node
+    ]
+    sys.stderr.write(f"{planning.question(node, machines)}\n")
+    if ask is not None and ask("To confirm, type the name of the node: ").strip() != node:
+        raise Failure("error: the typed name is another; nothing was changed")
+    found = await _silent(access, node)
+    _check_silence(node, before, await _leases(access, node))
+    user, now = await _user(access), times.to_rfc3339(datetime.now(UTC))
+    await _write(access, planning.fenced(found, user, now), f"call node {node} off")
+    await _tell(access, planning.event(found, "NodeFenced", f"{user} states that the node is off", now))
+    return f"node/{node} called off; once it is repaired: kubectl virt unfence {node}"
+
+
+async def unfence(access: Access, node: str) -> str:
+    """Take the statement back; return what to print.
+
+    Raises:
+        Failure: the Node does not exist, or a request failed.
+    """
+    found = await _node(access, node)
+    if found is None:
+        raise Failure(f"error: node {node} not found")
+    if not node_states.is_called_off(found):
+        return f"node/{node} is not called off"
+    user, now = await _user(access), times.to_rfc3339(datetime.now(UTC))
+    await _write(access, planning.unfenced(found), f"unfence node {node}")
+    await _tell(access, planning.event(found, "NodeUnfenced", f"{user} states that the node is repaired", now))
+    return f"node/{node} is no longer called off"
+
+
+async def _silent(access: Access, node: str) -> Object:
+    """Return the Node of a silent kubelet.
+
+    Raises:
+        Failure: there is none, or the kubelet reports.
+    """
+    found = await _node(access, node)
+    if (problem := planning.refusal(found, node)) or found is None:
+        raise Failure(f"error: {problem}")
+    return found
+
+
+async def _node(access: Access, node: str) -> Object | None:
+    return await _get(access, _path(node), f"get node {node}")
+
+
+def _path(node: str) -> str:
+    try:
+        return NODES.path(name=node)
+    except errors.BadRequest as error:
+        raise Failure(f"error: {error}") from error
+
+
+async def _get(access: Access, path: str, doing: str) -> Object | None:
+    try:
+        return await verbs.answered(access, "GET", path, doing)
+    except errors.NotFound:
+        return None
+    except errors.StatusError as error:
+        raise messages.of_status(error, doing) from error
+
+
+async def _leases(access: Access, node: str) -> dict[str, Object | None]:
+    """Return the Leases of the node's kubelet and virt-handler, by the names of these processes."""
+    kubelet = await _get(access, LEASES.path(KUBELET_LEASES, node), f"get the lease of node {node}")
+    wanted = names.handler_lease(node)
+    selected = {"labelSelector": f"{names.COMPONENT_LABEL}={names.HANDLER}", "fieldSelector": f"metadata.name={wanted}"}
+    found = [each async for each in listing.listed(access, LEASES.path(), f"get the lease of virt-handler on node {node}", params=selected)]
+    return {"kubelet": kubelet, "virt-handler": found[0] if found else None}
+
+
+def _check_silence(node: str, before: dict[str, Object | None], after: dict[str, Object | None]) -> None:
+    if speaker := planning.renewed(before, after):
+        raise Failure(f"error: the {speaker} of node {node} renewed its Lease just now, so the node is on")
+
+
+async def _user(access: Access) -> str:
+    review = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind, "metadata": {}}
+    found = await verbs.request(access, "POST", SELF_SUBJECT_REVIEWS.path(), "get the name of your user", body=review)
+    return messages.said(str(dig(found, "status", "userInfo", "username") or "unknown"))
+
+
+async def _write(access: Access, node: Object, doing: str) -> None:
+    try:
+        await verbs.answered(access, "PUT", _path(name_of(node)), doing, body=node)
+    except errors.Conflict as error:
+        raise Failure(f"error: node {name_of(node)} changed meanwhile; nothing was written: try again") from error
+    except errors.StatusError as error:
+        raise messages.of_status(error, doing) from error
+
+
+async def _tell(access: Access, event: Object) -> None:
+    """Create an Event; only warn if that fails, because the Node and the audit log name the user as well."""
+    try:
+        await verbs.request(access, "POST", EVENTS.path("default"), "create an Event about the node", body=event)
+    except Failure as failure:
+        sys.stderr.write(f"Warning: {failure}\n")

@@ -1,0 +1,84 @@
+"""Decisions of ``kubectl virt fence`` and ``unfence``. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from apiserver.apis.core.resources import EVENTS, NODES
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, name_of, object_reference
+from apiserver.apis.virt.places import names, node_states
+
+TAINT: Final[Mapping[str, str]] = {"key": node_states.OFF_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}
+LISTED: Final = 10
+"""Machines that the question names."""
+
+
+def refusal(node: Object | None, name: str) -> str:
+    """Return why the node cannot be called off; empty if it can."""
+    if node is None:
+        return f"node {name} not found: the deletion of its Node already states that it is off"
+    if node_states.kubelet_is_silent(node):
+        return ""
+    ready = one_line(str((condition(dig(node, "status", "conditions"), "Ready") or {}).get("status")), 20)
+    return f"the kubelet of node {name} reports (Ready is {ready}), so the node is on; if you switched it off just now, wait a minute"
+
+
+def renewed(before: Mapping[str, Object | None], after: Mapping[str, Object | None]) -> str:
+    """Return which Lease changed between two looks, by the name of its process; empty if none did."""
+    return next((each for each, lease in after.items() if _time(lease) != _time(before.get(each))), "")
+
+
+def _time(lease: Object | None) -> object:
+    return dig(lease, "spec", "renewTime")
+
+
+def question(node: str, machines: Sequence[str]) -> str:
+    """Return what will happen, for the user who confirms it."""
+    shown = [*machines[:LISTED], *([f"and {len(machines) - LISTED} more"] if len(machines) > LISTED else [])]
+    there = f"It had {len(machines)} virtual machines: {', '.join(shown)}." if machines else "It had no virtual machines."
+    return (
+        f"You state that node {node} is off. Kubernetes then deletes its pods and detaches their volumes, and its machines start "
+        f"elsewhere. {there}\nIf the node is on, its guests run twice and destroy their disks. A network that is down does not prove that "
+        "it is off; its power supply, hypervisor or management board does."
+    )
+
+
+def fenced(node: Object, user: str, now: str) -> Object:
+    """Return the Node with the taint, and with the user's name."""
+    found = copy.deepcopy(node)
+    found["spec"] = {**(found.get("spec") or {}), "taints": [*_others(found), {**TAINT, "timeAdded": now}]}
+    found["metadata"]["annotations"] = {**annotations_of(found), node_states.FENCED_BY_ANNOTATION: f"{user} at {now}"}
+    return found
+
+
+def unfenced(node: Object) -> Object:
+    """Return the Node without what ``fenced`` adds."""
+    found = copy.deepcopy(node)
+    found["spec"] = {**(found.get("spec") or {}), "taints": _others(found)}
+    kept = {key: value for key, value in annotations_of(found).items() if key != node_states.FENCED_BY_ANNOTATION}
+    found["metadata"]["annotations"] = kept
+    return found
+
+
+def _others(node: Object) -> list[Object]:
+    return [each for each in node_states.taints_of(node) if each.get("key") != node_states.OFF_TAINT]
+
+
+def event(node: Object, reason: str, message: str, now: str) -> Object:
+    """Return an Event about the Node, in namespace ``default`` as for all Nodes."""
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"generateName": f"{name_of(node)[:200]}.", "namespace": "default"},
+        "involvedObject": object_reference(node, NODES),
+        "type": "Warning" if reason == "NodeFenced" else "Normal",
+        "reason": reason,
+        "message": message,
+        "source": {"component": f"kubectl-virt.{names.GROUP}"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

@@ -1,0 +1,101 @@
+"""``kubectl virt nodes``: the nodes, as far as virtual machines depend on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from apiserver.apis.core.resources import LEASES, NODES
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, labels_of, name_of
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.places import names, node_states
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import guestinfo, listing
+from apiserver.kubectl.access import Access
+
+COMMAND: Final = "nodes"
+TITLES: Final = ("NAME", "STATE", "MACHINES", "ACCELERATION", "CPU", "REASON")
+HOLD_SECONDS: Final = 40
+"""Validity of a Lease without a duration."""
+MAX_REASON: Final = 300
+
+
+class State(NamedTuple):
+    """A node's state for virtual machines, with its reason for people."""
+
+    word: str
+    reason: str = ""
+
+
+def state_of(node: Object, lease: Object | None, now: datetime) -> State:
+    """Return a node's state.
+
+    Args:
+        node: the Node.
+        lease: the Lease of its virt-handler; None without one.
+        now: the time, by a clock that agrees with the node's within seconds.
+    """
+    handled = lease is not None and _is_valid(lease, now)
+    if node_states.kubelet_is_silent(node):
+        return _unreachable(node, handled=handled)
+    ready = condition(dig(node, "status", "conditions"), "Ready") or {}
+    if ready.get("status") != "True":
+        return State("NotReady", one_line(str(ready.get("message") or ""), MAX_REASON))
+    if node_states.is_called_off(node):
+        return State("CalledOff", f"it reports; kubectl virt unfence {name_of(node)} lets pods run there again")
+    if lease is None:
+        return State("NoHandler", "virt-handler does not run there")
+    if not handled:
+        return State("NoHandler", f"virt-handler has not reported since {one_line(str(dig(lease, 'spec', 'renewTime')), MAX_REASON)}")
+    if node_states.is_being_emptied(node):
+        return State("Draining", "cordoned, or tainted by an autoscaler")
+    return State("Ready")
+
+
+def _unreachable(node: Object, *, handled: bool) -> State:
+    if handled:
+        return State("Unreachable", "the kubelet does not report, virt-handler does, so the node is on")
+    if node_states.is_called_off(node):
+        by = annotations_of(node).get(node_states.FENCED_BY_ANNOTATION) or f"taint {node_states.OFF_TAINT}"
+        return State("Off", one_line(f"called off: {by}", MAX_REASON))
+    return State("Unreachable", f"kubelet and virt-handler do not report; if it is off: kubectl virt fence {name_of(node)} --off")
+
+
+def _is_valid(lease: Object, now: datetime) -> bool:
+    try:
+        renewed = times.parse(str(dig(lease, "spec", "renewTime")))
+        holds = timedelta(seconds=float(dig(lease, "spec", "leaseDurationSeconds") or HOLD_SECONDS))
+    except (ValueError, TypeError, OverflowError):
+        return False
+    return now - renewed < holds
+
+
+def rows(nodes: Iterable[Object], leases: Mapping[str, Object], machines: Mapping[str, int], now: datetime) -> list[Sequence[str]]:
+    """Return the table's rows, by name. ``leases`` are by their own names, ``machines`` counts by node."""
+    return [_row(each, leases.get(names.handler_lease(name_of(each))), machines, now) for each in sorted(nodes, key=name_of)]
+
+
+def _row(node: Object, lease: Object | None, machines: Mapping[str, int], now: datetime) -> Sequence[str]:
+    state = state_of(node, lease, now)
+    acceleration = annotations_of(lease or {}).get(node_states.ACCELERATION_ANNOTATION, "").partition(":")[0]
+    models = [each.removeprefix(names.HOST_MODEL_LABELS) for each in labels_of(node) if each.startswith(names.HOST_MODEL_LABELS)]
+    count = str(machines.get(name_of(node), 0))
+    return (name_of(node), state.word, count, one_line(acceleration, 20), ",".join(sorted(models)), state.reason)
+
+
+async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> str:
+    """Return the table.
+
+    Raises:
+        Failure: refused or unanswered.
+    """
+    nodes = [each async for each in listing.listed(access, NODES.path(), "list nodes")]
+    selected = {"labelSelector": f"{names.COMPONENT_LABEL}={names.HANDLER}"}
+    leases = {name_of(each): each async for each in listing.listed(access, LEASES.path(), "list leases of virt-handlers", params=selected)}
+    everywhere = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
+    machines = Counter([str(dig_vm(each, "status", "nodeName") or "") async for each in everywhere])
+    return "\n".join(guestinfo.aligned([TITLES, *rows(nodes, leases, machines, now())]))

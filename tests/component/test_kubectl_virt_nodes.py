@@ -1,0 +1,138 @@
+"""``kubectl virt nodes``, ``fence`` and ``unfence`` against the fake API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors, times
+from apiserver.kubectl import fencing, node_list
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure
+from tests.fakes.kubeapi import FakeAPI
+
+NODES = "/api/v1/nodes"
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+EVENTS = "/api/v1/events"
+VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
+
+
+@pytest.fixture
+async def api() -> FakeAPI:
+    api = FakeAPI()
+    for name, ready in (("node1", "True"), ("node2", "Unknown")):
+        conditions = [{"type": "Ready", "status": ready}]
+        await api.put(NODES, {"metadata": {"name": name}, "spec": {}, "status": {"conditions": conditions}})
+        await renew(api, "kube-node-lease", name)
+        await renew(api, "kubevirt-node-lease", f"virt-handler-{name}", old=name == "node2")
+    await api.put(VMS, {"metadata": {"name": "web", "namespace": "ns"}, "status": {"nodeName": "node2"}})
+    return api
+
+
+@pytest.fixture
+async def access(api: FakeAPI) -> AsyncIterator[Access]:
+    async with api.serving() as config:
+        yield Access(server=config.server, namespace="default")
+
+
+async def renew(api: FakeAPI, namespace: str, name: str, *, old: bool = False) -> None:
+    labels = {"kubevirt.io": "virt-handler"} if name.startswith("virt-handler-") else {}
+    renewed = "2026-01-01T00:00:00.000000Z" if old else times.to_rfc3339_micro(datetime.now(UTC))
+    await api.put(LEASES, {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": {"renewTime": renewed}})
+
+
+def taints(api: FakeAPI, node: str = "node2") -> list[Any]:
+    return [each["key"] for each in api.get(NODES, "", node)["spec"].get("taints") or ()]
+
+
+def events(api: FakeAPI) -> list[tuple[str, str, str]]:
+    return [(each["involvedObject"]["name"], each["reason"], each["message"]) for each in api.all(EVENTS)]
+
+
+async def test_nodes_are_listed_with_their_state(access: Access) -> None:
+    assert [line.split()[:3] for line in (await node_list.show(access)).splitlines()] == [
+        ["NAME", "STATE", "MACHINES"],
+        ["node1", "Ready", "0"],
+        ["node2", "Unreachable", "1"],
+    ]
+
+
+async def test_a_silent_node_is_called_off_and_repaired(api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str]) -> None:
+    said = await fencing.fence(access, "node2", lambda _: "node2\n", watch_seconds=0)
+    assert "kubectl virt unfence node2" in said
+    assert "It had 1 virtual machines: ns/web." in capsys.readouterr().err
+    assert taints(api) == ["node.kubernetes.io/out-of-service"]
+    assert events(api) == [("node2", "NodeFenced", "system:admin states that the node is off")]
+    assert "already" in await fencing.fence(access, "node2", None, watch_seconds=0)
+    await fencing.unfence(access, "node2")
+    assert taints(api) == []
+    assert sorted(reason for _, reason, _ in events(api)) == ["NodeFenced", "NodeUnfenced"]
+    assert "not called off" in await fencing.unfence(access, "node2")
+
+
+async def test_a_node_that_reports_is_not_called_off(api: FakeAPI, access: Access) -> None:
+    with pytest.raises(Failure, match="Ready is True"):
+        await fencing.fence(access, "node1", None, watch_seconds=0)
+    with pytest.raises(Failure, match="not found"):
+        await fencing.fence(access, "node9", None, watch_seconds=0)
+    with pytest.raises(Failure, match="the typed name is another"):
+        await fencing.fence(access, "node2", lambda _: "node1", watch_seconds=0)
+    assert taints(api, "node1") == taints(api, "node2") == []
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("kube-node-lease", "node2"), ("kubevirt-node-lease", "virt-handler-node2")])
+async def test_a_renewed_lease_stops_it(api: FakeAPI, access: Access, namespace: str, name: str) -> None:
+    async def later() -> None:
+        await asyncio.sleep(0.2)
+        await renew(api, namespace, name)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(later())
+        with pytest.raises(Failure, match="renewed its Lease just now"):
+            await fencing.fence(access, "node2", None, watch_seconds=0.6)
+    assert taints(api) == []
+
+
+async def test_a_node_that_returns_during_the_question_is_kept(api: FakeAPI, access: Access) -> None:
+    def answer(_: str) -> str:
+        api.get(NODES, "", "node2")["status"]["conditions"][0]["status"] = "True"
+        return "node2"
+
+    with pytest.raises(Failure, match="Ready is True"):
+        await fencing.fence(access, "node2", answer, watch_seconds=0)
+    assert taints(api) == []
+
+
+async def test_a_node_that_changes_before_the_write_is_kept(api: FakeAPI, access: Access) -> None:
+    """The write has the resource version of the Node that was judged."""
+    refused = False
+
+    def authorize(method: str, path: str, _: object) -> bool:
+        nonlocal refused
+        if method == "PUT" and path == f"{NODES}/node2":
+            api.get(NODES, "", "node2")["metadata"]["resourceVersion"] = "999"
+            refused = True
+        return True
+
+    api.authorize = authorize
+    with pytest.raises(Failure, match="changed meanwhile"):
+        await fencing.fence(access, "node2", None, watch_seconds=0)
+    assert refused
+    assert taints(api) == []
+
+
+async def test_a_missing_right_to_create_events_is_a_warning(api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str]) -> None:
+    api.authorize = lambda method, path, _: not (method == "POST" and "/events" in path)
+    await fencing.fence(access, "node2", None, watch_seconds=0)
+    assert "Warning: Error from server (Forbidden): cannot create an Event" in capsys.readouterr().err
+    assert taints(api) == ["node.kubernetes.io/out-of-service"]
+
+
+async def test_a_missing_right_to_nodes_is_told(api: FakeAPI, access: Access) -> None:
+    api.refusals.append(errors.Forbidden("no"))
+    with pytest.raises(Failure, match="cannot get node node2"):
+        await fencing.fence(access, "node2", None, watch_seconds=0)

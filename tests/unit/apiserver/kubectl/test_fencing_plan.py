@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.kubectl import fencing_plan
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def node(ready: str | None = "Unknown") -> dict[str, Any]:
+    conditions = [] if ready is None else [{"type": "Ready", "status": ready}]
+    other = {"key": "other", "effect": "NoSchedule"}
+    return {"metadata": {"name": "node1", "annotations": {"a": "b"}}, "spec": {"taints": [other]}, "status": {"conditions": conditions}}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [(node(), ""), (node(None), ""), (node("True"), "Ready is True"), (node("False"), "Ready is False"), (None, "not found")],
+)
+def test_a_node_that_reports_cannot_be_called_off(found: dict[str, Any] | None, said: str) -> None:
+    refusal = fencing_plan.refusal(found, "node1")
+    assert bool(refusal) == bool(said)
+    assert said in refusal
+
+
+def lease(time: str) -> dict[str, Any]:
+    return {"spec": {"renewTime": time}}
+
+
+def test_a_lease_that_changed_names_its_process() -> None:
+    before = {"kubelet": lease("1"), "virt-handler": lease("1")}
+    assert fencing_plan.renewed(before, before) == ""
+    assert fencing_plan.renewed(before, {**before, "virt-handler": lease("2")}) == "virt-handler"
+    assert fencing_plan.renewed({**before, "kubelet": None}, before) == "kubelet"
+
+
+def test_fence_adds_one_taint_and_unfence_restores_the_node() -> None:
+    once = fencing_plan.fenced(node(), "jane", NOW)
+    twice = fencing_plan.fenced(once, "jane", NOW)
+    assert once == twice
+    taint = {
+        "key": "node.kubernetes.io/out-of-service",
+        "value": "nodeshutdown",
+        "effect": "NoExecute",
+        "timeAdded": NOW,
+    }
+    assert once["spec"]["taints"] == [{"key": "other", "effect": "NoSchedule"}, taint]
+    assert once["metadata"]["annotations"] == {"a": "b", "kubevirt.io/fenced-by": f"jane at {NOW}"}
+    assert fencing_plan.unfenced(once) == node()
+
+
+def test_question_names_the_machines_up_to_a_limit() -> None:
+    text = fencing_plan.question("node1", [f"ns/vm{each}" for each in range(12)])
+    assert "12 virtual machines" in text
+    assert "ns/vm9, and 2 more." in text
+    assert "no virtual machines" in fencing_plan.question("node1", [])
