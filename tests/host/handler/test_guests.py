@@ -85,12 +85,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-def machine(pod_uid: str) -> Object:
-    """Return a VM without a network, because there is no pod around the launcher."""
+def machine(pod_uid: str, *, linux: bool = False) -> Object:
+    """Return a VM without a network, because there is no pod around the launcher; with the tiny kernel unless ``linux``."""
     vm = a_vm(podUID=pod_uid)
     vm["metadata"]["uid"] = "7b1f4a0e-0000-4000-8000-000000000001"
     del vm["metadata"]["resourceVersion"]
-    domain = sandbox.a_tiny_machine().domain
+    domain = (sandbox.a_machine() if linux else sandbox.a_tiny_machine()).domain
     vm["spec"]["domain"] = {**domain, "firmware": {"kernelBoot": _with_image(domain["firmware"]["kernelBoot"])}}
     return vm
 

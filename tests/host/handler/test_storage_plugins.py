@@ -69,7 +69,7 @@ def says(world: World, reason: str, words: str) -> bool:
 async def test_guest_has_a_plugin_disk_for_its_pods_lifetime(world: World, pods: Pods, daemon: Daemon, tmp_path: Path) -> None:
     world.disk_limits = adding.Limits(first_check_seconds=1.0)
     pod_uid = pods.start()
-    vm = machine(pod_uid)
+    vm = machine(pod_uid, linux=True)
     vm["spec"]["domain"]["devices"]["disks"] = [
         {"name": "data", "type": "Plugin", "source": {"plugin": "images", "options": {"image": "data.img"}}}
     ]
