@@ -51,7 +51,8 @@ class Daemon:
     def environment(self) -> dict[str, str]:
         """Return the variables that keep all its files below the two directories.
 
-        By default, glibc gives each thread its own heap. That costs megabytes for libvirtd's dozen threads without benefit.
+        By default, glibc gives each thread its own heap and cache of free memory. For libvirtd's dozen threads that costs megabytes, 0.4 of
+        them for the caches, without benefit.
         """
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -61,6 +62,7 @@ class Daemon:
             "XDG_CACHE_HOME": str(self.cache),
             "XDG_DATA_HOME": str(self.directory / "data"),
             "MALLOC_ARENA_MAX": "1",
+            "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
             "LC_ALL": "C.UTF-8",
         }
 

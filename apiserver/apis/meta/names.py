@@ -6,7 +6,6 @@ Each ``*_errors`` function returns what is wrong, or an empty list. A text of ex
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
@@ -128,6 +127,8 @@ def _is_qualified_name(key: str) -> bool:
 
 def generate(base: str) -> str:
     """Return a name for ``generateName: base``: the base, cut to 58 bytes, and five random characters without vowels."""
+    import secrets  # 0.3 MiB, and virt-launcher generates no names
+
     suffix = "".join(secrets.choice(GENERATED_ALPHABET) for _ in range(GENERATED_SUFFIX))
     return base.encode()[:MAX_GENERATED_BASE].decode(errors="ignore") + suffix
 

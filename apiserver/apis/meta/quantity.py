@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
@@ -115,20 +114,18 @@ def _parse(text: str) -> Quantity:
     if not (match[2] or match[3]):
         raise ValueError(NUMBER_RULE)
     sign, whole, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4] or ""
-    number = Fraction(int(whole + fraction), 10 ** len(fraction))
+    digits, exponent = int(whole + fraction), 9 - len(fraction)  # in nanos
     if suffix in _BINARY[1:]:
-        number, written = number * 1024 ** _BINARY.index(suffix), Format.BINARY_SI
+        digits, written = digits * 1024 ** _BINARY.index(suffix), Format.BINARY_SI
     elif suffix in _DECIMAL_EXPONENTS:
-        number, written = number * Fraction(10) ** _DECIMAL_EXPONENTS[suffix], Format.DECIMAL_SI
+        exponent, written = exponent + _DECIMAL_EXPONENTS[suffix], Format.DECIMAL_SI
     elif _EXPONENT.fullmatch(suffix):
-        exponent = int(suffix[1:])
-        if abs(exponent) > _MAX_EXPONENT:
+        if abs(given := int(suffix[1:])) > _MAX_EXPONENT:
             raise ValueError(NUMBER_RULE)
-        number, written = number * Fraction(10) ** exponent, Format.DECIMAL_EXPONENT
+        exponent, written = exponent + given, Format.DECIMAL_EXPONENT
     else:
         raise ValueError(SUFFIX_RULE)
-    scaled = number * _NANO
-    nanos = _divide_up(scaled.numerator, scaled.denominator)
+    nanos = digits * 10**exponent if exponent >= 0 else _divide_up(digits, 10**-exponent)
     return Quantity(_bounded(-nanos if sign == "-" else nanos), written)
 
 
