@@ -637,6 +637,13 @@ def test_nothing_reaches_a_port_of_ours_but_who_needs_it() -> None:
     assert found == OPEN | api | metrics
 
 
+def test_kube_apiservers_pod_proxy_reaches_metrics_only_without_peers() -> None:
+    """docs/operating/servers.md, "Metrics": the proxy connects from an address of no pod, and waits until it gives up."""
+    for component in ("virt-controller", "virt-handler"):
+        assert not reaches(None, component, 8443, NODE)
+        assert reaches(None, component, 8443, NODE, "networkPolicies.metricsFrom=null")
+
+
 def test_values_narrow_who_reaches_api_and_metrics() -> None:
     narrow = (
         NODE,
