@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from apiserver.apis.meta.objects import Object, controller_of, dig, is_deleting, name_of, uid_of
+from apiserver.apis.meta.objects import Object, condition, controller_of, dig, is_deleting, name_of, uid_of
 from tests.cluster.kube import Kubectl
 from tests.cluster.manifests import tiny_vm
 from tests.testbed.nodes import SANDBOX_IMAGE
@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(660)]
 
 WAIT: Final = 60
 WEB: Final = {"app": "web"}
+NO_SCALE: Final = "virtualmachines.kubevirt.io does not implement the scale subresource"
 
 
 @dataclass(frozen=True)
@@ -310,7 +311,7 @@ def test_the_example_of_a_set_is_accepted(kubectl: Kubectl) -> None:
 
 
 def test_guests_of_a_set_are_ready_and_unlike(kubectl: Kubectl, testguest: None) -> None:
-    """Each machine has its own MAC address and UUID; a PodDisruptionBudget counts their pods."""
+    """Each machine has its own MAC address and UUID; a PodDisruptionBudget counts their pods, if it gives their number."""
     del testguest
     kind = KINDS[1]
     manifest = kind.manifest(2, "guests", {"app": "guests"})
@@ -325,8 +326,17 @@ def test_guests_of_a_set_are_ready_and_unlike(kubectl: Kubectl, testguest: None)
     }
     assert len(machines) == len(macs) == len({each.partition("<uuid>")[2].partition("</uuid>")[0] for each in uuids}) == 2
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guests"}}
-    kubectl.api.create({**budget, "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "guests"}}}})
+    selected = {"selector": {"matchLabels": {"app": "guests"}}}
+    kubectl.api.create({**budget, "spec": {**selected, "minAvailable": 2}})
     kubectl.api.until("pdb", "guests", lambda each: dig(each, "status", "currentHealthy") == 2, timeout=WAIT, what="two healthy pods")
     assert dig(kubectl.api.get("pdb", "guests"), "status", "disruptionsAllowed") == 0
+
+    # docs/operating/migrations.md, "Draining a node"
+    kubectl.api.create({**budget, "metadata": {"name": "unusable"}, "spec": {**selected, "maxUnavailable": 1}})
+
+    def is_refused(each: Object) -> bool:
+        return NO_SCALE in str(dig(condition(dig(each, "status", "conditions"), "DisruptionAllowed"), "message"))
+
+    kubectl.api.until("pdb", "unusable", is_refused, timeout=WAIT, what="a budget that counts no pods")
     kubectl("scale", "vmrs/guests", "--replicas=0")
     kubectl.api.until_list("vms", lambda left: not left, timeout=120, what="the end of the guests", label_selector="app=guests")
