@@ -637,7 +637,7 @@ def test_nothing_reaches_a_port_of_ours_but_who_needs_it() -> None:
     assert found == OPEN | api | metrics
 
 
-def test_kube_apiservers_pod_proxy_reaches_metrics_only_without_peers() -> None:
+def test_the_pod_proxy_reaches_metrics_only_without_peers() -> None:
     """docs/operating/servers.md, "Metrics": the proxy connects from an address of no pod, and waits until it gives up."""
     for component in ("virt-controller", "virt-handler"):
         assert not reaches(None, component, 8443, NODE)
