@@ -96,8 +96,9 @@ def _validate_migration(obj: Object) -> list[FieldError]:
 def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
     """Return the errors of an updated Migration. Its spec must not change."""
     found = size.validate(obj, old) + _validate_migration(obj)
-    if obj["spec"] != old["spec"]:
-        found.append(forbidden(SPEC, "a Migration is immutable; delete it, which cancels it if it is unfinished, and create another"))
+    text = "a Migration is immutable; delete it, which cancels it if it is unfinished, and create another"
+    was, now = old["spec"], obj["spec"]
+    found += [forbidden(SPEC.child(each), text) for each in sorted({*was, *now}) if now.get(each) != was.get(each)]
     return found + _validate_held(obj, old)
 
 

@@ -707,7 +707,7 @@ def test_a_migration_is_immutable_and_its_end_is_final() -> None:
     old: dict[str, Any] = {"metadata": {"namespace": "acc"}, "spec": {"selector": {"name": "vm1"}}, "status": {"phase": "Failed"}}
     new = {**old, "spec": {"selector": {"name": "vm2"}}}
     assert [str(each) for each in strategy.validate_update(new, old)] == [
-        "spec: Forbidden: a Migration is immutable; delete it, which cancels it if it is unfinished, and create another"
+        "spec.selector: Forbidden: a Migration is immutable; delete it, which cancels it if it is unfinished, and create another"
     ]
     reopened = {**old, "status": {"phase": "Running"}}
     assert [str(each) for each in strategy.validate_status_update(reopened, old)] == ["status.phase: Forbidden: Failed is final"]
