@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from apiserver.apis.core.resources import EVENTS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS
+from apiserver.apis.core.resources import EVENTS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES
 from apiserver.apis.meta.objects import Object, without_managed_fields
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import structure
@@ -81,6 +81,7 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
                 indexes.BY_HELD_STORAGE: indexes.held_storage_of_vm,
                 indexes.BY_MAC: indexes.macs_of_vm,
                 indexes.BY_WANTED_NODE: indexes.wanted_node_of_vm,
+                indexes.BY_LOSS: indexes.loss_of_vm,
                 indexes.BY_AGE: indexes.age_of_vm,
                 membership.BY_CONTROLLER: membership.controller_of_vm,
             },
@@ -204,6 +205,7 @@ LOOPS: Final[Sequence[Loop]] = (
         informers=("vms", "migrations", "pods", "claims", "nodes", "leases"),
         rights=(
             *_OF_PODS,
+            _right(PRIORITY_CLASSES, "list"),
             _right(PODS, "patch", "status"),
             _right(VIRTUAL_MACHINES, "patch"),
             _right(VIRTUAL_MACHINES, "patch", "status"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_true, namespace_of
+from apiserver.apis.meta.objects import NamespacedName, Object, condition, dig, is_true, namespace_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_vm
@@ -37,6 +37,9 @@ BY_WANTED_NODE: Final = "wanted-node"
 BY_AGE: Final = "age"
 """Index of machines with an outdated launcher, by :data:`OUTDATED`."""
 OUTDATED: Final = "outdated"
+BY_LOSS: Final = "loss"
+"""Index of machines with the condition NodeLost, by :data:`LOST`."""
+LOST: Final = "lost"
 BY_NODE: Final = "node"
 """Index of pods by the node they are bound to."""
 
@@ -100,6 +103,10 @@ class Informers:
         """Return the machines that hold this storage (:func:`controller.reconcilers.precedence.holds`), at most ``MAX_NAMESAKES``."""
         return self.vms.by_index(BY_HELD_STORAGE, storage, MAX_NAMESAKES)
 
+    def machines_of_lost_nodes(self) -> Iterable[Object]:
+        """Return the machines that were lost with their nodes, and those that restarted since."""
+        return self.vms.by_index(BY_LOSS, LOST)
+
     def machines_with_mac(self, mac: Mac) -> Iterable[Object]:
         """Return the machines that have this address, at most ``MAX_NAMESAKES``."""
         return self.vms.by_index(BY_MAC, mac, MAX_NAMESAKES)
@@ -124,9 +131,18 @@ def wanted_node_of_vm(vm: Object) -> list[str]:
 
 def age_of_vm(vm: Object) -> list[str]:
     """Return ``OUTDATED`` as the key in ``BY_AGE`` if the machine's launcher is; also works for invalid machines."""
-    found = dig_vm(vm, "status", "conditions")
+    return [OUTDATED] if is_true(_conditions(vm), conditions.LAUNCHER_OUTDATED) else []
+
+
+def loss_of_vm(vm: Object) -> list[str]:
+    """Return ``LOST`` as the key in ``BY_LOSS`` if the machine has the condition; also works for invalid machines."""
+    return [LOST] if condition(_conditions(vm), conditions.NODE_LOST) is not None else []
+
+
+def _conditions(vm: Object) -> list[Object]:
+    found = dig(vm, "status", "conditions")
     is_sound = isinstance(found, list) and all(isinstance(each, dict) for each in found)
-    return [OUTDATED] if is_sound and is_true(found, conditions.LAUNCHER_OUTDATED) else []
+    return found if is_sound else []
 
 
 def storage_of_vm(vm: Object) -> list[Storage]:

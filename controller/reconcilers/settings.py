@@ -55,6 +55,18 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class Restarts:
+    """Restarts of machines from lost nodes."""
+
+    batch: int = 10
+    """Maximum starts per interval, in the whole cluster."""
+    seconds: float = 10.0
+    """The interval."""
+    settle_seconds: float = 2.0
+    """Time before the first start, in which the other machines of the node become known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of launcher pods and migrations."""
 
@@ -69,6 +81,7 @@ class Settings:
     workload_update: WorkloadUpdate = field(default_factory=WorkloadUpdate)
     eviction_strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
     """For machines that specify none."""
+    restarts: Restarts = field(default_factory=Restarts)
     times: Times = field(default_factory=Times)
 
     def wants_kvm(self, *, offered: bool) -> bool:

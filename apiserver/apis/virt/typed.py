@@ -868,6 +868,7 @@ class VirtualMachineSpec(TypedDict, total=False):
     rerun: Rerun
     terminationGracePeriodSeconds: int
     evictionStrategy: Literal["LiveMigrate", "LiveMigrateIfPossible", "Shutdown", "External"]
+    onNodeLoss: Literal["Restart", "Wait"]
     nodeSelector: dict[str, str]
     affinity: dict[str, Any]
     tolerations: list[dict[str, Any]]

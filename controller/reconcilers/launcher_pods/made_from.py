@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import running
 
 IN_NEITHER: Final = frozenset(
-    {"runStrategy", "rerun", "evictionStrategy", "terminationGracePeriodSeconds", "readinessProbe", "livenessProbe"}
+    {"runStrategy", "rerun", "evictionStrategy", "onNodeLoss", "terminationGracePeriodSeconds", "readinessProbe", "livenessProbe"}
 )
 """Fields of ``spec`` that virt-controller and virt-handler read when they need them. A pod has a copy of the grace period, and the kubelet
 gives no longer one: ``attempts.is_outdated`` compares it."""

@@ -134,6 +134,12 @@ def may_run(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> bool:
     return not isinstance(verdict(pod, evidence), Over)
 
 
+def was_lost_with_its_node(evidence: Evidence) -> str:
+    """Return the node with which the machine's own pod was lost, as a person states; empty if it was not."""
+    own = (each for each in evidence.absent if not each.migration)
+    return next((each.node for each in own if verdict(each, evidence) == Over(Witness.PERSON)), "")
+
+
 def seconds_to_next_look(found: Unknown) -> float:
     """Return the seconds until another look at a pod that is gone. No event of its node leads to the machine."""
     return LOST_LOOK_SECONDS if found.seconds is None else found.seconds

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, condition, generation_of, is_deleting, name_of, without_condition
+from apiserver.apis.meta.objects import (
+    Object,
+    condition,
+    generation_of,
+    is_deleting,
+    name_of,
+    new_condition,
+    with_condition,
+    without_condition,
+)
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power
+from apiserver.apis.virt.lifecycle import conditions, managed_save, node_loss, operations, phases, power
 from apiserver.apis.virt.spec import running
 from controller.reconcilers.actions import Action, Emit, WriteStatus
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import liveness, pod_state
 from controller.reconcilers.virtual_machines import attempts, disruptions, statuses
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
@@ -33,6 +42,9 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     if image is not None:
         status[managed_save.FIELD] = image
         status["operations"] = operations.with_result(seen.vm, image["id"], operations.SUCCEEDED, "", seen.now)
+    if result == power.RESULT_FAILED and (node := _lost_node(seen)):
+        new = new_condition(seen.vm, conditions.NODE_LOST, "True", node_loss.CALLED_OFF, f"attempt {current} was lost with node {node}")
+        status["conditions"] = with_condition(status["conditions"], new, now=times.to_rfc3339(seen.now))
     status = phases.without_guest(status)
     status["conditions"] = without_condition(status["conditions"], conditions.LAUNCHER_OUTDATED)
     return (WriteStatus(status), Emit("Warning" if result == power.RESULT_FAILED else "Normal", result, message))
@@ -50,6 +62,8 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
     ready = condition(dig_vm(seen.vm, "status", "conditions"), "Ready") or {}
     if ready.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return power.RESULT_FAILED, str(ready.get("message"))
+    if last is None and (node := _lost_node(seen)):
+        return power.RESULT_FAILED, f"node {node} is off, as a person states"
     if last is None:
         return power.RESULT_FAILED, "the pod was deleted by another client"
     end = pod_state.end_of(last)
@@ -64,6 +78,10 @@ def _image(seen: Observed, result: str, message: str) -> Object | None:
         return None
     claim = managed_save.claim_of(running.spec_of(seen.vm))
     return managed_save.saved(seen.vm, claim, message, times.to_rfc3339(seen.now))
+
+
+def _lost_node(seen: Observed) -> str:
+    return liveness.was_lost_with_its_node(seen.evidence) if _last_pod(seen) is None else ""
 
 
 def _last_pod(seen: Observed) -> Object | None:

@@ -8,7 +8,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, generation_of, name_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, managed_save, phases, power
+from apiserver.apis.virt.lifecycle import conditions, managed_save, node_loss, phases, power
 from apiserver.apis.virt.spec import chosen_cpu
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import Action, CreatePod, Emit, WriteStatus
@@ -80,12 +80,22 @@ def _conditions(seen: Observed, pod: Object) -> list[Object]:
     found = with_condition(found, statuses.disks_ready(seen), now=now)
     for kind in (conditions.DISRUPTION_TARGET, conditions.MIGRATABLE):
         found = without_condition(found, kind)
+    found = _restarted(seen, found)
     if barrier := disk_claims.not_migratable(seen.vm, seen.claims):
         new = new_condition(seen.vm, conditions.MIGRATABLE, "False", conditions.DISKS_NOT_SHARED, barrier)
         found = with_condition(found, new, now=now)
     if conditions.Wait.NETWORK in conditions.waits_for(seen.vm):
         found = without_condition(found, conditions.NETWORK_READY)
     return found
+
+
+def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
+    """Return the conditions with NodeLost=False for the first start after a loss, which counts the restarts, and without it for others."""
+    if not node_loss.is_lost(seen.vm):
+        return without_condition(found, conditions.NODE_LOST)
+    message = "a new attempt began after the loss of a node"
+    new = new_condition(seen.vm, conditions.NODE_LOST, "False", node_loss.RESTARTED, message)
+    return with_condition(found, new, now=times.to_rfc3339(seen.now))
 
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:

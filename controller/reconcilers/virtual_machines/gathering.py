@@ -9,7 +9,7 @@ from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
-from apiserver.apis.virt.lifecycle import phases, power
+from apiserver.apis.virt.lifecycle import node_loss, phases, power
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import attachments, chosen_cpu
@@ -26,9 +26,10 @@ from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
-from controller.reconcilers.virtual_machines import attempts, silent_nodes, validation
+from controller.reconcilers.virtual_machines import attempts, restart_turns, silent_nodes, validation
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.priorities import PriorityClasses
 from controller.runtime.clock import Clock
 
 LIVE_PAGE: Final = 2
@@ -58,6 +59,7 @@ class Gathering:
         self._own_pods = Absences(elapsed)
         self._targets = targets
         self._endings = Endings(elapsed)
+        self._priorities = PriorityClasses(client, elapsed)
 
     def forget(self, key: NamespacedName) -> None:
         """Forget a machine that is gone."""
@@ -91,8 +93,15 @@ class Gathering:
             mount_events=events.mounts,
             sandbox_events=events.sandboxes,
             strangers=strangers(self._informers.leases),
+            lost=await self._lost(vm),
             nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),
         )
+
+    async def _lost(self, vm: Object) -> restart_turns.Queue:
+        """Return the machines of lost nodes, if this is one that may restart."""
+        if attempts.is_open(vm) or not node_loss.is_lost(vm):
+            return restart_turns.Queue()
+        return restart_turns.Queue(tuple(self._informers.machines_of_lost_nodes()), await self._priorities.values())
 
     async def _pods(self, vm: Object, migrations: list[Object]) -> tuple[Object, tuple[Object, ...], Evidence]:
         """Return the machine, its pods and the evidence, from the informers, or from the server before something depends on them.

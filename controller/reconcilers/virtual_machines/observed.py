@@ -11,6 +11,7 @@ from controller.reconcilers.disk_claims import InUse
 from controller.reconcilers.pods import networks, ownership
 from controller.reconcilers.pods.liveness import NOTHING, Evidence
 from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines import restart_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Observed:
     """The kubelet's Events about networks (:mod:`controller.reconcilers.pods.sandboxes`)."""
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes with virt-handlers of another contract (:mod:`apiserver.apis.virt.contract`), each with a message."""
+    lost: restart_turns.Queue = field(default_factory=restart_turns.Queue)
+    """The machines of lost nodes, if this is one that may restart."""
     nodes: tuple[Object, ...] = ()
     """All nodes, if a CPU may be chosen (:mod:`controller.reconcilers.nodes.baseline_cpu`)."""
 

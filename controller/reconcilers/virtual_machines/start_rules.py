@@ -11,11 +11,12 @@ from typing import Final, TypeAlias
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, power, summary
+from apiserver.apis.virt.lifecycle import conditions, node_loss, power, summary
 from controller.reconcilers import disk_claims
+from controller.reconcilers.actions import MIN_REQUEUE_SECONDS
 from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.pods import networks, pod_state
-from controller.reconcilers.virtual_machines import attempts, silent_nodes
+from controller.reconcilers.virtual_machines import attempts, restart_turns, silent_nodes
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.statuses import Obstacle
 
@@ -128,6 +129,16 @@ def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
     return Obstacle(conditions.READY, summary.BACK_OFF, message, phase="", requeue_seconds=pause)
 
 
+def turn_to_restart(seen: Observed, decision: power.Power) -> Obstacle | None:
+    """Return an obstacle while other machines of lost nodes start first. A start that a user requested does not wait."""
+    if decision.reason == "Requested" or not node_loss.is_lost(seen.vm):
+        return None
+    if (turn := restart_turns.turn(seen.vm, seen.lost, seen.settings.restarts, seen.now)) is None:
+        return None
+    message = "waits for its turn to restart after the loss of its node: the start order is by priority, a few at a time"
+    return Obstacle(conditions.READY, restart_turns.QUEUED, message, requeue_seconds=max(turn.seconds, MIN_REQUEUE_SECONDS))
+
+
 RULES: Final[tuple[Rule, ...]] = (
     claim_not_found,
     claim_being_deleted,
@@ -141,6 +152,7 @@ RULES: Final[tuple[Rule, ...]] = (
     node_not_found,
     saved_on_another_node,
     back_off,
+    turn_to_restart,
 )
 """The order in which a machine reports its obstacles. Those that a user removes come before those that pass with time."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.meta.objects import condition, name_of
+from apiserver.apis.meta.objects import condition, is_true, name_of
 from apiserver.apis.virt.places import names
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
@@ -181,3 +181,24 @@ async def test_a_deleted_lease_is_a_silent_handler_at_once(api: FakeAPI, node: N
     await node.phase_is("Unknown")
     assert api.all(PODS)
     assert api.all(VMS)
+
+
+@pytest.mark.parametrize("policy", ["Restart", "Wait"])
+async def test_a_machine_of_a_node_that_is_off_restarts_or_waits(api: FakeAPI, node: Node, policy: str) -> None:
+    """virt-controller reads the PriorityClasses with its own rights. The pod goes as Kubernetes deletes it for the taint."""
+    await node.beat()
+    pod = await node.running()
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["spec"].update(onNodeLoss=policy))
+    await node.kubelet("Unknown")
+    await node.falls_silent()
+    taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+    await api.edit(NODES, "", "node1", lambda obj: obj.setdefault("spec", {}).update(taints=[taint]))
+    await api.remove(PODS, "ns", name_of(pod))
+    await node.until(lambda: condition(node.vm()["status"]["conditions"], "NodeLost") is not None, "that its loss is recorded")
+    if policy == "Restart":
+        await node.pod(2)
+        await node.until(lambda: not is_true(node.vm()["status"]["conditions"], "NodeLost"), "that its restart is recorded")
+    else:
+        await node.until(lambda: condition(node.vm()["status"]["conditions"], "Stalled") is not None, "that it waits")
+        await asyncio.sleep(HOLDS * 1.2)
+        assert api.all(PODS) == []

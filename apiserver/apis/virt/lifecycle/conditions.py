@@ -40,6 +40,8 @@ DISRUPTION_TARGET: Final = "DisruptionTarget"
 """By virt-controller: the cluster ends the machine's pod, according to that pod's condition, or its kubelet did not admit it."""
 EVICTION_ALLOWED: Final = "EvictionAllowed"
 """Reason of DisruptionTarget=True, written before kube-apiserver may evict the pod."""
+NODE_LOST: Final = "NodeLost"
+"""By virt-controller: the last attempt was lost with its node. False once the next attempt has begun."""
 LAUNCHER_OUTDATED: Final = "LauncherOutdated"
 """By virt-controller, only while True: the pod's virt-launcher image is not that of the release."""
 WILL_MIGRATE: Final = "WillMigrate"
@@ -128,6 +130,7 @@ TYPES: Final = (
     REBOOT_LOOP,
     ACCESS_CREDENTIALS,
     DISRUPTION_TARGET,
+    NODE_LOST,
     LAUNCHER_OUTDATED,
     RESTART_REQUIRED,
 )

@@ -23,6 +23,8 @@ An *interrupted* attempt does not count as an end for the strategy: the machine 
 preempted, not admitted, …), its end was not requested, and the guest did not power itself off. Then the machine is on, also under ``Once``
 and ``Manual``. Deleting a pod does not set this condition.
 
+A machine whose node was *lost* is off until a start is requested, if ``spec.onNodeLoss`` is ``Wait``.
+
 An edit of the spec clears the record: attempts of an older ``generation`` without a guest no longer count, unless one succeeded. Older
 failures do not count for the back-off.
 """
@@ -37,7 +39,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.meta import objects, times
-from apiserver.apis.virt.lifecycle import conditions, phases
+from apiserver.apis.virt.lifecycle import conditions, node_loss, phases
 
 RunStrategy = Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
 ALWAYS: Final[RunStrategy] = "Always"
@@ -87,7 +89,7 @@ GOOD_RUN: Final = timedelta(minutes=10)
 
 ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Suspended", "Halted", "NotRequested"})
 """Reasons of a :class:`Power` that a user wants to be off."""
-OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "AttemptEnded"}
+OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "AttemptEnded", "NodeLost"}
 """All reasons of a :class:`Power` that is off, except deletion."""
 
 
@@ -100,7 +102,7 @@ class Power:
     """On: the attempt that should run. If it is greater than the current one, that must end first. Off: the current attempt, 0 if none."""
     reason: str
     """For programs and conditions: Deleting, StopRequested, Suspended, Requested, Always, FirstAttempt, Rerun, Running, Interrupted,
-    Succeeded, RerunLimitReached, AttemptEnded, NotRequested, Halted."""
+    Succeeded, NodeLost, RerunLimitReached, AttemptEnded, NotRequested, Halted."""
     message: str
     failures: int = 0
     """Consecutive attempts at the end of the series that ended by themselves before :data:`GOOD_RUN`, for the back-off."""
@@ -132,6 +134,9 @@ def decide(vm: Mapping[str, Any]) -> Power:
     if request is not None and not ended:
         message = f"{str(request.get('action')).lower()} was requested"
         return Power(on=True, attempt=next_attempt, reason="Requested", message=message)
+    if strategy != HALTED and not is_open and node_loss.waits_for_user(vm):
+        message = "the node of the last attempt was lost, and spec.onNodeLoss is Wait; to start the machine: kubectl virt start"
+        return Power(on=False, attempt=current, reason="NodeLost", message=message)
     failures = _trailing_failures([each for each in ended if not is_older(each, generation)])
     if strategy != HALTED and was_interrupted(vm):
         message = "the cluster ended the last attempt, without a request to stop"
@@ -149,7 +154,9 @@ def _is_suspended(vm: Mapping[str, Any], request: Mapping[str, Any] | None) -> b
 
 
 def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return True if a machine is off because its last start with the current spec failed, and no further one follows."""
+    """Return True if a machine is off because its last start with the current spec failed, or its node was lost, and none follows."""
+    if decision.reason == "NodeLost":
+        return True
     newest = newest_attempt(vm)
     generation = int((vm.get("metadata") or {}).get("generation") or 0)
     failed = newest.get("result") == RESULT_FAILED and not is_older(newest, generation)

@@ -17,6 +17,7 @@ from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Time, 
 from apiserver.apis.virt.lifecycle import migration_attempts, operations
 from apiserver.apis.virt.lifecycle.conditions import TYPES as CONDITION_TYPES
 from apiserver.apis.virt.lifecycle.evictions import Strategy
+from apiserver.apis.virt.lifecycle.node_loss import Policy
 from apiserver.apis.virt.lifecycle.power import Action, Result, RunStrategy
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
@@ -61,6 +62,11 @@ class VirtualMachineSpec(Model):
         "node first; the drain waits for a guest that cannot migrate. LiveMigrateIfPossible: a guest that cannot migrate is shut down. "
         "Shutdown: the guest is shut down. External: the guest stays, and another program moves it. Default: the cluster's, the chart's "
         "value evictionStrategy.",
+    )
+    on_node_loss: Policy | None = Field(
+        None,
+        description="What follows when the machine's node is certainly off (kubectl virt fence). Restart: the machine starts on another "
+        "node if runStrategy wants it on, in the order of priorityClassName. Wait: it stays off until the verb start. Default Restart.",
     )
     node_selector: dict[str, str] | None = Field(
         None,

@@ -22,6 +22,7 @@ from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.start_rules import RULES, Rule, first_obstacle
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
+from tests.unit.controller.reconcilers.virtual_machines.test_node_loss import lost
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 GHOST = Evidence(Silence(whole=frozenset({"ghost"}), missing=frozenset({"ghost"})))
@@ -90,6 +91,7 @@ CASES: dict[Rule, tuple[Observed, str, str]] = {
     start_rules.node_not_found: (seen(a_machine(nodeName="ghost"), evidence=GHOST), "Ready", "NodeNotFound"),
     start_rules.saved_on_another_node: (seen(a_saved_machine(nodeName="node2")), "Ready", "SavedOnAnotherNode"),
     start_rules.back_off: (seen(a_machine(attempts=SHORT), rested=1.0), "Ready", summary.BACK_OFF),
+    start_rules.turn_to_restart: (seen(lost(ago=1.0), rested=600.0), "Ready", "RestartQueued"),
 }
 
 

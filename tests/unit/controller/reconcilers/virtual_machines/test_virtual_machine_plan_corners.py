@@ -80,7 +80,7 @@ def test_nothing_is_said_of_a_guest_that_ended() -> None:
         {"type": each, "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in conditions.TYPES
     ]
     found = written(plan(seen(vm, over())))["conditions"]
-    assert {each["type"] for each in found} == {"Ready", "DisksReady", "DisruptionTarget"}
+    assert {each["type"] for each in found} == {"Ready", "DisksReady", "DisruptionTarget", "NodeLost"}
 
 
 def test_only_the_pod_of_this_start_is_deleted_quickly() -> None:

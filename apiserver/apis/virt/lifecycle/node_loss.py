@@ -1,0 +1,30 @@
+"""The loss of a machine's node, as the condition NodeLost keeps it. Pure.
+
+virt-controller sets it to True when an attempt ends because its node is off, and to False when the next attempt begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from apiserver.apis.meta import objects
+from apiserver.apis.virt.lifecycle import conditions
+
+Policy = Literal["Restart", "Wait"]
+RESTART: Final[Policy] = "Restart"
+WAIT: Final[Policy] = "Wait"
+CALLED_OFF: Final = "CalledOff"
+"""Reason of NodeLost=True: a person states that the node is off."""
+RESTARTED: Final = "Restarted"
+"""Reason of NodeLost=False."""
+
+
+def is_lost(vm: Mapping[str, Any]) -> bool:
+    """Return True if the last attempt was lost with its node, and no other has begun."""
+    return objects.is_true((vm.get("status") or {}).get("conditions"), conditions.NODE_LOST)
+
+
+def waits_for_user(vm: Mapping[str, Any]) -> bool:
+    """Return True if the machine starts again only when a user requests it."""
+    return is_lost(vm) and (vm.get("spec") or {}).get("onNodeLoss") == WAIT
