@@ -14,7 +14,7 @@ from typing import Final
 from apiserver.apis.meta import quantity, times
 from apiserver.apis.meta.objects import Object, condition, dig, name_of, namespace_of
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
-from apiserver.apis.virt.lifecycle import conditions, phases, summary
+from apiserver.apis.virt.lifecycle import conditions, evictions, phases, summary
 from apiserver.metrics.exposition import heading, label_text, number
 
 Row = tuple[str, Mapping[str, str], float]
@@ -50,7 +50,7 @@ ABOUT: Final[Mapping[str, str]] = {
     "kubevirt_vm_resource_requests": "CPUs and memory of a machine's guest.",
     **{f"kubevirt_vm_{each}_status_last_transition_timestamp_seconds": f"When machines with state {each} entered it." for each in GROUPS},
     "kubevirt_vmi_info": "A machine with a guest, and its place.",
-    "kubevirt_vmi_non_evictable": "1 if a machine's guest cannot migrate.",
+    "kubevirt_vmi_non_evictable": "1 if an eviction must migrate a machine's guest, and the guest cannot migrate.",
     "kubevirt_vmi_migration_succeeded": "A Migration that succeeded.",
     "kubevirt_vmi_migration_failed": "A Migration that failed.",
     **{f"kubevirt_vmi_migrations_in_{each}_phase": f"Migrations that are {each}." for each in UNFINISHED},
@@ -58,10 +58,10 @@ ABOUT: Final[Mapping[str, str]] = {
 """All metrics of this module, which are gauges, with their help texts."""
 
 
-async def page(vms: Sequence[Object], migrations: Sequence[Object]) -> bytes:
-    """Return the text of all metrics. Other tasks run between batches of rows."""
+async def page(vms: Sequence[Object], migrations: Sequence[Object], strategy: evictions.Strategy) -> bytes:
+    """Return the text of all metrics; ``strategy`` is the cluster's for evictions. Other tasks run between batches of rows."""
     found: dict[str, list[str]] = {name: [] for name in ABOUT}
-    for index, (name, labels, value) in enumerate(_rows(vms, migrations)):
+    for index, (name, labels, value) in enumerate(_rows(vms, migrations, strategy)):
         if index % BATCH == 0:
             await asyncio.sleep(0)
         found[name].append(f"{name}{label_text(tuple(labels), tuple(labels.values()))} {number(value)}")
@@ -73,12 +73,12 @@ def group_of(vm: Object) -> str:
     return _GROUP_OF.get(summary.word(vm), _ERROR)
 
 
-def _rows(vms: Sequence[Object], migrations: Sequence[Object]) -> Iterator[Row]:
+def _rows(vms: Sequence[Object], migrations: Sequence[Object], strategy: evictions.Strategy) -> Iterator[Row]:
     """Yield the rows of all objects. One that virt-api would refuse today has none."""
     counts: Counter[str] = Counter()
     for vm in vms:
         with suppress(KeyError, TypeError, ValueError, AttributeError):
-            yield from tuple(_of_machine(vm))
+            yield from tuple(_of_machine(vm, strategy))
     for migration in migrations:
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             yield from tuple(_of_migration(migration))
@@ -86,7 +86,7 @@ def _rows(vms: Sequence[Object], migrations: Sequence[Object]) -> Iterator[Row]:
     yield from ((f"kubevirt_vmi_migrations_in_{each}_phase", {}, counts[each]) for each in UNFINISHED)
 
 
-def _of_machine(vm: Object) -> Iterator[Row]:
+def _of_machine(vm: Object, strategy: evictions.Strategy) -> Iterator[Row]:
     names, group = _names(vm), group_of(vm)
     machine = str(dig_vm(vm, "spec", "domain", "machine", "type") or "")
     yield "kubevirt_vm_info", {**names, "machine_type": machine, "status": summary.word(vm).lower(), "status_group": group}, 1
@@ -101,10 +101,10 @@ def _of_machine(vm: Object) -> Iterator[Row]:
         entered = max(times.parse(each["time"]).timestamp() for each in stamps)
         yield f"kubevirt_vm_{group}_status_last_transition_timestamp_seconds", names, entered
     if phases.phase_of(vm) in phases.WITH_GUEST:
-        yield from _of_guest(vm, names)
+        yield from _of_guest(vm, names, evictions.strategy_of(vm) or strategy)
 
 
-def _of_guest(vm: Object, names: Mapping[str, str]) -> Iterator[Row]:
+def _of_guest(vm: Object, names: Mapping[str, str], strategy: evictions.Strategy) -> Iterator[Row]:
     node, migratable = str(dig_vm(vm, "status", "nodeName") or ""), _is_true(vm, conditions.MIGRATABLE)
     place = {
         "node": node,
@@ -115,7 +115,7 @@ def _of_guest(vm: Object, names: Mapping[str, str]) -> Iterator[Row]:
         "vmi_pod": str(dig_vm(vm, "status", "podName") or ""),
     }
     yield "kubevirt_vmi_info", place, 1
-    yield "kubevirt_vmi_non_evictable", {"node": node, **names}, float(not migratable)
+    yield "kubevirt_vmi_non_evictable", {"node": node, **names}, float(strategy == evictions.LIVE_MIGRATE and not migratable)
 
 
 def _of_migration(migration: Object) -> Iterator[Row]:

@@ -6,7 +6,7 @@ from collections import Counter as Counts
 from collections.abc import Callable, Sequence
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.lifecycle import evictions, phases
 from apiserver.client.informer import Informer
 from apiserver.metrics import process
 from apiserver.metrics.instruments import Gauge, Read, Registry
@@ -34,6 +34,7 @@ class Metrics:
         self._outdated: Callable[[], int] = int
         self._machines: Callable[[], Sequence[Object]] = list
         self._migrations: Callable[[], Sequence[Object]] = list
+        self._strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
         about = "Machines with a virt-launcher of another release; 0 in a process that is not the leader."
         self._registry.add(Read("kubevirt_outdated_launchers", "gauge", about, (), lambda: [((), self._outdated())]))
 
@@ -45,9 +46,10 @@ class Metrics:
         """Report how many received objects could not be processed."""
         self._faults = lambda: sum(each.faults for each in informers)
 
-    def watch_machines(self, machines: Callable[[], Sequence[Object]]) -> None:
-        """Report each machine; only the leader has them."""
+    def watch_machines(self, machines: Callable[[], Sequence[Object]], strategy: evictions.Strategy) -> None:
+        """Report each machine; only the leader has them. ``strategy`` is the cluster's for evictions."""
         self._machines = machines
+        self._strategy = strategy
 
     def watch_outdated(self, count: Callable[[], int]) -> None:
         """Report how many guests run in pods of another release."""
@@ -66,7 +68,7 @@ class Metrics:
 
     async def page(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        return self._registry.page() + await machine_metrics.page(self._machines(), self._migrations())
+        return self._registry.page() + await machine_metrics.page(self._machines(), self._migrations(), self._strategy)
 
     def _depths(self) -> list[tuple[tuple[str, ...], float]]:
         return [((name,), len(each.queue)) for name, each in self._queues.items()]

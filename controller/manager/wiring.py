@@ -126,7 +126,7 @@ class Machines:
         self._loops = {each: controller(each, material, workers=options.workers, observer=metrics.loops) for each in LOOPS}
         for loop in self._loops.values():
             metrics.watch_queue(loop)
-        metrics.watch_machines(informers.vms.list)
+        metrics.watch_machines(informers.vms.list, options.settings.eviction_strategy)
         metrics.watch_outdated(lambda: sum(1 for _ in informers.vms.by_index(indexes.BY_AGE, indexes.OUTDATED)))
         metrics.watch_informers(tuple(self._informers.values()))
 

@@ -30,12 +30,12 @@ class AggregatingAPI(FakeAPI):
         self._session: aiohttp.ClientSession | None = None
 
     @contextlib.asynccontextmanager
-    async def aggregating(self, directory: Path) -> AsyncIterator[Config]:
-        """Run virt-api with a store in memory; yield a client configuration for direct access."""
+    async def aggregating(self, directory: Path, *flags: str) -> AsyncIterator[Config]:
+        """Run virt-api, without flags with a store in memory; yield a client configuration for direct access."""
         kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
         with journal.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0"),  # several may run at once
+                *(sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0", *flags),  # several may run at once
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

@@ -45,6 +45,7 @@ _TESTS_NEED = {
     "swtpm-tools": "swtpm_setup",
     "xorriso": "xorriso",
     "dhcpcd-base": "dhcpcd",
+    "prometheus": "promtool",
 }
 _LOGIN_NEEDS = {"openssh-client": "ssh-keygen"}
 _JAVA_NEEDS = {"default-jdk-headless": "javac", "maven": "mvn"}

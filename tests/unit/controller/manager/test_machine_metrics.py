@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt.lifecycle import evictions
 from controller.manager import machine_metrics
 from controller.manager.machine_metrics import ABOUT, group_of
 from tests.unit.controller.reconcilers.builders import a_vm
@@ -26,8 +27,8 @@ def a_migration(phase: str) -> dict[str, Any]:
     return {"metadata": {"namespace": "ns", "name": "m"}, "spec": {"selector": {"name": "testvm"}}, "status": {"phase": phase}}
 
 
-async def series(vms: list[Any], migrations: list[Any]) -> list[str]:
-    text = (await machine_metrics.page(vms, migrations)).decode()
+async def series(vms: list[Any], migrations: list[Any], strategy: evictions.Strategy = evictions.LIVE_MIGRATE) -> list[str]:
+    text = (await machine_metrics.page(vms, migrations, strategy)).decode()
     return [each for each in text.splitlines() if not each.startswith("#")]
 
 
@@ -45,6 +46,22 @@ async def test_a_running_machine_has_its_state_size_and_place() -> None:
         f'kubevirt_vmi_info{{node="node1",{machine},phase="running",evictable="true",outdated="false",vmi_pod="pod"}} 1',
         f'kubevirt_vmi_non_evictable{{node="node1",{machine}}} 0',
     ]
+
+
+@pytest.mark.parametrize(
+    ("own", "cluster", "value"),
+    [
+        ({}, evictions.LIVE_MIGRATE, 1),
+        ({}, evictions.LIVE_MIGRATE_IF_POSSIBLE, 0),
+        ({"evictionStrategy": "LiveMigrate"}, evictions.LIVE_MIGRATE_IF_POSSIBLE, 1),
+        ({"evictionStrategy": "Shutdown"}, evictions.LIVE_MIGRATE, 0),
+    ],
+)
+async def test_a_guest_that_may_be_shut_down_is_evictable(own: dict[str, str], cluster: evictions.Strategy, value: int) -> None:
+    vm = a_machine()
+    vm["spec"] |= own
+    found = await series([vm], [], cluster)
+    assert f'kubevirt_vmi_non_evictable{{node="node1",namespace="default",name="testvm"}} {value}' in found
 
 
 async def test_a_machine_that_is_off_has_no_place() -> None:
@@ -90,5 +107,5 @@ def test_states_have_kubevirts_groups(phase: str, group: str) -> None:
 
 
 async def test_every_metric_is_a_gauge_with_a_help_text() -> None:
-    text = (await machine_metrics.page([], [])).decode()
+    text = (await machine_metrics.page([], [], evictions.LIVE_MIGRATE)).decode()
     assert [each for each in text.splitlines() if each.startswith("# TYPE")] == [f"# TYPE {each} gauge" for each in ABOUT]
