@@ -33,6 +33,7 @@ from apiserver.kubectl import (
     portforward,
     screenshot,
     ssh,
+    top,
     usbredir,
     verbs,
     versions,
@@ -125,7 +126,7 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
         case "logs" | "port-forward" | "ssh" | "scp" | "screenshot":
             return await _reach(parsed, load)
-        case "guestinfo" | "domainxml" | "create" | "version" | "nodes" | "fence" | "unfence":
+        case "guestinfo" | "domainxml" | "create" | "version" | top.COMMAND | "nodes" | "fence" | "unfence":
             print(await _text(parsed, load))
             return 0
         case _:
@@ -161,6 +162,9 @@ async def _text(parsed: argparse.Namespace, load: migrations.Load) -> str:
             return await fencing.unfence(await access.load(parsed.selection), parsed.node)
         case "guestinfo":
             return await guestinfo.show(await load(), parsed.name, parsed.output)
+        case top.COMMAND:
+            shown = top.Wanted(parsed.name or "", parsed.all_namespaces, parsed.selector, parsed.sort_by, headers=not parsed.no_headers)
+            return await top.show(await (load() if parsed.name else access.load(parsed.selection)), shown)
         case _:
             return await domainxml.show(await load(), parsed.name)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.places import layout
-from apiserver.kubectl import portforward, usage
+from apiserver.kubectl import portforward, top, usage
 from apiserver.kubectl.access import Selection, version
 from apiserver.kubectl.proxy import ADDRESS
 from apiserver.kubectl.verbs import VERBS
@@ -179,6 +179,7 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     _add_logs(commands)
     picture = commands.add_for_machine("screenshot", "write a picture of the screen to a file, as PNG")
     picture.add_argument("-o", "--output", metavar="FILE", required=True, help="the file; - is standard output")
+    _add_top(commands)
     _add_administration(commands)
     return program, commands, {**_add_verbs(commands), CANCEL: _add_cancel_migration(commands)}
 
@@ -349,6 +350,15 @@ def _add_administration(commands: Commands) -> None:
     versions.add_argument("--client", action="store_true", help="of this plugin only")
     versions.add_argument("-o", "--output", choices=("json", "yaml"), default="", help="the format")
     versions.set_defaults(name="")
+
+
+def _add_top(commands: Commands) -> None:
+    parser = commands.add("top", "show the processor time and memory that machines use, from the cluster's metrics API (metrics-server)")
+    parser.add_argument("name", metavar="NAME", nargs="?", type=_machine, help="one virtual machine: NAME or vm/NAME")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    parser.add_argument("-l", "--selector", default="", help="only machines with these labels, for example app=web")
+    parser.add_argument("--sort-by", choices=tuple(top.COLUMNS), default="", help="the largest first; by default, by name")
+    parser.add_argument("--no-headers", action="store_true", help="without titles of columns")
 
 
 def _add_verbs(commands: Commands) -> dict[str, CommandParser]:

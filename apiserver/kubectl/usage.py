@@ -11,7 +11,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Act on the running guest": ("pause", "unpause", "reset", "softreboot", "nmi", "sendkey", "freeze", "thaw", "setpassword"),
     "Migrate": ("migrate", "cancel-migration"),
     "Connect": ("console", "vnc", "spice", "usbredir", "ssh", "scp", "port-forward"),
-    "Inspect": ("guestinfo", "screenshot", "logs", "domainxml", "outdated"),
+    "Inspect": ("guestinfo", "screenshot", "logs", "domainxml", "top", "outdated"),
     "Administer": ("nodes", "fence", "unfence", "move-etcd"),
 }
 OTHERS: Final = "Other commands"
@@ -42,6 +42,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "usbredir": ("usbredir web --device 1050:0407",),
     "guestinfo": ("guestinfo web -o json",),
     "domainxml": ("domainxml web",),
+    "top": ("top --sort-by memory", "top -A -l app=web"),
     "outdated": ("outdated -A",),
     "nodes": ("nodes",),
     "fence": ("fence node2 --off",),

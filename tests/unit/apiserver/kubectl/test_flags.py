@@ -47,7 +47,9 @@ def test_usage_error_names_the_commands_help(arguments: str, said: str, capsys: 
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["move-etcd", "outdated", "nodes", "fence", "unfence", "stop", "console", "guestinfo", "migrate"])
+@pytest.mark.parametrize(
+    "command", ["move-etcd", "outdated", "top", "nodes", "fence", "unfence", "stop", "console", "guestinfo", "migrate"]
+)
 def test_help_begins_with_a_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         flags.parse([command, "--help"])
