@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from websockets.asyncio.client import ClientConnection
 
 from apiserver.apis.meta import errors
 from apiserver.kubectl import __main__ as entry
@@ -166,6 +167,35 @@ async def test_persons_input_during_an_outage_is_discarded_with_notice(
         assert one.output == SCREENFUL + b"A"
         server.cut()
         await until(lambda: has_said("Reconnected.\r\n"))
+
+
+class Stuck(console.Session):
+    """Its first connection sends no keys."""
+
+    stuck = True
+
+    async def _type(self, connection: ClientConnection) -> None:
+        if self.stuck:
+            self.stuck = False
+            self._unsent = await self._keys.get()
+            await asyncio.Event().wait()
+        await super()._type(connection)
+
+
+async def test_unsent_keys_of_a_broken_connection_are_discarded(
+    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with attached(way, session=Stuck) as (one, _):
+        await until(lambda: one.read() == SCREENFUL)
+        one.type(b"reboot")
+        await until(lambda: one.session._unsent == b"reboot")
+        one.type(b"\r")
+        await until(lambda: not one.session._keys.empty())
+        server.cut()
+        await until(lambda: console.DISCARDED in capsys.readouterr().err)
+        one.type(b"a")
+        await until(lambda: one.read().endswith(b"A"))
+        assert one.output == SCREENFUL + b"A"
 
 
 async def test_scripts_input_during_an_outage_is_delivered_later(server: FakeStreams, way: Access) -> None:
