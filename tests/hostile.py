@@ -99,7 +99,7 @@ STATUS: Final[Object] = {
     "podUID": "pod-hostile",
     "podIP": "10.0.0.1",
     "cpu": {"model": "EPYC", "features": ["ibpb"], "message": "m"},
-    "domain": {"state": "running", "reason": "booted", "type": "qemu", "cpuModel": "EPYC"},
+    "domain": {"state": "running", "reason": "booted", "type": "qemu", "cpuModel": "EPYC", "liveChanges": ["disk.ioTune"]},
     "interfaces": [{"name": "default", "mac": "02:00:00:00:00:77", "ipAddress": "10.0.0.1", "ipAddresses": ["10.0.0.1"]}],
     "guest": {
         "agent": {"connected": True, "version": "7.2.22"},
@@ -112,6 +112,9 @@ STATUS: Final[Object] = {
     "graphics": [{"type": "vnc"}],
     "vsock": {"cid": 3},
     "devices": [{"kind": "disk", "name": "root", "target": "vda", "address": "pci 0000:04:00.0"}],
+    "changes": [
+        {"path": "spec.domain.devices.disks[root].ioTune", "state": "Failed", "message": "libvirt says no", "time": "2026-11-22T00:00:00Z"}
+    ],
     "imports": [{"disk": "d", "phase": "Downloading", "transferredBytes": 1, "totalBytes": 2, "failures": 1, "message": "m"}],
     "migration": {
         **dict.fromkeys(("name", "uid", "sourceNode", "sourcePod", "targetNode", "targetPod", "phase"), "x"),

@@ -327,6 +327,29 @@ class LibvirtHypervisor:
 
         await self._call(f"send keys to domain {name}", send)
 
+    async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
+        """See the port."""
+
+        def limit(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            domain.setBlockIoTune(target, conversion.io_tune(limits), libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+        await self._call(f"limit disk {target} of domain {name}", limit)
+
+    async def set_link(self, name: str, mac: str, *, up: bool) -> None:
+        """See the port."""
+
+        def link(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+            if (element := conversion.with_link(document, mac, up=up)) is None:
+                raise OperationInvalid(f"domain {name} has no interface {mac}")
+            domain.updateDeviceFlags(element, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+        await self._call(f"set the link of domain {name}", link)
+
     async def destroy(self, name: str) -> None:
         """See the port."""
 

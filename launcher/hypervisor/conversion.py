@@ -9,6 +9,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 import libvirt
 
+from apiserver.apis.virt.hardware import disk_io_tune
+from launcher.domain.values import snake
 from launcher.hypervisor.port import NO_DISKS, Device, DeviceKind, Disks, Progress, Terms, Usage
 
 MAX_ANSWER: Final = 2 << 20
@@ -90,7 +92,33 @@ def devices(domain: Element) -> tuple[Device, ...]:
 def _device(kind: DeviceKind, element: Element) -> Device:
     target, address, mac = (element.find(each) for each in ("target", "address", "mac"))
     name, hardware = (each.get(key, "") if each is not None else "" for each, key in ((target, "dev"), (mac, "address")))
-    return Device(kind, name, _address(address) if address is not None else "", hardware)
+    limits = _limits(element) if kind == "disk" else ()
+    link = element.find("link")
+    is_up = (link is None or link.get("state") != "down") if kind == "interface" and element.get("type") != "hostdev" else None
+    return Device(kind, name, _address(address) if address is not None else "", hardware, limits, is_up)
+
+
+def _limits(disk: Element) -> tuple[tuple[str, int], ...]:
+    found = {name: disk.findtext(f"iotune/{snake(name)}", "0") for name in disk_io_tune.NAMES}
+    return tuple((name, int(value)) for name, value in found.items() if value.isdecimal() and int(value))
+
+
+def io_tune(limits: Mapping[str, int]) -> dict[str, int]:
+    """Return the typed parameters of virDomainSetBlockIoTune, which removes limits of 0."""
+    return {snake(name): limits.get(name, 0) for name in disk_io_tune.NAMES}
+
+
+def with_link(domain: Element, mac: str, *, up: bool) -> str | None:
+    """Return the XML of an interface of a domain with another link state; None without that interface."""
+    for interface in domain.iterfind("devices/interface"):
+        address = interface.find("mac")
+        if address is None or address.get("address", "").lower() != mac.lower():
+            continue
+        for link in interface.findall("link"):
+            interface.remove(link)
+        SubElement(interface, "link", state="up" if up else "down")
+        return tostring(interface, encoding="unicode")
+    return None
 
 
 def _address(element: Element) -> str:

@@ -8,8 +8,8 @@
    observe. It is also called after a reconnection, because events may have been lost.
 5. ``create`` makes a persistent domain and starts it paused, before its first instruction. If it raises ``HypervisorError`` other than
    those of rule 2, no domain is left. If the domain exists, it raises ``DomainExists`` and leaves it alone.
-6. ``suspend``, ``resume`` and ``destroy`` are idempotent; ``destroy`` of an absent domain does nothing. ``resume`` ends any pause,
-   including the guest's own suspension to memory. The cause of a pause may pause it again.
+6. ``suspend``, ``resume``, ``limit_disk``, ``set_link`` and ``destroy`` are idempotent; ``destroy`` of an absent domain does nothing.
+   ``resume`` ends any pause, including the guest's own suspension to memory. The cause of a pause may pause it again.
 7. ``migrate`` returns when the domain is complete and paused on the target, even if it ran before, and should be gone here. If it raises,
    the target's copy, if any, is paused as well; only ``observe`` tells where the domain is. Its terms apply to this migration only. Copied
    disks have the content of the moment when the domain stopped here. A domain that stays continues with its own disks.
@@ -105,6 +105,10 @@ class Device:
     """Its place in the guest: ``pci 0000:01:00.0``, ``drive 0:0:0:1``."""
     mac: str = ""
     """Of an interface."""
+    limits: tuple[tuple[str, int], ...] = ()
+    """Limits of a disk, by their names in ``ioTune``."""
+    is_up: bool | None = None
+    """Link state of an emulated card; None for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +260,12 @@ class Hypervisor(Protocol):
 
     async def send_keys(self, name: str, codes: Sequence[int], hold_milliseconds: int) -> None:
         """Press keys, by Linux's codes, and release them after ``hold_milliseconds``."""
+
+    async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
+        """Replace the limits of a running domain's disk, given by libvirt's target name; missing ones are removed."""
+
+    async def set_link(self, name: str, mac: str, *, up: bool) -> None:
+        """Set the link state of a running domain's interface."""
 
     async def destroy(self, name: str) -> None:
         """Power off at once."""

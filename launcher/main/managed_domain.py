@@ -19,6 +19,7 @@ from launcher.main.decisions.power_off import Termination
 from launcher.main.decisions.times import TIMES, Times
 from launcher.main.disks import saved_images
 from launcher.main.disks.disk_servers import NETWORK, Network
+from launcher.main.lifecycle.changing import Changes
 from launcher.main.lifecycle.disk_server_watch import DiskServerWatch
 from launcher.main.lifecycle.free_space import FreeSpace, Measure, free_bytes
 from launcher.main.lifecycle.imports import Imports
@@ -105,6 +106,7 @@ class ManagedDomain:
         self._saving = Saving(hypervisor, self._watch, times, images)
         signals = Signals(hypervisor, self._record, self._agent)
         self._operations = Operations(hypervisor, self._record, self._suspension, signals, self._saving)
+        self._changes = Changes(hypervisor, self._watch)
         self.screen = Screen(hypervisor, self._record)
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
@@ -176,6 +178,8 @@ class ManagedDomain:
                 await self._suspension.resume()
             case messages.Operate():
                 await self._operations.operate(request)
+            case messages.Change():
+                await self._changes.change(request)
             case _:
                 await self._migrate(request)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.virt.lifecycle.domainstates import DomainState
+from apiserver.apis.virt.spec import live_changes
 
 PROTOCOL: Final = 1
 """Protocol version. A running virt-launcher keeps its version, so virt-handler must support every version still running."""
@@ -43,6 +44,11 @@ MAX_OPERATIONS: Final = 16
 
 PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
 """How public keys get into the guest: meta data of a cloud-init disk, or the guest agent."""
+
+LiveChange = live_changes.What
+"""What ``Change`` changes."""
+LIVE_CHANGES: Final = live_changes.KNOWN
+"""``DomainStatus.changes`` of this release."""
 
 DeviceKind = Literal["disk", "interface"]
 MigrationDirection = Literal["outgoing", "incoming"]
@@ -308,6 +314,21 @@ class Read:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Gives the running guest one setting of a device. Repeating it changes nothing.
+
+    virt-launcher compares with libvirt first. Refused with ``Conflict`` when no guest stays in this pod now. Send it only to launchers with
+    the setting in ``DomainStatus.changes``; older ones do not support it.
+    """
+
+    what: LiveChange
+    name: str
+    """The device's name in the machine."""
+    device: dict[str, Any]
+    """The device as desired. Only the setting counts."""
+
+
 Action = (
     Import
     | Sync
@@ -315,6 +336,7 @@ Action = (
     | Suspend
     | Resume
     | Operate
+    | Change
     | PrepareMigrationTarget
     | Migrate
     | PauseForMigration
@@ -338,6 +360,17 @@ class DeviceStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingStatus:
+    """A setting that the guest has now, which ``Change`` may change."""
+
+    what: str
+    name: str
+    """The device's name in the spec."""
+    value: str
+    """As ``live_changes.values`` writes it."""
+
+
+@dataclass(frozen=True, slots=True)
 class DomainStatus:
     """The domain's current state in libvirt."""
 
@@ -357,6 +390,10 @@ class DomainStatus:
     """The guest's vsock address (AF_VSOCK); 0 without one."""
     devices: tuple[DeviceStatus, ...] = ()
     """Disks and interfaces; none from launchers of older releases."""
+    settings: tuple[SettingStatus, ...] = ()
+    """Settings that ``Change`` changes; none of a machine with XML."""
+    changes: tuple[str, ...] = ()
+    """What this virt-launcher can change; nothing from launchers of older releases."""
 
 
 @dataclass(frozen=True, slots=True)

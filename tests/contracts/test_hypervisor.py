@@ -24,6 +24,7 @@ from launcher.hypervisor.daemon import LIBVIRTD, Daemon
 from launcher.hypervisor.emulator import Emulator
 from launcher.hypervisor.port import (
     NO_TERMS,
+    Device,
     Disks,
     DomainExists,
     DomainNotFound,
@@ -440,6 +441,58 @@ async def test_secret_replaces_an_older_one_and_is_private(hypervisor: Hyperviso
         assert connection.secretLookupByUUIDString(other).usageType() == libvirt.VIR_SECRET_USAGE_TYPE_CEPH
         with pytest.raises(libvirt.libvirtError, match="private"):
             connection.secretLookupByUUIDString(known).value()
+
+
+CARD = "52:54:00:12:34:56"
+
+
+@pytest.fixture
+def blank() -> Iterator[str]:
+    with tempfile.NamedTemporaryFile(prefix="hv") as file:
+        file.truncate(1 << 20)
+        os.fchmod(file.fileno(), 0o666)
+        yield file.name
+
+
+async def with_devices(hypervisor: Hypervisor, kind: str, blank: str) -> None:
+    disk = f"<disk type='file' device='disk'><source file='{blank}'/><target dev='vda' bus='virtio'/></disk>"
+    card = f"<interface type='user'><mac address='{CARD}'/><model type='virtio'/></interface>"
+    await hypervisor.create(NAME, xml_for(kind).replace("</devices>", f"{disk}{card}</devices>"))
+
+
+async def device(hypervisor: Hypervisor, kind: str) -> Device:
+    found = await hypervisor.observe(NAME)
+    assert found is not None
+    return next(each for each in found.devices if each.kind == kind and (kind == "disk") == (not each.mac))
+
+
+async def test_limits_of_a_disk_are_replaced_as_a_whole(hypervisor: Hypervisor, kind: str, blank: str) -> None:
+    await with_devices(hypervisor, kind, blank)
+    assert (await device(hypervisor, "disk")).limits == ()
+    if kind == "test":  # libvirt's test driver compares an average with a maximum of 0, which means none
+        with pytest.raises(HypervisorError, match="cannot be set higher"):
+            await hypervisor.limit_disk(NAME, "vda", {"readBytesSec": 1 << 20})
+        return
+    for limits in ({"totalIopsSec": 500, "totalIopsSecMax": 900}, {"readBytesSec": 1 << 20, "writeIopsSec": 5}, {}):
+        for _ in range(2):
+            await hypervisor.limit_disk(NAME, "vda", limits)
+            assert dict((await device(hypervisor, "disk")).limits) == limits
+    with pytest.raises(DomainNotFound):
+        await hypervisor.limit_disk("another", "vda", {})
+
+
+async def test_link_of_a_card_goes_down_and_up(hypervisor: Hypervisor, kind: str, blank: str) -> None:
+    await with_devices(hypervisor, kind, blank)
+    if kind == "test":  # libvirt's test driver does not update devices
+        with pytest.raises(OperationInvalid):
+            await hypervisor.set_link(NAME, CARD, up=False)
+        return
+    assert (await device(hypervisor, "interface")).is_up
+    for up in (False, False, True, True):
+        await hypervisor.set_link(NAME, CARD.upper(), up=up)
+        assert (await device(hypervisor, "interface")).is_up is up
+    with pytest.raises(OperationInvalid):
+        await hypervisor.set_link(NAME, "52:54:00:00:00:01", up=True)
 
 
 async def test_calls_may_overlap(hypervisor: Hypervisor, kind: str) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from apiserver.apis.virt.hardware import disk_io_tune
 from launcher.domain.states import State
+from launcher.hypervisor import conversion
 from launcher.hypervisor.port import (
     NO_DISKS,
     NO_TERMS,
@@ -60,6 +62,8 @@ class FakeHypervisor:
         """Of the screen; None: there is none."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
+        self.ignores_changes = False
+        """Changes of devices have no effect."""
         self.holds_saves = False
         """A save waits for ``end_migration`` or ``abort_job``."""
         self._callbacks: list[Callable[[], None]] = []
@@ -101,7 +105,7 @@ class FakeHypervisor:
         identity = root.findtext("uuid") or str(uuid.uuid4())
         sockets = root.find("devices/vsock/cid")
         cid = 0 if sockets is None else int(sockets.get("address") or FIRST_CID)
-        devices = tuple(_device(each) for each in root.find("devices") or () if each.tag in ("disk", "interface"))
+        devices = tuple(dataclasses.replace(each, address="") for each in conversion.devices(root))
         self._put(Observation(name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid, devices=devices))
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
@@ -150,6 +154,25 @@ class FakeHypervisor:
         await self._step(f"send keys {list(codes)} for {hold_milliseconds} ms")
         self._fail()
         self._active(name)
+
+    async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
+        await self._step(f"limit disk {target}")
+        self._fail()
+        told = tuple((key, limits[key]) for key in disk_io_tune.NAMES if limits.get(key))
+        self._alter(name, lambda each: dataclasses.replace(each, limits=told) if each.target == target else each)
+
+    async def set_link(self, name: str, mac: str, *, up: bool) -> None:
+        await self._step(f"set link {'up' if up else 'down'}")
+        self._fail()
+        if not any(each.mac == mac.lower() for each in self._active(name).devices):
+            raise OperationInvalid(f"no interface {mac}")
+        self._alter(name, lambda each: dataclasses.replace(each, is_up=up) if each.mac == mac.lower() else each)
+
+    def _alter(self, name: str, altered: Callable[[Device], Device]) -> None:
+        domain = self._active(name)
+        found = tuple(map(altered, domain.devices))
+        if not self.ignores_changes:
+            self._put(dataclasses.replace(domain, devices=found))
 
     async def destroy(self, name: str) -> None:
         await self._step("destroy")
@@ -310,9 +333,3 @@ def saved_file(xml: str, memory: bytes = b"memory") -> bytes:
     """Return a file as libvirt saves a domain: its header, the XML, and the memory."""
     text = xml.encode() + b"\0"
     return b"LibvirtQemudSave" + (2).to_bytes(4, "little") + len(text).to_bytes(4, "little") + bytes(68) + text + memory
-
-
-def _device(element: ET.Element) -> Device:
-    target, mac = element.find("target"), element.find("mac")
-    name, hardware = (each.get(key, "") if each is not None else "" for each, key in ((target, "dev"), (mac, "address")))
-    return Device("disk" if element.tag == "disk" else "interface", name, mac=hardware)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver.apis.virt.places import layout, saved_image
+from apiserver.apis.virt.spec import live_changes
 from handler.pods.process import Launcher
 from launcher.protocol import codec, messages
 
@@ -169,7 +170,16 @@ class FakeLauncher:
                 self.change(domain=replace(domain, state="running", reason="unpaused"))
             case messages.Operate():
                 return self._operate(request, domain)
+            case messages.Change():
+                self._change(request, domain)
         return None
+
+    def _change(self, request: messages.Change, domain: messages.DomainStatus) -> None:
+        value = live_changes.SETTINGS[request.what].value(request.device)
+        settings = tuple(
+            replace(each, value=value) if (each.what, each.name) == (request.what, request.name) else each for each in domain.settings
+        )
+        self.change(domain=replace(domain, settings=settings))
 
     def _operate(self, request: messages.Operate, domain: messages.DomainStatus) -> tuple[messages.RefusalReason, str] | None:
         if self.status.operation_of(request.id) is not None:

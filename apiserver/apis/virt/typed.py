@@ -74,6 +74,13 @@ class Call(TypedDict, total=False):
     verb: Required[str]
 
 
+class Change(TypedDict, total=False):
+    path: Required[str]
+    state: Required[Literal["Pending", "Failed", "Applied"]]
+    message: str
+    time: str
+
+
 class Chassis(TypedDict, total=False):
     manufacturer: str
     version: str
@@ -262,6 +269,7 @@ class DomainStatus(TypedDict, total=False):
     reason: str
     type: str
     cpuModel: str
+    liveChanges: list[str]
 
 
 class DownwardItem(TypedDict, total=False):
@@ -903,6 +911,7 @@ class VirtualMachineStatus(TypedDict, total=False):
     vsock: VsockStatus
     devices: list[DeviceStatus]
     running: RunningHardware
+    changes: list[Change]
     managedSave: ManagedSaveStatus
     migration: MigrationState
     request: Request

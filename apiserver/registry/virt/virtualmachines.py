@@ -13,7 +13,7 @@ from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import disk_uses, running
+from apiserver.apis.virt.spec import disk_uses, live_changes, running
 from apiserver.apis.virt.spec.described import domain_of, size_of
 from apiserver.apis.virt.v1alpha1 import defaults, kubevirt_fields, status_validation, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
@@ -75,8 +75,9 @@ class VirtualMachineStrategy(Strategy):
         running.note_edit(obj, old, has_guest=phases.keeps_guest(old))
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Restore the record of the running hardware, or remove it without a guest; end the operations of ended attempts."""
+        """Restore the record of the running hardware, with what the guest has taken since; end the operations of ended attempts."""
         running.keep(obj, old, has_guest=phases.keeps_guest(obj))
+        live_changes.record(obj)
         operations.end_with_attempts(obj.get("status") or {})
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -102,7 +103,7 @@ class VirtualMachineStrategy(Strategy):
                 "migration (a waiting migration keeps its target: delete it and migrate again)"
             )
         is_edited = any(obj["spec"].get(field) != old["spec"].get(field) for field in running.FIELDS)
-        if is_edited and (differences := running.differences(obj)):
+        if is_edited and (differences := live_changes.rest(obj)):
             text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; the change takes effect at its next start'
             found.append(f"{running.words(differences)}: {text}")
         if objects.labels_of(obj) != objects.labels_of(old):

@@ -1,7 +1,7 @@
 """The condition RestartRequired of machines that were edited while their guest runs. Pure.
 
-It is True while the desired hardware differs from the running one, and names the fields. virt-controller removes it when both are the same
-again, and when the guest ends, because the next attempt uses the desired hardware.
+It is True while the desired hardware differs from the running one, and names the fields, except for those that the guest takes at once.
+virt-controller removes it when no other field differs, and when the guest ends, because the next attempt uses the desired hardware.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, name_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
-from apiserver.apis.virt.spec import running
+from apiserver.apis.virt.spec import live_changes, running
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.virtual_machines import statuses
 from controller.reconcilers.virtual_machines.observed import Observed
@@ -19,7 +19,7 @@ from controller.reconcilers.virtual_machines.observed import Observed
 def marked(seen: Observed, status: Object) -> Object:
     """Return the status with the condition RestartRequired set or removed."""
     known = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
-    if not (found := running.differences(seen.vm)):
+    if not (found := live_changes.rest(seen.vm)):
         return {**status, "conditions": without_condition(status.get("conditions"), conditions.RESTART_REQUIRED)} if known else status
     has_guest = phases.phase_of(seen.vm) in phases.WITH_GUEST
     how = f"restart {name_of(seen.vm)}" if has_guest else f"start {name_of(seen.vm)} --discard-state"

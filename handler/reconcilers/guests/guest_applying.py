@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
@@ -10,11 +11,12 @@ from typing import assert_never
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import conditions, operations
+from apiserver.apis.virt.spec.live_changes import Change
 from controller.runtime.reconciling import Result
 from handler.network.binding import Interface
 from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Link
-from handler.reconcilers.guests import guest_operations, guest_plan, guest_report, guest_status, passt_faults, reboot_loops
+from handler.reconcilers.guests import guest_changes, guest_operations, guest_plan, guest_report, guest_status, passt_faults, reboot_loops
 from handler.reconcilers.guests.guest_plan import Action
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_start import GuestStart
@@ -33,6 +35,8 @@ class Applier:
         self._start = start
         self._counts: dict[str, tuple[int, int, int]] = {}
         """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or happened before this process started."""
+        self._failures: dict[str, dict[Change, guest_changes.Failure]] = {}
+        """By uid of the pod: changes of its guest's hardware that failed."""
         self._reboots: dict[str, reboot_loops.Reboots] = {}
         """By uid of the pod: the newest reboots of its guest."""
 
@@ -40,6 +44,11 @@ class Applier:
         """Remove pods that are gone."""
         self._counts = {uid: counts for uid, counts in self._counts.items() if is_alive(uid)}
         self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
+        self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
+
+    def failures_of(self, pod_uid: str) -> guest_changes.Failures:
+        """Return the changes that failed in a pod."""
+        return self._failures.get(pod_uid, {})
 
     async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:
         """Apply the actions in order; return when to check again, or None if more can be done at once."""
@@ -50,6 +59,8 @@ class Applier:
                     rest = await self._start.start(vm, link, paused=action.paused)
                 case guest_plan.SendRequest():
                     rest = await self._send(vm, link, action.request)
+                case guest_plan.ChangeGuest():
+                    rest = await self._change(vm, link, action.request)
                 case guest_operations.Fail():
                     rest = await self._end_operation(vm, action.id, operations.FAILED, action.message)
                 case guest_operations.ResumeByRequest():
@@ -91,6 +102,24 @@ class Applier:
             self._ports.emit(vm, *event)
         return None
 
+    async def _change(self, vm: Object, link: Link, request: messages.Change) -> Result | None:
+        """Have the launcher change the guest, and remember a failure; the next report writes the outcome."""
+        change, failures = Change(request.what, request.name), self._failures.setdefault(link.pod_uid, {})
+        try:
+            status = await link.connected().call(request)
+        except LauncherRefused as refused:
+            if refused.reason == "Conflict":  # a migration or save has begun; its end changes the status
+                return Result()
+            problem = str(refused)
+        else:
+            problem = guest_changes.WITHOUT_EFFECT if change in guest_changes.missing(vm, status) else ""
+        if problem:
+            now = asyncio.get_running_loop().time()
+            failures[change] = guest_changes.failure_after(vm, change, guest_status.printable(problem), failures.get(change), now)
+        else:
+            failures.pop(change, None)
+        return None
+
     async def _send(
         self, vm: Object, link: Link, request: messages.Shutdown | messages.Suspend | messages.Resume | messages.Operate
     ) -> Result | None:
@@ -127,6 +156,9 @@ class Applier:
         # A fault of a program may be fixed without an event.
         if self._ports.networks.may_heal(link.pod_uid) or self._ports.disks.is_wrong(link.pod_uid):
             again = self._ports.limits.network_seconds
+        failures, now = self.failures_of(link.pod_uid), asyncio.get_running_loop().time()
+        if (pause := guest_changes.pause(vm, link.status, failures, now)) is not None:
+            again = min(pause, again) if again is not None else pause
         if not seen.is_dead and self._writer.is_written(vm, status):
             return Result(again)
         if not await self._writer.write(vm, status):
@@ -143,6 +175,7 @@ class Applier:
         verdict = self._ports.probes.verdict(vm, link, _address_of(interfaces))
         self._reboots[link.pod_uid] = reboots = reboot_loops.noted(self._reboots.get(link.pod_uid), launcher.reboots, now)
         seen = guest_report.Observed(vm, launcher, interfaces, verdict, network=fault, disks=None, now=now, reboots=reboots)
+        seen = dataclasses.replace(seen, failures=self.failures_of(link.pod_uid))
         if seen.is_dead:
             return seen
         return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))

@@ -1,19 +1,19 @@
 """Decides the next actions for a virtual machine of this node. Pure.
 
 The rules are ordered by importance: an end is final; a guest that should be off is not started; a guest is started once; then pause,
-operations and status.
+operations, edits of the hardware, and status.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from apiserver.apis.meta import objects
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
-from handler.reconcilers.guests import ending_causes, guest_operations, guest_status
+from handler.reconcilers.guests import ending_causes, guest_changes, guest_operations, guest_status
 from handler.reconcilers.guests.guest_status import End
 from launcher.protocol import messages
 
@@ -36,6 +36,10 @@ class Observed:
     """The launcher has not answered the request to start the guest yet."""
     operations: frozenset[str] = frozenset()
     """Operations that the launcher supports."""
+    failures: guest_changes.Failures = field(default_factory=dict)
+    """Changes of the guest's hardware that failed."""
+    now: float = 0.0
+    """The event loop's time."""
     not_understood: str = ""
     """The part of another release's launcher that this process does not support; empty if none."""
 
@@ -52,6 +56,13 @@ class SendRequest:
     """Send the launcher a request about its running domain."""
 
     request: messages.Shutdown | messages.Suspend | messages.Resume | messages.Operate
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeGuest:
+    """Have the launcher change a setting of the running guest."""
+
+    request: messages.Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,14 @@ class EndAttempt:
 
 
 Action = (
-    StartGuest | SendRequest | guest_operations.Fail | guest_operations.ResumeByRequest | ReportGuest | ReportNotUnderstood | EndAttempt
+    StartGuest
+    | SendRequest
+    | ChangeGuest
+    | guest_operations.Fail
+    | guest_operations.ResumeByRequest
+    | ReportGuest
+    | ReportNotUnderstood
+    | EndAttempt
 )
 
 
@@ -133,7 +151,7 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
 
 
 def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
-    """Return the actions for a guest that stays and continues: first its pause, then its operations."""
+    """Return the actions for a guest that stays and continues: first its pause, then its operations, then edits of its hardware."""
     domain, pause = launcher.domain, power.wants_paused(vm)
     if not launcher.started:
         return ()  # before that, libvirt itself pauses and resumes the guest
@@ -149,7 +167,8 @@ def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -
 def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
     match guest_operations.next_step(seen.vm, launcher, seen.operations):
         case None:
-            return (ReportGuest(),)
+            change = guest_changes.next_change(seen.vm, launcher, seen.failures, seen.now)
+            return (ReportGuest(),) if change is None else (ChangeGuest(change),)
         case messages.Operate() as request:
             return (SendRequest(request),)
         case step:

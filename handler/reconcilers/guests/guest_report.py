@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -17,6 +17,7 @@ from handler.reconcilers.guests import (
     access_credentials,
     disk_faults,
     guest_agent,
+    guest_changes,
     guest_operations,
     guest_probes,
     guest_status,
@@ -58,6 +59,8 @@ class Observed:
     now: datetime
     reboots: Reboots | None = None
     """None: unknown."""
+    failures: guest_changes.Failures = field(default_factory=dict)
+    """Changes of the guest's hardware that failed."""
 
     @property
     def is_dead(self) -> bool:
@@ -91,6 +94,7 @@ def events(seen: Observed, status: Object) -> Iterator[Event]:
     """Yield the Events for the differences between this status and the stored machine."""
     vm = seen.vm
     yield from guest_operations.events(vm, status)
+    yield from guest_changes.events(vm, status)
     if seen.is_dead:
         yield "Warning", conditions.LIVENESS_FAILED, str((objects.condition(status["conditions"], conditions.READY) or {}).get("message"))
         return
@@ -114,4 +118,5 @@ def _running(seen: Observed) -> Object:
     status = guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict)
     if operations.of(vm):
         status["operations"] = guest_operations.with_results(vm, launcher.operations, seen.now)
+    status = guest_changes.with_entries(vm, status, launcher, seen.failures, seen.now)
     return guest_status.with_network(vm, status, fault, seen.now)

@@ -15,7 +15,7 @@ from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_
 from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import forms, layout
-from apiserver.apis.virt.spec import chosen_cpu
+from apiserver.apis.virt.spec import chosen_cpu, live_changes
 from apiserver.apis.virt.spec import running as running_form
 from apiserver.apis.virt.spec.described import domain_of
 from handler.network.binding import Interface
@@ -119,10 +119,7 @@ def running(
     phase = phases.STOPPING if observed.stopping else phases.RUNNING
     status = phases.enter(old, phase, now)
     status["observedGeneration"] = objects.generation_of(vm)
-    status["domain"] = {"state": domain.state, "reason": one_line(domain.reason, MAX_REASON), "type": domain.type}
-    chosen = chosen_cpu.chosen(vm)
-    if chosen is not None and (domain.type, domain.cpu_model) == ("kvm", chosen.model):
-        status["domain"]["cpuModel"] = chosen.model
+    status["domain"] = _domain(vm, domain)
     if interfaces is not None:
         status["interfaces"] = [_interface(each) for each in interfaces]
         own = next((each.addresses for each in interfaces if each.addresses and each.is_own), None)
@@ -148,6 +145,15 @@ def running(
     if failing := disk_faults.condition(vm, observed.disk_faults):
         return objects.with_status_condition(status, failing, now=stamp)
     return _with_disks_found(vm, status, stamp)
+
+
+def _domain(vm: Object, domain: messages.DomainStatus) -> Object:
+    found: Object = {"state": domain.state, "reason": one_line(domain.reason, MAX_REASON), "type": domain.type}
+    chosen = chosen_cpu.chosen(vm)
+    if chosen is not None and (domain.type, domain.cpu_model) == ("kvm", chosen.model):
+        found["cpuModel"] = chosen.model
+    supported = [each for each in live_changes.KNOWN if each in domain.changes]
+    return {**found, "liveChanges": supported} if supported else found
 
 
 def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:

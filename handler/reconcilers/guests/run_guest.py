@@ -9,6 +9,7 @@ starts a domain only once per pod.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from apiserver.apis.meta.objects import Object
@@ -71,6 +72,8 @@ class RunGuest:
             gone=link.gone,
             starting=self._start.is_starting(link.pod_uid),
             operations=link.connection.operations if link.connection is not None else frozenset(),
+            failures=self._applier.failures_of(link.pod_uid),
+            now=asyncio.get_running_loop().time(),
             not_understood=link.not_understood,
         )
 

@@ -18,7 +18,7 @@ from apiserver.apis.virt.hardware import consoles
 from launcher.domain import document
 from launcher.domain.states import NAMES, State
 from launcher.hypervisor.port import NO_SPACE, Observation, Progress
-from launcher.main.decisions import incoming_migration, life, machines
+from launcher.main.decisions import changes, incoming_migration, life, machines
 from launcher.protocol import messages
 
 MAX_PROBLEM: Final = 256
@@ -164,8 +164,20 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
     names = machines.disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
     fault, full = life.fault_of(seen, names), any(error == NO_SPACE for _, error in seen.disk_errors)
     model = machines.cpu_model(known.machine)
-    devices = machines.devices(known.machine, seen.devices)
-    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, full, model, seen.cid, devices)
+    domain = messages.DomainStatus(
+        seen.name,
+        seen.uuid,
+        kind,
+        NAMES[seen.state],
+        seen.reason,
+        fault,
+        full,
+        model,
+        seen.cid,
+        machines.devices(known.machine, seen.devices),
+        changes.settings(known.machine, seen.devices),
+        messages.LIVE_CHANGES,
+    )
     room = known.status.has_room and seen.state is State.PAUSED
     return with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs, has_room=room)
 
@@ -238,6 +250,11 @@ def passt_works_again(known: Known) -> Known:
 def viewed(known: Known, consoles: int) -> Known:
     """Return the state with the number of the console's viewers."""
     return with_status(known, consoles=consoles)
+
+
+def changed(known: Known, machine: messages.Machine) -> Known:
+    """Return the state when the running guest has this machine's settings."""
+    return dataclasses.replace(known, machine=machine)
 
 
 # --- operations ---------------------------------------------------------------------------------------------------------------------

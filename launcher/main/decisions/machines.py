@@ -52,8 +52,12 @@ def disk_names(machine: messages.Machine) -> Mapping[str, str]:
 
 def devices(machine: messages.Machine | None, found: Iterable[Device]) -> tuple[messages.DeviceStatus, ...]:
     """Return the domain's devices with their names in the spec; a device that the spec does not name is left out."""
-    if machine is None:
-        return ()
-    named, cards = disk_names(machine), {each.mac.lower(): each.name for each in machine.interfaces}
-    pairs = ((each, named.get(each.target) if each.kind == "disk" else cards.get(each.mac.lower())) for each in found)
-    return tuple(messages.DeviceStatus(each.kind, name, each.target, each.address) for each, name in pairs if name)
+    pairs = named(machine, found) if machine is not None else ()
+    return tuple(messages.DeviceStatus(each.kind, name, each.target, each.address) for each, name in pairs)
+
+
+def named(machine: messages.Machine, found: Iterable[Device]) -> list[tuple[Device, str]]:
+    """Return the domain's devices that the spec names, each with that name."""
+    disks_by_target, cards = disk_names(machine), {each.mac.lower(): each.name for each in machine.interfaces}
+    names = ((each, disks_by_target.get(each.target) if each.kind == "disk" else cards.get(each.mac.lower())) for each in found)
+    return [(each, name) for each, name in names if name]

@@ -108,6 +108,7 @@ def compared(domain: Domain) -> Object:
         **given.said(domain.get("devices") or {}),  # fields without defaults and unknown fields
         **defaulted(domain),
         "disks": disks.compared(domain),
+        "interfaces": interfaces.compared(domain),
         "autoattachMemBalloon": memory.has_balloon(domain),
         "networkInterfaceMultiqueue": interfaces.has_several_queues(domain),
         **{field: of_domain(domain) for field, of_domain in _UNWRITTEN.items()},

@@ -12,6 +12,12 @@ BYTES: Final = tuple(f"{direction}BytesSec{burst}" for burst in ("", "Max") for 
 """Limits given as quantities of bytes."""
 IOPS: Final = tuple(f"{direction}IopsSec{burst}" for burst in ("", "Max") for direction in _DIRECTIONS)
 """Limits given as numbers of requests."""
+NAMES: Final = (*BYTES, *IOPS)
+
+
+def text(limits: Mapping[str, int]) -> str:
+    """Return limits in one way of writing; 0 means none, as in libvirt."""
+    return " ".join(f"{name}={limits[name]}" for name in NAMES if limits.get(name))
 
 
 def limits(disk: Mapping[str, Any]) -> dict[str, int]:
@@ -22,7 +28,5 @@ def limits(disk: Mapping[str, Any]) -> dict[str, int]:
     """
     said = disk.get("ioTune") or {}
     return {
-        name: quantity.parse(str(said[name])).bytes if name in BYTES else int(said[name])
-        for name in (*BYTES, *IOPS)
-        if said.get(name) is not None
+        name: quantity.parse(str(said[name])).bytes if name in BYTES else int(said[name]) for name in NAMES if said.get(name) is not None
     }

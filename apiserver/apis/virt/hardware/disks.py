@@ -113,7 +113,9 @@ def is_cached(disk: Mapping[str, Any]) -> bool:
 
 
 def _in_bytes(disk: Object) -> Object:
-    found = {**disk, "ioTune": disk_io_tune.limits(disk)} if disk.get("ioTune") else disk
+    found = {key: value for key, value in disk.items() if key != "ioTune"}
+    if disk.get("ioTune"):
+        found["ioTune"] = disk_io_tune.limits(disk)
     if size := created_bytes(found):
         found = {**found, "source": {**found["source"], "create": {"size": size}}}
     if (given := disk_imports.of(found)) is not None and given.get("size") is not None:

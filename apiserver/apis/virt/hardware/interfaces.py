@@ -33,6 +33,11 @@ def _defaulted(interface: Object) -> Object:
     return found if found["type"] == SRIOV else {"model": "virtio", **found}
 
 
+def compared(domain: Domain) -> list[Object]:
+    """Return :func:`defaulted` without the default link state, for comparisons."""
+    return [{key: value for key, value in each.items() if (key, value) != ("state", "up")} for each in defaulted(domain)]
+
+
 def emulated(domain: Domain) -> list[Object]:
     """Return the interfaces with an emulated card, not one of the node."""
     return [each for each in defaulted(domain) if each["type"] != SRIOV]
@@ -67,6 +72,11 @@ def ports(interface: Mapping[str, Any]) -> list[Object] | None:
     """Return the ports at which others reach the guest, each with ``protocol``; None: all."""
     given_ports = interface.get("ports")
     return None if given_ports is None else [{"protocol": "TCP", **given.said(each)} for each in given_ports]
+
+
+def state_of(interface: Mapping[str, Any]) -> str:
+    """Return the state of the link: ``up`` or ``down``."""
+    return str(interface.get("state") or "up")
 
 
 def queues(domain: Domain, model: str) -> int:

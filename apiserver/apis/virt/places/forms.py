@@ -17,6 +17,7 @@ MAX_MESSAGE: Final = 8 << 10
 MAX_REASON: Final = 256
 MAX_WORDS: Final = 256
 MAX_DEVICE: Final = 64
+MAX_PATH: Final = 256
 MAX_MOMENT: Final = 40
 """Maximum bytes of an RFC 3339 time, with fractions of any length."""
 MAX_PORT: Final = 65535
@@ -52,6 +53,7 @@ _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 """``reason`` of ``metav1.Condition``."""
 _IMAGE_FILE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9-]*")
+_PATH: Final = re.compile(r"spec\.[A-Za-z0-9.\[\]-]+")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[1-9][0-9]{0,4})", re.ASCII)
 
@@ -120,6 +122,13 @@ def device_errors(text: str) -> list[str]:
     if len(text) > MAX_DEVICE:
         return [f"must be no more than {MAX_DEVICE} bytes"]
     return [] if DEVICE.fullmatch(text) else ["must be a name or an address such as vda or pci 0000:01:00.0"]
+
+
+def path_errors(text: str) -> list[str]:
+    """Return errors of the path of a field of a spec."""
+    if len(text) > MAX_PATH:
+        return [f"must be no more than {MAX_PATH} bytes"]
+    return [] if _PATH.fullmatch(text) else ["must be a path such as spec.domain.devices.disks[data].ioTune"]
 
 
 def moment_errors(text: str) -> list[str]:

@@ -1,9 +1,10 @@
 """The desired and the running hardware of a machine. Pure.
 
 The *desired* form is the spec. A guest keeps the hardware of its start until it ends, also over live migrations and while it is suspended:
-the *running* form. Both are the same until a user edits a machine that has a guest. Then virt-api copies the fields in :data:`FIELDS` from
-the old spec to ``status.running``, in the transaction that stores the edit. It removes the copy in the transaction in which the machine
-loses its guest, and when an edit restores the running hardware. virt-api ignores writes of clients to that field.
+the *running* form. It takes only the edits of ``live_changes``. Both forms are the same until a user edits a machine that has a guest. Then
+virt-api copies the fields in :data:`FIELDS` from the old spec to ``status.running``, in the transaction that stores the edit. It removes
+the copy in the transaction in which the machine loses its guest, and when an edit restores the running hardware. virt-api ignores writes of
+clients to that field.
 
 Locks, pods, migration targets, virt-handler and virt-launcher use the running form (:func:`spec_of`). The next attempt uses the desired
 form, because a machine without a guest has no copy.
@@ -26,7 +27,7 @@ FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave")
 """Fields of ``spec`` that a guest keeps from its start to its end."""
 RUNNING: Final = "running"
 """The field of the status with the copy."""
-OF_A_GUEST: Final = (RUNNING, "devices")
+OF_A_GUEST: Final = (RUNNING, "devices", "changes")
 """Fields of the status that virt-api removes in each write that leaves a machine without a guest."""
 MAX_TOLD: Final = 8
 """Maximum differences in a message."""
@@ -62,7 +63,12 @@ def spec_of(vm: Mapping[str, Any]) -> Object:
 
 def differences(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Return how the desired hardware differs from the running one; empty if both are the same, and without a guest."""
-    return tuple(_differences(vm.get("spec") or {}, spec_of(vm))) if dig_vm(vm, "status", RUNNING) else ()
+    return between(vm.get("spec") or {}, spec_of(vm)) if dig_vm(vm, "status", RUNNING) else ()
+
+
+def between(desired: Object, runs: Object) -> tuple[Difference, ...]:
+    """Return how the hardware of a desired spec differs from that of a running one."""
+    return tuple(_differences(desired, runs))
 
 
 def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:

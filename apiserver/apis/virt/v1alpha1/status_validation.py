@@ -20,6 +20,7 @@ from apiserver.apis.virt.hardware import disks, graphics, interfaces, vsock
 from apiserver.apis.virt.lifecycle import keys, migration_attempts, migration_policies, operations, phases, power, progress
 from apiserver.apis.virt.lifecycle.domainstates import DOMAIN_STATES
 from apiserver.apis.virt.places import forms
+from apiserver.apis.virt.spec import live_changes
 from apiserver.apis.virt.v1alpha1.migration_policy import validate_bandwidth
 
 Object = Mapping[str, Any]
@@ -33,6 +34,7 @@ _STATUS: Final[Place] = (None, "status")
 MAX_CONDITIONS: Final = 16
 MAX_ADDRESSES: Final = 32
 MAX_CPU_FEATURES: Final = 32
+MAX_LIVE_CHANGES: Final = 32
 MAX_DEVICES: Final = disks.MAX_DISKS + interfaces.MAX_INTERFACES
 DOMAIN_TYPES: Final = ("kvm", "qemu")
 
@@ -268,6 +270,9 @@ _IMPORT: Final = _record(
 )
 
 
+_CHANGE: Final = _record({"path": _text(forms.path_errors), "state": _one_of(live_changes.STATES), "message": _MESSAGE, "time": _MOMENT})
+
+
 def _anything(_value: Any, _old: Any, _place: Place) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
     """Return no errors, because the schema validates the value."""
     return ()
@@ -290,6 +295,7 @@ _MACHINE: Final = _record(
                 "reason": _text(forms.words_errors),
                 "type": _one_of(DOMAIN_TYPES),
                 "cpuModel": _CPU_WORD,
+                "liveChanges": _list(MAX_LIVE_CHANGES, _CPU_WORD),
             }
         ),
         "interfaces": _list(interfaces.MAX_INTERFACES, _INTERFACE),
@@ -298,6 +304,7 @@ _MACHINE: Final = _record(
         "graphics": _list(graphics.MAX_GRAPHICS, _anything),
         "devices": _list(MAX_DEVICES, _DEVICE),
         "running": _record({"generation": _COUNT}),  # the rest was validated as a spec
+        "changes": _list(live_changes.MAX_CHANGES, _CHANGE),
         "vsock": _record({"cid": _number(vsock.CIDS.start, vsock.CIDS.stop - 1)}),
         "managedSave": _record(
             {

@@ -19,6 +19,7 @@ from apiserver.apis.virt.lifecycle.conditions import TYPES as CONDITION_TYPES
 from apiserver.apis.virt.lifecycle.evictions import Strategy
 from apiserver.apis.virt.lifecycle.node_loss import Policy
 from apiserver.apis.virt.lifecycle.power import Action, Result, RunStrategy
+from apiserver.apis.virt.spec.live_changes import KNOWN as LIVE_CHANGES
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
@@ -150,6 +151,11 @@ class DomainStatus(Model):
     type: str | None = Field(None, description="kvm: the processor runs the guest. qemu: it is emulated, and slower.")
     cpu_model: str | None = Field(
         None, description="The model of status.cpu, if the guest runs with it. A migration then requires only this model of its target."
+    )
+    live_changes: list[str] | None = Field(
+        None,
+        description=f"The settings that the guest takes without a restart: {', '.join(LIVE_CHANGES)}. Absent under older releases.",
+        json_schema_extra=ATOMIC,
     )
 
 
@@ -336,6 +342,18 @@ class DeviceStatus(Model):
     address: str | None = Field(None, description="Its place in the guest: the type of the bus, and the address there.")
 
 
+class Change(Model):
+    """An edit of a setting that a running guest takes without a restart."""
+
+    path: str = Field(description="The path of the setting, with the device's name in brackets.")
+    state: Literal["Pending", "Failed", "Applied"] = Field(
+        description="Pending: it waits, or is under way. Failed: the last attempt failed, and another one follows. Applied: the guest has "
+        "it, and the entry is removed at once."
+    )
+    message: str | None = Field(None, description="The reason, for people.")
+    time: Time | None = Field(None, description="Time at which virt-handler entered this state.")
+
+
 class VirtualMachineStatus(Model):
     """The actual virtual machine, written by the system."""
 
@@ -380,6 +398,11 @@ class VirtualMachineStatus(Model):
     running: RunningHardware | None = Field(
         None,
         description="The running guest's hardware, while an edit of the spec waits for the next start. Absent if it equals the spec's.",
+    )
+    changes: list[Change] | None = Field(
+        None,
+        description="Edits of spec.domain that the running guest takes without a restart, and does not have yet.",
+        json_schema_extra=ATOMIC,
     )
     managed_save: ManagedSaveStatus | None = Field(
         None, description="The image of the suspended guest's memory, until the guest runs again. A start resumes from it."

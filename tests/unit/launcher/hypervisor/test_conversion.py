@@ -15,6 +15,7 @@ from launcher.hypervisor.port import Device, Disks, Progress, Terms
 def test_devices_have_their_names_and_places() -> None:
     devices = """
       <disk type='file' device='disk'>
+        <iotune><total_iops_sec>7</total_iops_sec><total_iops_sec_max>0</total_iops_sec_max><group_name>g</group_name></iotune>
         <target dev='vda' bus='virtio'/><address type='pci' domain='0x0000' bus='0x04' slot='0x00' function='0x1'/>
       </disk>
       <disk type='file' device='cdrom'><target dev='sda' bus='sata'/>
@@ -22,15 +23,17 @@ def test_devices_have_their_names_and_places() -> None:
       <disk type='file' device='disk'><target dev='sdb' bus='usb'/><address type='usb' bus='0' port='3'/></disk>
       <controller type='usb' index='0'><address type='pci' bus='0x02'/></controller>
       <interface type='ethernet'><mac address='02:00:00:00:00:01'/><target dev='tap0'/><address type='pci' bus='0x01'/></interface>
-      <interface type='user'><address type='ccw'/></interface>
+      <interface type='user'><link state='down'/><address type='ccw'/></interface>
+      <interface type='hostdev'/>
       <disk/>
     """
     assert conversion.devices(ET.fromstring(f"<domain><devices>{devices}</devices></domain>")) == (
-        Device("disk", "vda", "pci 0000:04:00.1"),
+        Device("disk", "vda", "pci 0000:04:00.1", limits=(("totalIopsSec", 7),)),
         Device("disk", "sda", "drive 0:0:0:2"),
         Device("disk", "sdb", "usb 0:3"),
-        Device("interface", "tap0", "pci 0000:01:00.0", "02:00:00:00:00:01"),
-        Device("interface", "", "ccw"),
+        Device("interface", "tap0", "pci 0000:01:00.0", "02:00:00:00:00:01", is_up=True),
+        Device("interface", "", "ccw", is_up=False),
+        Device("interface", ""),
         Device("disk", ""),
     )
     assert conversion.devices(ET.fromstring("<domain/>")) == ()

@@ -160,7 +160,9 @@ def test_qemus_last_words_are_part_of_an_ending() -> None:
 def described(seen: Observation, detail: str = "") -> messages.DomainStatus:
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
     names: dict[State, Any] = {State.RUNNING: "running", State.PAUSED: "paused"}
-    return messages.DomainStatus(seen.name, seen.uuid, kind, names[seen.state], seen.reason, detail, cid=seen.cid)
+    return messages.DomainStatus(
+        seen.name, seen.uuid, kind, names[seen.state], seen.reason, detail, cid=seen.cid, changes=messages.LIVE_CHANGES
+    )
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ requests = st.one_of(
     st.just(messages.Suspend()),
     st.just(messages.Resume()),
     st.builds(messages.Operate, text, integers),
+    st.builds(messages.Change, st.sampled_from(messages.LIVE_CHANGES), text, st.just({"name": "data", "ioTune": {"totalIopsSec": 1}})),
     st.builds(messages.PrepareMigrationTarget, text, machines, st.booleans()),
     st.builds(messages.Migrate, text, integers, integers, integers, st.booleans(), st.booleans()),
     st.builds(messages.PauseForMigration, text),
@@ -94,7 +95,7 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 12
+    assert len(get_args(messages.Request)) == 13
     assert len(get_args(messages.FromLauncher)) == 5
 
 

@@ -24,7 +24,7 @@ from apiserver.apis.virt.lifecycle import conditions, managed_save, migration_at
 from apiserver.apis.virt.places import saved_image
 from apiserver.apis.virt.rights.node_rights import differences
 from apiserver.apis.virt.rights.node_rights.differences import PHASE_FIELDS, STATUS, shown
-from apiserver.apis.virt.spec import running
+from apiserver.apis.virt.spec import live_changes, running
 from apiserver.apis.virt.spec.described import domain_of
 
 Object = Mapping[str, Any]
@@ -56,7 +56,7 @@ _WAITING: Final = Rights(
 _REPORTING: Final = Rights(
     PHASE_FIELDS
     | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports", "podIP"}
-    | {"operations", managed_save.FIELD},
+    | {"operations", managed_save.FIELD, live_changes.FIELD},
     _OF_A_GUEST | {conditions.READY},
     attempt=frozenset({"runningTime"}),
 )

@@ -222,7 +222,7 @@ class Disk(Model):
     wwn: str | None = Field(None, description="The World Wide Name that the guest reads from it, 16 hexadecimal digits. Only for bus scsi.")
     driver: DiskDriver | None = Field(None, description="How QEMU reads and writes the disk.")
     block_size: BlockSize | None = Field(None, description="Block sizes that the guest sees.")
-    io_tune: IoTune | None = Field(None, description="Limits of the guest's reads and writes. Default none.")
+    io_tune: IoTune | None = Field(None, description="Limits of the guest's reads and writes. A running guest takes an edit. Default none.")
     dedicated_io_thread: bool | None = Field(
         None, alias="dedicatedIOThread", description="A QEMU thread serves only this disk. Only for bus virtio. Default false."
     )

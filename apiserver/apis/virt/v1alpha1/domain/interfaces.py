@@ -82,7 +82,9 @@ class Interface(Model):
         "also ports of the pod's container. Required for type passt. Default: all ports; [] means none.",
         json_schema_extra=ATOMIC,
     )
-    state: Literal["up", "down"] | None = Field(None, description="Link state of the card, as the guest sees it. Default up.")
+    state: Literal["up", "down"] | None = Field(
+        None, description="Link state of the card, as the guest sees it. A running guest takes an edit. Default up."
+    )
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

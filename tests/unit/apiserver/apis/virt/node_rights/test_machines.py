@@ -25,7 +25,7 @@ FOLLOWERS = {
     phases.UNKNOWN: {"Unknown", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Suspended"},
 }
 RESULTS = {"Stopped": "Stopped", "Succeeded": "Succeeded", "Failed": "Failed", "Suspended": "Suspended"}
-REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports"}
+REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports", "changes"}
 MAY: dict[str, set[str]] = {
     "Scheduled": {"conditions", "imports"},
     "Unknown": {"conditions", "imports"},
@@ -64,8 +64,9 @@ SAMPLES: dict[str, Any] = {
     "vsock": {"cid": 4},
     "devices": [{"kind": "disk", "name": "root", "target": "vda"}],
     "running": {"generation": 1},
+    "changes": [{"path": "spec.domain", "state": "Applied"}],
 }
-PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "devices", "running")
+PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "devices", "changes", "running")
 
 
 def a_write(node: str, old: dict[str, Any], new: dict[str, Any], migration: dict[str, Any] | None = None) -> machines.MachineWrite:
@@ -318,6 +319,7 @@ def test_an_end_takes_the_place_away(field: str) -> None:
         "imports": [{"disk": "root"}],
         "devices": [{"kind": "disk", "name": "root"}],
         "running": {"generation": 1, "domain": {}},
+        "changes": [{"path": "spec.domain", "state": "Pending"}],
     }
     old = stored("Running", **of)
     new = written(old, "Succeeded", **{field: old["status"][field]})

@@ -1,0 +1,169 @@
+"""Edits that a running guest takes without a restart. Pure.
+
+The running form of a machine (``running``) follows the desired one setting by setting. virt-handler compares the desired value of each
+setting with the guest's, which virt-launcher reports, and requests a change where they differ. So nothing is done twice or lost, whichever
+process restarts, and an edit that is reverted meanwhile is reverted in the guest.
+
+virt-handler writes into ``status.changes`` what became of each edit. On :data:`APPLIED`, virt-api copies that setting from the spec to the
+running form. virt-handler cannot write the running form itself.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import disk_io_tune, disks, interfaces
+from apiserver.apis.virt.hardware.given import Domain
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.spec import running
+from apiserver.apis.virt.spec.running import Difference
+
+What = Literal["disk.ioTune", "interface.state"]
+"""Kind of a device, and its setting."""
+KNOWN: Final[tuple[What, ...]] = get_args(What)
+FIELD: Final = "changes"
+"""The field of the status."""
+PENDING: Final = "Pending"
+FAILED: Final = "Failed"
+APPLIED: Final = "Applied"
+"""virt-api removes an entry with this state when it has copied the setting."""
+STATES: Final = (PENDING, FAILED, APPLIED)
+MAX_CHANGES: Final = 64
+"""Most entries of ``status.changes``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a setting is in ``spec.domain.devices``, and how two values of it compare."""
+
+    devices: str
+    """The list of devices."""
+    field: str
+    defaulted: Callable[[Domain], list[Object]]
+    """Returns the devices with this setting, with defaults."""
+    value: Callable[[Mapping[str, Any]], str]
+    """Returns the setting of a device; equal texts have the same effect."""
+
+
+SETTINGS: Final[Mapping[What, Setting]] = MappingProxyType(
+    {
+        "disk.ioTune": Setting("disks", "ioTune", disks.defaulted, lambda disk: disk_io_tune.text(disk_io_tune.limits(disk))),
+        "interface.state": Setting("interfaces", "state", interfaces.on_taps, interfaces.state_of),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A setting of a device that changes."""
+
+    what: What
+    name: str
+    """The device's."""
+
+    def __str__(self) -> str:
+        setting = SETTINGS[self.what]
+        return f"spec.domain.devices.{setting.devices}[{self.name}].{setting.field}"
+
+
+def values(domain: Domain) -> dict[Change, str]:
+    """Return the value of each setting that can change in a running guest."""
+    return {
+        Change(what, str(device["name"])): setting.value(device)
+        for what, setting in SETTINGS.items()
+        for device in setting.defaulted(domain)
+    }
+
+
+def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
+    """Return the desired values of the settings that the running guest has as well; none of a machine with XML."""
+    desired, runs = vm.get("spec") or {}, running.spec_of(vm)
+    if desired.get("domainXML") or runs.get("domainXML"):
+        return {}
+    there = values(runs.get("domain") or {})
+    return {change: value for change, value in values(desired.get("domain") or {}).items() if change in there}
+
+
+def of(vm: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Return the changes that are recorded as missing in the guest, in order."""
+    if not dig_vm(vm, "status", running.RUNNING):
+        return ()
+    there = values(running.spec_of(vm).get("domain") or {})
+    return tuple(change for change, value in wanted(vm).items() if there[change] != value)
+
+
+def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """Return the differences that need a restart.
+
+    These are all but the changes that the guest's virt-launcher supports, and that have not failed.
+    """
+    supported = dig_vm(vm, "status", "domain", "liveChanges") or ()
+    failed = {entry.get("path") for entry in entries(vm) if entry.get("state") == FAILED}
+    live = [change for change in of(vm) if change.what in supported and str(change) not in failed]
+    if not live:
+        return running.differences(vm)
+    spec = vm.get("spec") or {}
+    runs = running.spec_of(vm)
+    return running.between(spec, {**runs, "domain": with_changes(runs["domain"], spec["domain"], live)})
+
+
+def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return ``status.changes``."""
+    return tuple(dig_vm(vm, "status", FIELD) or ())
+
+
+def record(vm: Object) -> None:
+    """Copy the settings that the guest has taken to the running form, and remove their entries. ``vm`` is changed in place."""
+    status = vm.get("status") or {}
+    told = status.get(FIELD)
+    if not told:
+        return
+    taken = {entry.get("path") for entry in told if entry.get("state") == APPLIED}
+    if left := [entry for entry in told if entry.get("state") != APPLIED]:
+        status[FIELD] = left
+    else:
+        del status[FIELD]
+    if found := [change for change in of(vm) if str(change) in taken]:
+        domain = with_changes(status[running.RUNNING]["domain"], vm["spec"]["domain"], found)
+        status[running.RUNNING] = {**status[running.RUNNING], "domain": domain}
+        if not running.differences(vm):
+            del status[running.RUNNING]
+
+
+def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Object:
+    """Return ``domain`` with some settings of ``desired``."""
+    for change in changes:
+        domain = with_setting(domain, change, device_of(desired, change))
+    return domain
+
+
+def device_of(domain: Domain, change: Change) -> Object:
+    """Return the device of a change as it is written in a domain."""
+    return next(device for name, device in _devices(domain, SETTINGS[change.what]) if name == change.name)
+
+
+def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> Object:
+    """Return ``domain`` with one setting of ``device``."""
+    setting = SETTINGS[change.what]
+    devices = [
+        _replaced(own, setting.field, device) if name == change.name else own for name, own in _devices(domain, setting)
+    ]  # fmt: skip
+    return {**domain, "devices": {**(domain.get("devices") or {}), setting.devices: devices}}
+
+
+def _devices(domain: Domain, setting: Setting) -> Iterator[tuple[str, Object]]:
+    """Yield name and device of a list, as written if it is written."""
+    every = {"disks": disks.defaulted, "interfaces": interfaces.defaulted}[setting.devices](domain)
+    written = (domain.get("devices") or {}).get(setting.devices) or every
+    for device, own in zip(every, written, strict=True):
+        yield str(device["name"]), own
+
+
+def _replaced(own: Object, field: str, device: Mapping[str, Any]) -> Object:
+    others = {key: value for key, value in own.items() if key != field}
+    return {**others, field: copy.deepcopy(device[field])} if device.get(field) is not None else others

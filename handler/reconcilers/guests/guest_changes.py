@@ -1,0 +1,125 @@
+"""Edits that the running guest takes without a restart: the next one for virt-launcher, and what became of each. Pure.
+
+virt-launcher reports each setting of the guest, so nothing is done twice, also after a restart of virt-handler. Only failures are
+remembered, until the next attempt or edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.spec import live_changes
+from apiserver.apis.virt.spec.live_changes import Change
+from controller.runtime.recorder import EventType
+from launcher.protocol import messages
+
+MAX_MESSAGE: Final = 512
+RETRY_SECONDS: Final = 5.0
+MAX_RETRY_SECONDS: Final = 300.0
+WITHOUT_EFFECT: Final = "libvirt reported success, but the guest does not have the setting"
+NOT_REPORTED: Final = "virt-launcher does not find this setting in the guest"
+CHANGED: Final = "HardwareChanged"
+CHANGE_FAILED: Final = "HardwareChangeFailed"
+"""Reasons of Events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last attempt of a change."""
+
+    value: str
+    """The desired one: an edit ends the pause."""
+    message: str
+    count: int
+    again: float
+    """Time of the next attempt, in the event loop's time."""
+
+
+Failures = Mapping[Change, Failure]
+
+
+def missing(vm: Mapping[str, Any], launcher: messages.Status) -> dict[Change, str]:
+    """Return the desired values of settings that virt-launcher can change, and the guest has with another value."""
+    supported, told = _supported(launcher), _told(launcher)
+    return {
+        change: value
+        for change, value in live_changes.wanted(vm).items()
+        if change.what in supported and told.get((change.what, change.name), value) != value
+    }
+
+
+def next_change(vm: Mapping[str, Any], launcher: messages.Status, failures: Failures, now: float) -> messages.Change | None:
+    """Return the request for the first missing change that is due, or None."""
+    for change, value in missing(vm, launcher).items():
+        failed = failures.get(change)
+        if failed is None or failed.value != value or failed.again <= now:
+            return messages.Change(change.what, change.name, live_changes.device_of(vm["spec"]["domain"], change))
+    return None
+
+
+def failure_after(vm: Mapping[str, Any], change: Change, message: str, before: Failure | None, now: float) -> Failure:
+    """Return the record of a failed attempt; the pauses double."""
+    value = live_changes.wanted(vm).get(change, "")
+    count = before.count + 1 if before is not None and before.value == value else 1
+    seconds = min(RETRY_SECONDS * 2.0 ** min(count - 1, 16), MAX_RETRY_SECONDS)
+    return Failure(value, one_line(message, MAX_MESSAGE), count, now + seconds)
+
+
+def pause(vm: Mapping[str, Any], launcher: messages.Status, failures: Failures, now: float) -> float | None:
+    """Return in how many seconds the next attempt of a failed change is due, or None."""
+    due = [failures[change].again for change in missing(vm, launcher) if change in failures]
+    return max(min(due) - now, 0.0) if due else None
+
+
+def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Status, failures: Failures, now: datetime) -> Object:
+    """Return the status with what became of each edit that is recorded as missing in the guest."""
+    supported, told = _supported(launcher), _told(launcher)
+    before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
+    desired = live_changes.wanted(vm)
+    found = []
+    for change in live_changes.of(vm):
+        if change.what in supported:
+            old = before.get(str(change)) or {}
+            state, message = _outcome(told.get((change.what, change.name)), desired[change], failures.get(change), old)
+            time = old["time"] if old.get("time") and old.get("state") == state else times.to_rfc3339(now)
+            found.append({"path": str(change), "state": state, "time": time, **({"message": message} if message else {})})
+    others = {key: value for key, value in status.items() if key != live_changes.FIELD}
+    return {**others, live_changes.FIELD: found[: live_changes.MAX_CHANGES]} if found else others
+
+
+def _outcome(has: str | None, desired: str, failure: Failure | None, old: Mapping[str, Any]) -> tuple[str, str]:
+    if has == desired:
+        return live_changes.APPLIED, ""
+    if has is None:
+        return live_changes.FAILED, NOT_REPORTED
+    if failure is not None:
+        return (live_changes.FAILED, failure.message) if failure.value == desired else (live_changes.PENDING, "")
+    if old.get("state") == live_changes.FAILED:  # before this process started
+        return live_changes.FAILED, str(old.get("message") or "")
+    return live_changes.PENDING, ""
+
+
+def events(vm: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[EventType, str, str]]:
+    """Yield the Events of changes that the guest took, or that failed with another message than before."""
+    before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
+    for entry in status.get(live_changes.FIELD) or ():
+        path, message = entry["path"], entry.get("message")
+        if entry["state"] == live_changes.APPLIED:
+            yield "Normal", CHANGED, f"the guest took the edit of {path}"
+        elif entry["state"] == live_changes.FAILED and (before.get(path) or {}).get("message") != message:
+            yield "Warning", CHANGE_FAILED, f"{path}: {message}"
+
+
+def _supported(launcher: messages.Status) -> tuple[str, ...]:
+    return launcher.domain.changes if launcher.domain is not None else ()
+
+
+def _told(launcher: messages.Status) -> dict[tuple[str, str], str]:
+    settings = launcher.domain.settings if launcher.domain is not None else ()
+    return {(each.what, each.name): each.value for each in settings}

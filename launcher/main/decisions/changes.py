@@ -1,0 +1,63 @@
+"""Settings that a running guest has, and the machine after a change of one. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+from apiserver.apis.virt.hardware import disk_io_tune
+from apiserver.apis.virt.spec import live_changes
+from apiserver.apis.virt.spec.live_changes import Change
+from launcher.hypervisor.port import Device
+from launcher.main.decisions import machines
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.protocol import messages
+
+
+def settings(machine: messages.Machine | None, found: Iterable[Device]) -> tuple[messages.SettingStatus, ...]:
+    """Return the settings of the domain's devices; none of a machine with XML, which keeps what its author wrote."""
+    return () if machine is None or machine.domain_xml else tuple(_settings(machine, found))
+
+
+def _settings(machine: messages.Machine, found: Iterable[Device]) -> Iterator[messages.SettingStatus]:
+    for device, name in machines.named(machine, found):
+        for what in messages.LIVE_CHANGES:
+            if (value := setting_of(what, device)) is not None:
+                yield messages.SettingStatus(what, name, value)
+
+
+def setting_of(what: messages.LiveChange, device: Device) -> str | None:
+    """Return a setting of a domain's device, as ``live_changes.values`` writes it; None if the device does not have it."""
+    match what:
+        case "disk.ioTune":
+            return disk_io_tune.text(dict(device.limits)) if device.kind == "disk" else None
+        case "interface.state":
+            return None if device.is_up is None else "up" if device.is_up else "down"
+
+
+def device_of(machine: messages.Machine, found: Iterable[Device], request: messages.Change) -> Device | None:
+    """Return the domain's device that a request names."""
+    named = machines.named(machine, found)
+    return next((each for each, name in named if name == request.name and setting_of(request.what, each) is not None), None)
+
+
+def machine_with(machine: messages.Machine | None, request: messages.Change) -> messages.Machine:
+    """Return the machine with the requested setting.
+
+    Raises:
+        RequestRefused: the machine or its device cannot have it.
+    """
+    change = Change(request.what, request.name)
+    if machine is None or machine.domain_xml or change not in live_changes.values(machine.domain):
+        raise RequestRefused("Invalid", f"this machine has no {change}")
+    changed = dataclasses.replace(machine, domain=live_changes.with_setting(machine.domain, change, request.device))
+    try:
+        value_in(changed, change)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise RequestRefused("Invalid", f"{change}: {error}") from error
+    return changed
+
+
+def value_in(machine: messages.Machine, change: Change) -> str:
+    """Return the value of a setting in a machine."""
+    return live_changes.values(machine.domain)[change]

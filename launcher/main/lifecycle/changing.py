@@ -1,0 +1,57 @@
+"""Changes settings of the running guest's devices."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from apiserver.apis.virt.hardware import disk_io_tune, interfaces
+from apiserver.apis.virt.spec.live_changes import Change
+from launcher.hypervisor.port import Device, Hypervisor, HypervisorError
+from launcher.main.decisions import changes, known, requests
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.lifecycle.watching import Watch
+from launcher.protocol import messages
+
+
+class Changes:
+    """Gives devices their desired settings, one at a time."""
+
+    def __init__(self, hypervisor: Hypervisor, watch: Watch) -> None:
+        self._hypervisor = hypervisor
+        self._watch = watch
+        self._record = watch.record
+
+    async def change(self, request: messages.Change) -> None:
+        """Give a device a setting, unless it has it.
+
+        Raises:
+            RequestRefused: there is no such device, no guest stays here, or libvirt failed.
+        """
+        async with self._record.operation:
+            requests.require_guest_that_stays(self._record.known, "change the guest")
+            machine = changes.machine_with(self._record.known.machine, request)
+            try:
+                await self._apply(request, machine)
+            except HypervisorError as error:
+                raise requests.refusal_of(error) from error
+            self._record.take(known.changed, machine)
+        await self._watch.look()
+
+    async def _apply(self, request: messages.Change, machine: messages.Machine) -> None:
+        seen = await self._hypervisor.observe(self._record.known.name)
+        devices = seen.devices if seen is not None else ()
+        if (device := changes.device_of(machine, devices, request)) is None:
+            raise RequestRefused("Failed", f"the guest has no {request.what.partition('.')[0]} {request.name!r}")
+        wanted = changes.value_in(machine, Change(request.what, request.name))
+        if changes.setting_of(request.what, device) != wanted:
+            await self._give(request, device)
+
+    async def _give(self, request: messages.Change, device: Device) -> None:
+        name = self._record.known.name
+        match request.what:
+            case "disk.ioTune":
+                await self._hypervisor.limit_disk(name, device.target, disk_io_tune.limits(request.device))
+            case "interface.state":
+                await self._hypervisor.set_link(name, device.mac, up=interfaces.state_of(request.device) == "up")
+            case _:
+                assert_never(request.what)

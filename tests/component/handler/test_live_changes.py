@@ -1,0 +1,98 @@
+"""Edits that a running guest takes: virt-handler between a fake API server and a launcher with the real protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from apiserver.apis.virt.spec import live_changes
+from launcher.protocol import messages
+from tests.component.handler.world import VMS, World, eventually, phase_is
+from tests.fakes.launcher import FakeLauncher
+
+PATH = "spec.domain.devices.disks[disk0].ioTune"
+
+
+def report(launcher: FakeLauncher, value: str = "", changes: tuple[str, ...] = live_changes.KNOWN) -> None:
+    assert launcher.status.domain is not None
+    settings = (messages.SettingStatus("disk.ioTune", "disk0", value),)
+    launcher.change(domain=replace(launcher.status.domain, settings=settings, changes=changes))
+
+
+def requests(launcher: FakeLauncher) -> list[messages.Change]:
+    return [each for each in launcher.received if isinstance(each, messages.Change)]
+
+
+async def limit(world: World, number: int) -> None:
+    def edit(vm: dict[str, Any]) -> None:
+        vm["status"].setdefault("running", {"generation": 1, "domain": vm["spec"]["domain"]})
+        disk = {**vm["spec"]["domain"]["devices"]["disks"][0], "ioTune": {"totalIopsSec": number}}
+        vm["spec"]["domain"] = {**vm["spec"]["domain"], "devices": {**vm["spec"]["domain"]["devices"], "disks": [disk]}}
+
+    await world.api.edit(VMS, "default", "testvm", edit)
+
+
+def entry(world: World) -> dict[str, str]:
+    return next((dict(each) for each in world.status().get("changes") or ()), {})
+
+
+async def test_edit_reaches_the_guest_once_and_its_end_the_status(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher)
+        await eventually(lambda: world.status()["domain"].get("liveChanges") == list(live_changes.KNOWN))
+        await limit(world, 500)
+        await eventually(lambda: entry(world).get("state") == "Applied")
+        assert entry(world)["path"] == PATH
+        await eventually(lambda: "HardwareChanged" in world.events())
+    async with world.handler() as again:
+        await eventually(lambda: again.node.wired == 1)
+        await asyncio.sleep(0.2)
+    assert [each.device["ioTune"] for each in requests(launcher)] == [{"totalIopsSec": 500}]
+
+
+async def test_failure_is_told_once_and_the_next_edit_is_tried_at_once(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher)
+        launcher.instead = lambda request: ("Failed", "libvirt says no") if isinstance(request, messages.Change) else None
+        await limit(world, 500)
+        await eventually(lambda: entry(world).get("state") == "Failed")
+        assert entry(world)["message"] == "libvirt says no"
+        await asyncio.sleep(0.2)
+        assert len(requests(launcher)) == 1
+        await eventually(lambda: world.events().count("HardwareChangeFailed") == 1)
+        launcher.instead = None
+        await limit(world, 501)
+        await eventually(lambda: entry(world).get("state") == "Applied")
+
+
+async def test_virt_handler_killed_after_a_change_does_not_repeat_it(world: World) -> None:
+    """The guest has the setting, and the status does not say so."""
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    report(launcher, "totalIopsSec=500")
+    await limit(world, 500)
+    async with world.handler():
+        await eventually(lambda: entry(world).get("state") == "Applied")
+    assert requests(launcher) == []
+
+
+async def test_launcher_of_an_older_release_is_not_asked(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher, changes=())
+        await limit(world, 500)
+        await asyncio.sleep(0.3)
+    assert requests(launcher) == []
+    assert "changes" not in world.status()
+    assert "liveChanges" not in world.status()["domain"]

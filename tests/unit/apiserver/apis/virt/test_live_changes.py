@@ -1,0 +1,124 @@
+"""Edits that a running guest takes: from the edit to the running form, by virt-api's own steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.spec import live_changes, running
+from apiserver.apis.virt.spec.live_changes import Change
+from tests.unit.apiserver.apis.virt.test_running import DATA, ROOT, Edit, a_vm, add, cores, edited, with_status
+
+LIMITS = "spec.domain.devices.disks[data].ioTune"
+LINK = "spec.domain.devices.interfaces[default].state"
+SUPPORTED = {"state": "running", "liveChanges": list(live_changes.KNOWN)}
+
+
+def limited(**limits: Any) -> Edit:
+    return lambda spec: spec["domain"]["devices"]["disks"][1].update(ioTune=limits)
+
+
+def link(state: str) -> Edit:
+    return lambda spec: spec["domain"]["devices"].update(interfaces=[{"name": "default", "state": state}])
+
+
+def a_guest() -> dict[str, Any]:
+    return with_status(a_vm("Running", ROOT, DATA), domain=SUPPORTED)
+
+
+def entry(path: str, state: str, **members: str) -> dict[str, str]:
+    return {"path": path, "state": state, **members}
+
+
+def told(vm: dict[str, Any]) -> list[str]:
+    return [str(each) for each in live_changes.rest(vm)]
+
+
+def test_edit_of_a_setting_needs_no_restart() -> None:
+    vm = edited(a_guest(), limited(totalIopsSec=500))
+    assert live_changes.of(vm) == (Change("disk.ioTune", "data"),)
+    assert told(vm) == []
+    assert "ioTune" not in running.spec_of(vm)["domain"]["devices"]["disks"][1]
+    done = with_status(vm, changes=[entry(LIMITS, "Applied")])
+    assert "running" not in done["status"]
+    assert "changes" not in done["status"]
+    assert running.spec_of(done) == done["spec"]
+
+
+def test_other_edits_still_need_a_restart() -> None:
+    vm = edited(edited(a_guest(), limited(totalIopsSec=500)), cores(2))
+    assert told(vm) == ["spec.domain.cpu.cores"]
+    done = with_status(vm, changes=[entry(LIMITS, "Applied")])
+    kept = done["status"]["running"]
+    assert (kept["generation"], kept["domain"]["cpu"]["cores"]) == (4, 1)
+    assert kept["domain"]["devices"]["disks"][1]["ioTune"] == {"totalIopsSec": 500}
+    assert live_changes.of(done) == ()
+    assert told(done) == ["spec.domain.cpu.cores"]
+
+
+def test_link_that_is_not_written_changes_by_its_default() -> None:
+    vm = edited(a_guest(), link("down"))
+    assert live_changes.of(vm) == (Change("interface.state", "default"),)
+    assert "running" not in with_status(vm, changes=[entry(LINK, "Applied")])["status"]
+    assert "running" not in edited(vm, link("up"))["status"]
+
+
+@pytest.mark.parametrize("same", [{"readBytesSec": "1Mi"}, {"readBytesSec": "1024Ki"}])
+def test_limits_compare_by_their_amount(same: dict[str, str]) -> None:
+    vm = edited(edited(a_guest(), limited(readBytesSec="1Mi")), cores(2))
+    vm = with_status(vm, changes=[entry(LIMITS, "Applied")])
+    assert live_changes.of(edited(vm, limited(**same))) == ()
+
+
+@pytest.mark.parametrize("state", ["Pending", "Failed"])
+def test_edit_that_the_guest_has_not_taken_stays_recorded(state: str) -> None:
+    vm = edited(a_guest(), limited(totalIopsSec=500))
+    told_so = with_status(vm, changes=[entry(LIMITS, state, message="why")])
+    assert told_so["status"]["running"] == vm["status"]["running"]
+    assert told_so["status"]["changes"] == [entry(LIMITS, state, message="why")]
+    assert told(told_so) == ([LIMITS.removesuffix(".ioTune")] if state == "Failed" else [])
+
+
+@pytest.mark.parametrize(
+    "path", ["spec.domain.cpu.cores", "spec.domain.devices.disks[data]", "spec.domain.devices.disks[root].ioTune", LINK, "spec.domain"]
+)
+def test_only_a_missing_setting_can_be_declared_as_applied(path: str) -> None:
+    """A node that lies gets no other hardware into the running form."""
+    vm = edited(edited(a_guest(), limited(totalIopsSec=500)), cores(2))
+    lied = with_status(vm, changes=[entry(path, "Applied")])
+    assert lied["status"]["running"] == vm["status"]["running"]
+    assert "changes" not in lied["status"]
+
+
+def test_without_a_report_of_support_a_restart_is_required() -> None:
+    """It is so with a virt-handler or virt-launcher of an older release."""
+    vm = edited(a_vm("Running", ROOT, DATA), limited(totalIopsSec=500))
+    assert told(vm) == ["spec.domain.devices.disks[data]"]
+    assert told(with_status(vm, domain={"liveChanges": ["interface.state"]})) == ["spec.domain.devices.disks[data]"]
+
+
+def test_devices_of_only_one_form_are_no_setting() -> None:
+    vm = edited(a_vm("Running", ROOT), add({**DATA, "ioTune": {"totalIopsSec": 500}}))
+    assert live_changes.of(vm) == ()
+    assert Change("disk.ioTune", "data") not in live_changes.wanted(vm)
+
+
+def test_machine_with_xml_has_no_such_settings() -> None:
+    vm = a_guest()
+    vm["spec"]["domainXML"] = "<domain/>"
+    assert live_changes.wanted(vm) == {}
+
+
+def test_entries_end_with_the_guest() -> None:
+    vm = edited(a_guest(), limited(totalIopsSec=500))
+    vm = with_status(vm, changes=[entry(LIMITS, "Failed", message="why")])
+    assert "changes" not in with_status(vm, phase="Stopped", attempts=[{"number": 1, "endTime": "2026-01-01T00:00:00Z"}])["status"]
+
+
+def test_removed_setting_leaves_the_running_form() -> None:
+    vm = a_guest()
+    vm["spec"]["domain"]["devices"]["disks"][1]["ioTune"] = {"totalIopsSec": 500}
+    vm = edited(edited(vm, cores(2)), lambda spec: spec["domain"]["devices"]["disks"][1].pop("ioTune"))
+    done = with_status(vm, changes=[entry(LIMITS, "Applied")])
+    assert "ioTune" not in done["status"]["running"]["domain"]["devices"]["disks"][1]
