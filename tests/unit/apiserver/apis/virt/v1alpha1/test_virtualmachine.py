@@ -537,8 +537,9 @@ def _with_user_data(text: str) -> dict[str, Any]:
     return obj
 
 
-@pytest.mark.parametrize("text", ["#cloud-config\n" + "a" * (62 << 10), "#cloud-config\n" + "中" * ((32 << 10) // 3)])
-def test_last_applied_annotation_is_not_counted(text: str) -> None:
+@pytest.mark.parametrize("text", ["#cloud-config\n" + "- a\n" * (62 << 8), "#cloud-config\n" + "中" * 21_840])
+def test_stored_bytes_count_without_the_last_applied_annotation(text: str) -> None:
+    """Both texts with the annotation exceed the limit, and so does the second one with escaped characters."""
     assert _errors(_with_user_data(text)) == []
 
 
