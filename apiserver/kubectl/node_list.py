@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from apiserver.apis.core.resources import LEASES, NODES
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, labels_of, name_of
+from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, labels_of, name_of, namespace_of
 from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.lifecycle import failed_starts
 from apiserver.apis.virt.places import names, node_states
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import guestinfo, listing
@@ -31,12 +32,13 @@ class State(NamedTuple):
     reason: str = ""
 
 
-def state_of(node: Object, lease: Object | None, now: datetime) -> State:
+def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_starts.Verdict | None = None) -> State:
     """Return a node's state.
 
     Args:
         node: the Node.
         lease: the Lease of its virt-handler; None without one.
+        avoided: why starts avoid the node.
         now: the time, by a clock that agrees with the node's within seconds.
     """
     handled = lease is not None and _is_valid(lease, now)
@@ -53,7 +55,7 @@ def state_of(node: Object, lease: Object | None, now: datetime) -> State:
         return State("NoHandler", f"virt-handler has not reported since {one_line(str(dig(lease, 'spec', 'renewTime')), MAX_REASON)}")
     if node_states.is_being_emptied(node):
         return State("Draining", "cordoned, or tainted by an autoscaler")
-    return State("Ready")
+    return State("NonOperational", avoided.message()) if avoided is not None else State("Ready")
 
 
 def _unreachable(node: Object, *, handled: bool) -> State:
@@ -74,17 +76,34 @@ def _is_valid(lease: Object, now: datetime) -> bool:
     return now - renewed < holds
 
 
-def rows(nodes: Iterable[Object], leases: Mapping[str, Object], machines: Mapping[str, int], now: datetime) -> list[Sequence[str]]:
-    """Return the table's rows, by name. ``leases`` are by their own names, ``machines`` counts by node."""
-    return [_row(each, leases.get(names.handler_lease(name_of(each))), machines, now) for each in sorted(nodes, key=name_of)]
+def rows(nodes: Iterable[Object], leases: Mapping[str, Object], machines: Sequence[Object], now: datetime) -> list[Sequence[str]]:
+    """Return the table's rows, by name. ``leases`` are by their own names."""
+    by_name = {name_of(each): each for each in nodes}
+    counts = Counter(str(dig_vm(each, "status", "nodeName") or "") for each in machines)
+    tried: dict[str, list[Object]] = {}
+    for vm in machines:
+        for name in failed_starts.tried_nodes(vm):
+            tried.setdefault(name, []).append(vm)
+    avoided = failed_starts.non_operational(by_name, tried, now)
+    found = []
+    for name, node in sorted(by_name.items()):
+        lease = leases.get(names.handler_lease(name))
+        found.append(_row(node, lease, counts[name], state_of(node, lease, now, avoided.get(name))))
+    return found
 
 
-def _row(node: Object, lease: Object | None, machines: Mapping[str, int], now: datetime) -> Sequence[str]:
-    state = state_of(node, lease, now)
+def _row(node: Object, lease: Object | None, machines: int, state: State) -> Sequence[str]:
     acceleration = annotations_of(lease or {}).get(node_states.ACCELERATION_ANNOTATION, "").partition(":")[0]
     models = [each.removeprefix(names.HOST_MODEL_LABELS) for each in labels_of(node) if each.startswith(names.HOST_MODEL_LABELS)]
-    count = str(machines.get(name_of(node), 0))
-    return (name_of(node), state.word, count, one_line(acceleration, 20), ",".join(sorted(models)), state.reason)
+    return (name_of(node), state.word, str(machines), one_line(acceleration, 20), ",".join(sorted(models)), state.reason)
+
+
+def _kept(vm: Object) -> Object:
+    """Return the relevant part of a machine: all of them are in memory."""
+    return {
+        "metadata": {"namespace": namespace_of(vm), "name": name_of(vm)},
+        "status": {"nodeName": dig_vm(vm, "status", "nodeName"), "attempts": dig_vm(vm, "status", "attempts")},
+    }
 
 
 async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> str:
@@ -97,5 +116,5 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
     selected = {"labelSelector": f"{names.COMPONENT_LABEL}={names.HANDLER}"}
     leases = {name_of(each): each async for each in listing.listed(access, LEASES.path(), "list leases of virt-handlers", params=selected)}
     everywhere = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
-    machines = Counter([str(dig_vm(each, "status", "nodeName") or "") async for each in everywhere])
+    machines = [_kept(each) async for each in everywhere]
     return "\n".join(guestinfo.aligned([TITLES, *rows(nodes, leases, machines, now())]))

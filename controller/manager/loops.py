@@ -15,6 +15,7 @@ from apiserver.apis.core.resources import EVENTS, LEASES, NAMESPACES, NODES, PER
 from apiserver.apis.meta.objects import Object, without_managed_fields
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import failed_starts
 from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, REPLICA_SETS, VIRTUAL_MACHINES
@@ -82,6 +83,8 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
                 indexes.BY_MAC: indexes.macs_of_vm,
                 indexes.BY_WANTED_NODE: indexes.wanted_node_of_vm,
                 indexes.BY_LOSS: indexes.loss_of_vm,
+                indexes.BY_FAILED_START: indexes.failures_of_vm,
+                indexes.BY_TRIED_NODE: failed_starts.tried_nodes,
                 indexes.BY_AGE: indexes.age_of_vm,
                 membership.BY_CONTROLLER: membership.controller_of_vm,
             },

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
-from apiserver.apis.meta.objects import NamespacedName, Object, condition, dig, is_true, namespace_of
+from apiserver.apis.meta.objects import NamespacedName, Object, condition, dig, is_true, name_of, namespace_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, evictions
+from apiserver.apis.virt.lifecycle import conditions, evictions, failed_starts
 from apiserver.apis.virt.places import names, network
 from apiserver.apis.virt.spec.described import domain_of
 from apiserver.client.informer import Informer
@@ -40,6 +41,11 @@ OUTDATED: Final = "outdated"
 BY_LOSS: Final = "loss"
 """Index of machines with the condition NodeLost, by :data:`LOST`."""
 LOST: Final = "lost"
+BY_FAILED_START: Final = "failed-start"
+"""Index of machines with a start that failed on one node and succeeded on another, by :data:`FAILED`."""
+FAILED: Final = "failed"
+BY_TRIED_NODE: Final = "tried-node"
+"""Index of machines by the nodes of their attempts."""
 BY_NODE: Final = "node"
 """Index of pods by the node they are bound to."""
 
@@ -107,6 +113,14 @@ class Informers:
         """Return the machines that were lost with their nodes, and those that restarted since."""
         return self.vms.by_index(BY_LOSS, LOST)
 
+    def non_operational(self, now: datetime) -> dict[str, failed_starts.Verdict]:
+        """Return the nodes that starts should avoid."""
+        suspects = {node for vm in self.vms.by_index(BY_FAILED_START, FAILED) for node in failed_starts.nodes_of_failures(vm)}
+        if not suspects:
+            return {}
+        nodes = {name_of(each): each for each in self.nodes.list()}
+        return failed_starts.non_operational(nodes, {node: list(self.vms.by_index(BY_TRIED_NODE, node)) for node in suspects}, now)
+
     def machines_with_mac(self, mac: Mac) -> Iterable[Object]:
         """Return the machines that have this address, at most ``MAX_NAMESAKES``."""
         return self.vms.by_index(BY_MAC, mac, MAX_NAMESAKES)
@@ -137,6 +151,11 @@ def age_of_vm(vm: Object) -> list[str]:
 def loss_of_vm(vm: Object) -> list[str]:
     """Return ``LOST`` as the key in ``BY_LOSS`` if the machine has the condition; also works for invalid machines."""
     return [LOST] if condition(_conditions(vm), conditions.NODE_LOST) is not None else []
+
+
+def failures_of_vm(vm: Object) -> list[str]:
+    """Return ``FAILED`` as the key in ``BY_FAILED_START``; also works for invalid machines."""
+    return [FAILED] if failed_starts.nodes_of_failures(vm) else []
 
 
 def _conditions(vm: Object) -> list[Object]:

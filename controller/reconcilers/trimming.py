@@ -8,7 +8,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_migration
-from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.lifecycle import evictions, failed_starts
 from apiserver.apis.virt.places import layout, names, shape
 from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.nodes import baseline_cpu, emptied_nodes
@@ -135,6 +135,11 @@ def _trim_container(container: Object) -> Object:
     }
 
 
+def _trim_node_annotations(node: Object) -> Object:
+    repaired = annotations_of(node).get(failed_starts.REPAIRED_ANNOTATION)
+    return {"annotations": {failed_starts.REPAIRED_ANNOTATION: str(repaired)[:MAX_NAME]}} if repaired else {}
+
+
 def trim_node(node: Object) -> Object:
     """Return the relevant fields of a node, which heartbeats do not change."""
     kept = ("name", "uid", "resourceVersion")
@@ -143,6 +148,7 @@ def trim_node(node: Object) -> Object:
         "metadata": {
             **{key: value for key, value in (node.get("metadata") or {}).items() if key in kept},
             **baseline_cpu.trim_labels(node),
+            **_trim_node_annotations(node),
         },
         "spec": emptied_nodes.trim(node),
         "status": {

@@ -41,9 +41,9 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _avoided(seen: Observed) -> tuple[str, ...]:
-    """Return the nodes that the scheduler should avoid: starts failed there, or the kubelet rejected the last pod."""
+    """Return the nodes that the scheduler should avoid: starts failed there, also of others, or the kubelet rejected the last pod."""
     rejecting = (pod_state.node_of(pod) for pod in seen.pods if pod_state.lacked_devices(pod))
-    return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting}))
+    return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting, *seen.non_operational}))
 
 
 def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu.Choice | None:

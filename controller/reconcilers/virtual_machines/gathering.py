@@ -93,6 +93,7 @@ class Gathering:
             mount_events=events.mounts,
             sandbox_events=events.sandboxes,
             strangers=strangers(self._informers.leases),
+            non_operational={} if attempts.is_open(vm) else self._informers.non_operational(now),
             lost=await self._lost(vm),
             nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),
         )

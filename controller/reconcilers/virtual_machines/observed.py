@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import failed_starts
 from controller.reconcilers.disk_claims import InUse
 from controller.reconcilers.pods import networks, ownership
 from controller.reconcilers.pods.liveness import NOTHING, Evidence
@@ -51,6 +52,8 @@ class Observed:
     """The kubelet's Events about networks (:mod:`controller.reconcilers.pods.sandboxes`)."""
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes with virt-handlers of another contract (:mod:`apiserver.apis.virt.contract`), each with a message."""
+    non_operational: Mapping[str, failed_starts.Verdict] = field(default_factory=dict)
+    """Nodes that a start avoids."""
     lost: restart_turns.Queue = field(default_factory=restart_turns.Queue)
     """The machines of lost nodes, if this is one that may restart."""
     nodes: tuple[Object, ...] = ()

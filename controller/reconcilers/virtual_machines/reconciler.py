@@ -6,9 +6,10 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 
+from apiserver.apis.core.resources import NODES
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, uid_of
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import evictions, phases
+from apiserver.apis.virt.lifecycle import evictions, failed_starts, phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import precedence
@@ -43,6 +44,8 @@ class VirtualMachines:
         self._gathering = gathering
         self._warned: dict[NamespacedName, frozenset[str]] = {}
         """The uids of unwatched pods that were reported, by machine."""
+        self._avoided: dict[str, failed_starts.Verdict] = {}
+        """The non-operational nodes that have an Event, by name."""
         self._applier = Applier(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
@@ -87,6 +90,7 @@ class VirtualMachines:
             return Result()  # its pods are deleted with their owner
         seen = await self._gathering.gather(validation.as_far_as_sound(vm))
         vm = seen.vm
+        self._tell_nodes(seen)
         # First, because Services wait for it: during a migration no pod is ready.
         refused = await self._applier.apply(vm, readiness.plan(vm, seen.pods, seen.now))
         poll = sooner(refused, self._times.unwatched if self._warn_of_unwatched(seen) else None)
@@ -96,6 +100,13 @@ class VirtualMachines:
             told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
             await self._applier.apply(vm, told)
             return Result(sooner(REFUSED_SECONDS, poll))
+
+    def _tell_nodes(self, seen: Observed) -> None:
+        """Create an Event for each node that starts avoid from now on."""
+        for name, verdict in seen.non_operational.items():
+            if self._avoided.get(name) != verdict and (node := self._informers.nodes.get("", name)) is not None:
+                self._avoided[name] = verdict
+                self._recorder.event(node, NODES, "Warning", "NonOperational", verdict.message())
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
         """Yield the machines with a disk of one that lost its pod, will not run again, or may have other disks now."""

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -792,3 +792,22 @@ async def test_missing_secret_is_reported_by_field_and_the_pod_kept(cluster: Clu
     await cluster.phase_is("Scheduled")
     assert condition(cluster.vm()["status"]["conditions"], "DisksReady")["status"] == "True"  # type: ignore[index]  # it was there a moment ago
     assert uid_of(await cluster.pod()) == uid_of(pod)
+
+
+async def test_a_start_avoids_a_node_where_others_failed(api: FakeAPI, cluster: Cluster) -> None:
+    now = datetime.now(UTC)
+    failed, ran = (times.to_rfc3339(now - timedelta(seconds=each)) for each in (60, 30))
+    attempts = [
+        {"number": 1, "podName": "p", "nodeName": "node2", "result": "Failed", "endTime": failed},
+        {"number": 2, "podName": "p", "nodeName": "node1", "runningTime": ran},
+    ]
+    await api.put(NODES, {"metadata": {"name": "node2"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    for name in ("a", "b", "c"):
+        other = a_vm()
+        other["metadata"]["name"] = name
+        await api.put(VMS, {**other, "status": {"phase": "Running", "attempt": 2, "nodeName": "node1", "attempts": attempts}})
+    await api.put(VMS, a_vm())
+    pod = await cluster.pod()
+    (preferred,) = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["preference"]["matchFields"] == [{"key": "metadata.name", "operator": "NotIn", "values": ["node2"]}]
+    await cluster.until(lambda: "NonOperational" in cluster.events(), "an Event about the node")

@@ -55,6 +55,18 @@ def test_state_of_a_node(found: dict[str, Any], renewed: str | None, word: str, 
 
 def test_row_has_the_acceleration_and_the_host_model() -> None:
     other = {**node(), "metadata": {"name": "a"}}
-    rows = node_list.rows([node(), other], {"virt-handler-node1": lease()}, {"node1": 3}, NOW)
+    machines = [{"metadata": {"name": name, "namespace": "ns"}, "status": {"nodeName": "node1"}} for name in "abc"]
+    rows = node_list.rows([node(), other], {"virt-handler-node1": lease()}, machines, NOW)
     assert rows[0][:3] == ("a", "NoHandler", "0")
     assert rows[1] == ("node1", "Ready", "3", "kvm", "EPYC", "")
+
+
+def test_a_node_where_starts_fail_is_non_operational() -> None:
+    attempts = [
+        {"number": 1, "nodeName": "node1", "result": "Failed", "endTime": "2026-01-01T00:00:30Z"},
+        {"number": 2, "nodeName": "a", "runningTime": "2026-01-01T00:00:40Z"},
+    ]
+    machines = [{"metadata": {"name": name, "namespace": "ns"}, "status": {"nodeName": "a", "attempts": attempts}} for name in "abc"]
+    other = {**node(), "metadata": {"name": "a"}}
+    found = node_list.rows([node(), other], {"virt-handler-node1": lease()}, machines, NOW)
+    assert (found[1][1], found[1][-1][:18]) == ("NonOperational", "3 virtual machines")

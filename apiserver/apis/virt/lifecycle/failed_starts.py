@@ -1,0 +1,120 @@
+"""Nodes on which starts fail that succeed elsewhere: they are non-operational for a while. Pure.
+
+A machine is evidence against a node only if its start failed there and its guest then ran on another node. A machine that fails everywhere
+is not. A start that succeeds on the node clears it, and so does the annotation of an administrator who repaired it.
+
+Everything is read from ``status.attempts``, so it survives every process. The first start after the pause is the trial: if it fails, the
+next pause is twice as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, annotations_of, key_of
+from apiserver.apis.virt.lifecycle import power
+from apiserver.apis.virt.places import names
+
+REPAIRED_ANNOTATION: Final = f"{names.GROUP}/repaired-at"
+"""On a Node: failed starts before this time do not count."""
+MACHINES: Final = 3
+"""Machines whose starts failed within :data:`TOGETHER`."""
+TOGETHER: Final = timedelta(minutes=10)
+PAUSE: Final = timedelta(minutes=10)
+LONGEST_PAUSE: Final = timedelta(hours=2)
+MAX_SHARE: Final = 0.5
+"""If more nodes than this share seem non-operational, the nodes are not the cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A node that starts should avoid."""
+
+    until: datetime
+    machines: int
+    """Machines that failed to start there and ran elsewhere, since the last success."""
+
+    def message(self) -> str:
+        """Return the reason, for people."""
+        return (
+            f"{self.machines} virtual machines failed to start there and ran on other nodes; starts avoid it until "
+            f"{times.to_rfc3339(self.until)}, or until one succeeds"
+        )
+
+
+def nodes_of_failures(vm: Mapping[str, Any]) -> list[str]:
+    """Return the nodes against which this machine is evidence."""
+    return sorted({node for node, _ in _failures(vm)})
+
+
+def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
+    """Return the nodes of the machine's attempts."""
+    return sorted({str(each["nodeName"]) for each in _attempts(vm) if each.get("nodeName")})
+
+
+def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:
+    """Return the nodes that starts should avoid.
+
+    Args:
+        nodes: the Nodes by name.
+        machines: for each suspected node, all machines with an attempt there.
+        now: the time.
+    """
+    found = {name: verdict for name, tried in machines.items() if name in nodes and (verdict := _verdict(nodes[name], tried, now))}
+    return found if len(found) <= max(1, int(len(nodes) * MAX_SHARE)) else {}
+
+
+def _verdict(node: Object, machines: Collection[Object], now: datetime) -> Verdict | None:
+    name = str(node["metadata"]["name"])
+    cleared = max((*_successes(name, machines), *_repairs(node)), default=None)
+    failed = sorted(
+        moment
+        for each in {key_of(each): each for each in machines}.values()
+        if (moment := max((at for where, at in _failures(each) if where == name), default=None)) is not None
+        and (cleared is None or moment > cleared)
+        and moment <= now
+    )
+    if not any(later - earlier <= TOGETHER for earlier, later in zip(failed, failed[MACHINES - 1 :], strict=False)):
+        return None
+    pause = min(PAUSE * 2 ** min(len(failed) - MACHINES, 10), LONGEST_PAUSE)
+    until = failed[-1] + pause
+    return Verdict(until, len(failed)) if now < until else None
+
+
+def _failures(vm: Mapping[str, Any]) -> Iterator[tuple[str, datetime]]:
+    """Yield node and time of failed starts that a run on another node followed."""
+    ran: set[str] = set()
+    for each in reversed(_attempts(vm)):
+        node = str(each.get("nodeName") or "")
+        if each.get("runningTime"):
+            ran.add(node)
+        elif node and each.get("result") == power.RESULT_FAILED and ran - {node} and (moment := _parsed(each.get("endTime"))):
+            yield node, moment
+
+
+def _successes(node: str, machines: Iterable[Mapping[str, Any]]) -> Iterator[datetime]:
+    for vm in machines:
+        for each in _attempts(vm):
+            if each.get("nodeName") == node and (moment := _parsed(each.get("runningTime"))):
+                yield moment
+
+
+def _repairs(node: Object) -> Iterator[datetime]:
+    if moment := _parsed(annotations_of(node).get(REPAIRED_ANNOTATION)):
+        yield moment
+
+
+def _parsed(text: object) -> datetime | None:
+    with suppress(ValueError):
+        return times.parse(str(text or ""))
+    return None
+
+
+def _attempts(vm: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = (vm.get("status") or {}).get("attempts")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -1,0 +1,101 @@
+"""When starts avoid a node, and when they try it again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import times
+from apiserver.apis.virt.lifecycle import failed_starts
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NODES = {each: {"metadata": {"name": each}} for each in ("bad", "good", "other", "fourth")}
+
+
+def at(minutes_ago: float) -> str:
+    return times.to_rfc3339(NOW - timedelta(minutes=minutes_ago))
+
+
+def failed(node: str, minutes_ago: float) -> dict[str, Any]:
+    return {"nodeName": node, "result": "Failed", "endTime": at(minutes_ago)}
+
+
+def ran(node: str, minutes_ago: float) -> dict[str, Any]:
+    return {"nodeName": node, "runningTime": at(minutes_ago)}
+
+
+def vm(name: str, *attempts: dict[str, Any]) -> dict[str, Any]:
+    numbered = [{"number": number, **each} for number, each in enumerate(attempts, 1)]
+    return {"metadata": {"name": name, "namespace": "ns"}, "status": {"attempts": numbered}}
+
+
+def moved(name: str, minutes_ago: float, node: str = "bad") -> dict[str, Any]:
+    """Return a machine that failed to start on a node and then ran on another."""
+    return vm(name, failed(node, minutes_ago), ran("good", minutes_ago - 0.5))
+
+
+def avoided(*machines: dict[str, Any], nodes: dict[str, Any] | None = None) -> dict[str, failed_starts.Verdict]:
+    tried: dict[str, list[Any]] = {}
+    for each in machines:
+        for node in failed_starts.tried_nodes(each):
+            tried.setdefault(node, []).append(each)
+    return failed_starts.non_operational(nodes or NODES, tried, NOW)
+
+
+def test_three_machines_that_failed_there_and_ran_elsewhere() -> None:
+    machines = [moved(name, minutes) for name, minutes in (("a", 9), ("b", 5), ("c", 2))]
+    assert avoided(*machines[:2]) == {}
+    assert avoided(*machines) == {"bad": failed_starts.Verdict(NOW + timedelta(minutes=8), 3)}
+    assert avoided(machines[0], machines[0], machines[0]) == {}, "one machine is one piece of evidence"
+
+
+def test_a_machine_that_fails_by_design_is_no_evidence() -> None:
+    by_design = [vm(name, failed("bad", 3), failed("good", 2), failed("other", 1)) for name in "abcd"]
+    once = [vm(name, failed("bad", 1)) for name in "efgh"]
+    crashed = [vm(name, {**ran("bad", 5), **failed("bad", 1)}, ran("good", 0.5)) for name in "ijkl"]
+    back = [vm(name, failed("bad", 3), ran("bad", 2)) for name in "mnop"]
+    assert avoided(*by_design, *once) == avoided(*crashed) == avoided(*back) == {}
+
+
+def test_failures_far_apart_do_not_count_together() -> None:
+    assert avoided(moved("a", 25), moved("b", 14), moved("c", 2)) == {}
+
+
+def test_a_success_there_clears_the_node() -> None:
+    machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
+    assert avoided(*machines, vm("d", ran("bad", 1))) == {}
+    assert set(avoided(*machines, vm("d", ran("bad", 20)))) == {"bad"}
+
+
+def test_a_repair_clears_the_node() -> None:
+    machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
+    for when, expected in ((at(1), set()), (at(20), {"bad"}), ("soon", {"bad"})):
+        repaired = {"metadata": {"name": "bad", "annotations": {"kubevirt.io/repaired-at": when}}}
+        assert set(avoided(*machines, nodes={**NODES, "bad": repaired})) == expected
+
+
+def test_after_the_pause_a_failed_trial_doubles_it() -> None:
+    machines = [moved("a", 29), moved("b", 25), moved("c", 22)]
+    assert avoided(*machines) == {}
+    assert avoided(*machines, moved("d", 1))["bad"].until == NOW - timedelta(minutes=1) + timedelta(minutes=20)
+    many = [moved(f"m{each}", 1) for each in range(40)]
+    assert avoided(*many)["bad"].until == NOW - timedelta(minutes=1) + timedelta(hours=2)
+
+
+def test_if_most_nodes_seem_bad_none_is_avoided() -> None:
+    machines = [moved(f"{node}-{each}", 1, node) for node in ("bad", "other", "fourth") for each in range(3)]
+    assert avoided(*machines) == {}
+    assert set(avoided(*machines[:6])) == {"bad", "other"}
+
+
+@pytest.mark.parametrize("status", [{}, {"attempts": None}, {"attempts": ["x"]}, {"attempts": [{"nodeName": "bad", "result": "Failed"}]}])
+def test_an_invalid_status_is_no_evidence(status: dict[str, Any]) -> None:
+    found = {"metadata": {"name": "a", "namespace": "ns"}, "status": status}
+    assert failed_starts.nodes_of_failures(found) == []
+    assert avoided(found) == {}
+
+
+def test_a_time_in_the_future_does_not_count() -> None:
+    assert avoided(moved("a", -60), moved("b", -60), moved("c", -60)) == {}
