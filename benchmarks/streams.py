@@ -35,6 +35,7 @@ from apiserver.registry.generic.strategy import Connect, Destination
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from apiserver.server import options, running
+from apiserver.server.options import Options
 from apiserver.server.running import Kinds
 from certs.reloading import ClientTls, Files, ServerTls
 from handler.streams.limits import Limits
@@ -71,18 +72,22 @@ class Direct(Connect):
 async def serve_api(root: Path, port: int, handler_port: int) -> None:
     """Run virt-api over memory, without a cluster."""
     own = Files.in_directory(root / "virt-api")
-    flags = options.parse(
+
+    def kinds(_: Client | None) -> Kinds:
+        return Kinds((VirtualMachineStrategy({"console": Direct(handler_port, ClientTls(own).context)}), MigrationStrategy()))
+
+    await running.run(api_options(own, port), kinds)
+
+
+def api_options(own: Files, port: int) -> Options:
+    """Return the options of a virt-api over memory that refuses no stream."""
+    return options.parse(
         [
             "--bind-address=127.0.0.1", f"--secure-port={port}", f"--tls-cert-file={own.certificate}", f"--tls-private-key-file={own.key}",
             "--storage=memory", "--authentication-skip-lookup", "--authorization-mode=AlwaysAllow", "--shutdown-delay-duration=0s",
             "--max-streams=0", "--max-streams-per-user=0", "--max-streams-per-user-and-object=0",
         ]
     )  # fmt: skip
-
-    def kinds(_: Client | None) -> Kinds:
-        return Kinds((VirtualMachineStrategy({"console": Direct(handler_port, ClientTls(own).context)}), MigrationStrategy()))
-
-    await running.run(flags, kinds)
 
 
 async def serve_handler(root: Path, port: int) -> None:

@@ -17,11 +17,10 @@ from websockets.protocol import SERVER, Protocol, State
 
 from apiserver.endpoints.http.connection import Connection, Gone
 from apiserver.endpoints.http.messages import Request, Response
+from apiserver.endpoints.http.slices import Slices
 from apiserver.endpoints.http.upgrade import TOKEN_PROTOCOL, Closed, offered
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_SLICE: Final = 4 << 10
-"""Bytes decoded at once, because empty messages become large objects."""
 _HELD: Final = 32 << 10
 """Most undecoded bytes before reading pauses."""
 _ABNORMAL: Final = 1006
@@ -77,7 +76,7 @@ class WebSocket(Response):
         self._socket_bytes = socket_bytes
         self._timer: asyncio.TimerHandle | None = None
         self._heard = True
-        self._held = bytearray()
+        self._held = Slices()
         self._messages: deque[bytes | str] = deque()
         self._part = bytearray()
         self._opcode = Opcode.BINARY
@@ -173,7 +172,7 @@ class WebSocket(Response):
         """Receive bytes; empty: the connection is gone."""
         self._heard = True
         if data:
-            self._held += data
+            self._held.add(data)
             while not self._messages and self._decode():
                 pass
             if len(self._held) > _HELD:
@@ -186,10 +185,8 @@ class WebSocket(Response):
 
     def _decode(self) -> bool:
         """Decode one slice; False without input."""
-        if not self._held or self._ended:
+        if self._ended or not (piece := self._held.cut()):
             return False
-        piece = bytes(self._held[:_SLICE])
-        del self._held[:_SLICE]
         self._protocol.receive_data(piece)
         self._take_events(gone=False)
         return True

@@ -13,9 +13,10 @@ from websockets.asyncio.client import ClientConnection
 from websockets.protocol import State
 
 from apiserver.client import buffers
+from apiserver.endpoints.http.slices import Slices
 
-SLICE: Final = 4 << 10
-"""Bytes decoded at once: 2,000 frames, 200 bytes of memory each."""
+_HEAD_END: Final = b"\r\n\r\n"
+_MAX_HEAD_BYTES: Final = 64 << 10
 
 TLS_BYTES: Final = 32 << 10
 """Most undecrypted bytes before reading pauses."""
@@ -32,14 +33,27 @@ class Bounded(ClientConnection):
         if limit := getattr(transport, "set_read_buffer_limits", None):  # of TLS in asyncio and uvloop, 256 KiB by default
             limit(high=TLS_BYTES)
         buffers.narrow(transport, SOCKET_BYTES)
-        self._held = bytearray()
+        self._head: bytearray | None = bytearray() if self.protocol.state is State.CONNECTING else None
+        """The answer's incomplete head, which no slice may contain, because slices begin with a frame."""
+        self._held = Slices()
         self._decoding = False
         self.recv_messages.resume = self._resume
 
     def data_received(self, data: bytes) -> None:
         """Buffer bytes; decode them while their reader takes the messages."""
-        self._held += data
+        self._held.add(data if self._head is None else self._behind_head(data))
         self._decode(all_of_it=False)
+
+    def _behind_head(self, data: bytes) -> bytes:
+        """Pass a complete head to the library; return the bytes behind it."""
+        self._head = head = (self._head or bytearray()) + data
+        end = head.find(_HEAD_END)
+        if end < 0 and len(head) <= _MAX_HEAD_BYTES:
+            return b""
+        size = end + len(_HEAD_END) if end >= 0 else len(head)
+        self._head = None
+        super().data_received(bytes(head[:size]))
+        return bytes(head[size:])
 
     def eof_received(self) -> None:
         """Decode the remaining input."""
@@ -63,8 +77,7 @@ class Bounded(ClientConnection):
         self._decoding = True
         try:
             while self._held and (all_of_it or not self.recv_messages.paused):
-                piece = bytes(self._held[:SLICE])
-                del self._held[:SLICE]
+                piece = self._held.all() if all_of_it else self._held.cut()
                 super().data_received(piece)
         finally:
             self._decoding = False

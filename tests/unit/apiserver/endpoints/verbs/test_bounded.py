@@ -14,6 +14,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
 from websockets.protocol import State
 from websockets.uri import parse_uri
+from websockets.utils import accept_key
 
 from apiserver.endpoints.verbs.bounded import Bounded
 
@@ -105,6 +106,36 @@ async def test_all_frames_arrive_in_order_and_reading_resumes() -> None:
 
     assert [await connection.recv() for _ in numbers] == numbers
     assert transport.reading
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 1000])
+async def test_frames_behind_the_answer_to_the_upgrade_arrive(pieces: int) -> None:
+    """However the network cuts them."""
+    protocol = ClientProtocol(parse_uri("ws://h/"), max_size=MESSAGE)
+    connection = Bounded(protocol, max_queue=(1, 0))
+    connection.connection_made(Transport())
+    connection.request = protocol.connect()
+    protocol.send_request(connection.request)
+    fields = f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept_key(protocol.key)}"
+    messages = [b"", b"x" * 50_000, b"last"]
+    whole = f"HTTP/1.1 101 Switching Protocols\r\n{fields}\r\n\r\n".encode()
+    whole += b"".join(Frame(Opcode.BINARY, each).serialize(mask=False) for each in messages)
+    step = -(-len(whole) // pieces)
+    for start in range(0, len(whole), step):
+        connection.data_received(whole[start : start + step])
+    assert [await connection.recv() for _ in messages] == messages
+
+
+async def test_an_answer_without_upgrade_is_passed_whole() -> None:
+    """Its body is not frames."""
+    protocol = ClientProtocol(parse_uri("ws://h/"), max_size=MESSAGE)
+    connection = Bounded(protocol, max_queue=(1, 0))
+    connection.connection_made(Transport())
+    protocol.send_request(protocol.connect())
+    for each in b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\n\xff\xff\xff\xff\xff":
+        connection.data_received(bytes((each,)))
+    assert connection.response is not None
+    assert (connection.response.status_code, connection.response.body) == (404, b"\xff" * 5)
 
 
 async def test_pongs_that_the_server_does_not_take_are_not_kept() -> None:

@@ -1,0 +1,255 @@
+"""The rate of ``kubectl virt port-forward``, and the processor time of each hop; one JSON object per direction.
+
+    python -m benchmarks.forwarding [--mib 256] [--rounds 3]
+
+The plugin, virt-api and virt-handler are real processes on loopback with TLS. This process is the program on the local port; the guest's
+port is a further process. kube-apiserver is absent: ``make bench-devices`` measures with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import ssl
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+import uvloop
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.places import names, streams
+from apiserver.client.rest import Client
+from apiserver.kubectl import portforward
+from apiserver.kubectl.access import Access
+from apiserver.registry.generic.strategy import Connect, Destination, QueryParameter
+from apiserver.registry.virt.migrations import MigrationStrategy
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+from apiserver.server import running
+from apiserver.server.running import Kinds
+from benchmarks.streams import NODE, POD, api_options, create, ready
+from certs.reloading import ClientTls, Files, ServerTls
+from handler.streams.limits import Limits
+from handler.streams.server import Server, Target
+from tests.component.handler.tls import Authority
+from tests.fakes.launcher import run_directory
+from tests.ports import free_port
+
+HOPS: Final = ("plugin", "virt-api", "virt-handler")
+ROLES: Final = (*HOPS, "guest")
+DIRECTIONS: Final = {"down": b"d", "up": b"u"}
+_PIECE: Final = 256 << 10
+_POD_ADDRESS: Final = "10.244.1.7"
+
+
+class Direct(Connect):
+    """The guest's port, at one virt-handler."""
+
+    subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
+    ping_seconds: ClassVar[float] = streams.PING_SECONDS
+    holder_header: ClassVar[str] = streams.HOLDER_HEADER
+    segments: ClassVar[tuple[QueryParameter, ...]] = (QueryParameter("port", "integer", ""), QueryParameter("protocol", "string", ""))
+
+    def __init__(self, port: int, tls: ssl.SSLContext) -> None:
+        self._port = port
+        self._tls = tls
+
+    async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
+        """Return virt-handler's address."""
+        path = streams.handler_path("default", "testvm", obj["metadata"]["uid"], streams.Forward("tcp", int(query["port"])).stream)
+        return Destination(f"https://127.0.0.1:{self._port}{path}", names.handler_server_name(NODE), self._tls)
+
+
+class NodeSocket(socket.socket):
+    """A socket of a network in which the pod's address leads to this machine."""
+
+    def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]  # typeshed: of any family
+        """Connect to this machine."""
+        super().connect(("127.0.0.1", address[1]))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Files and ports of all processes."""
+
+    root: Path
+    ports: Mapping[str, int]
+
+    def arguments(self, role: str) -> list[str]:
+        """Return the arguments of one process."""
+        ports = ",".join(f"{each}={port}" for each, port in self.ports.items())
+        return ["-m", "benchmarks.forwarding", "--role", role, "--root", str(self.root), "--ports", ports]
+
+
+async def serve_api(place: Place) -> None:
+    """Run virt-api over memory, without a cluster."""
+    own = Files.in_directory(place.root / "virt-api")
+
+    def kinds(_: Client | None) -> Kinds:
+        stream = Direct(place.ports["virt-handler"], ClientTls(own).context)
+        return Kinds((VirtualMachineStrategy({"portforward": stream}), MigrationStrategy()))
+
+    await running.run(api_options(own, place.ports["virt-api"]), kinds)
+
+
+async def serve_handler(place: Place) -> None:
+    """Run virt-handler's stream server."""
+    tls = ServerTls(Files.in_directory(place.root / "virt-handler"), clients=ssl.CERT_REQUIRED)
+    target, limits, port = Target(POD, addresses=(_POD_ADDRESS,)), Limits(0, 0, 0), place.ports["virt-handler"]
+    await Server(lambda *_: target, tls, host="127.0.0.1", port=port, kubelet=place.root, limits=limits, make_socket=NodeSocket).run()
+
+
+async def serve_plugin(place: Place) -> None:
+    """Run ``kubectl virt port-forward``."""
+    tls = ssl.create_default_context(cafile=str(place.root / "virt-api/ca.crt"))
+
+    async def load() -> Access:
+        return Access(f"https://127.0.0.1:{place.ports['virt-api']}", "default", tls=tls, server_hostname="virt-api")
+
+    port = portforward.parse(f"{place.ports['plugin']}:{place.ports['guest']}")
+    await portforward.forward_all("testvm", load, [port], "127.0.0.1")
+
+
+def serve_guest(port: int) -> None:
+    """Send or take bytes, as each connection asks by a letter and a number of eight bytes."""
+
+    def one(link: socket.socket) -> None:
+        with link:
+            asked = link.recv(9, socket.MSG_WAITALL)
+            count = int.from_bytes(asked[1:])
+            if asked[:1] == DIRECTIONS["down"]:
+                send(link, count)
+            else:
+                take(link, count)
+                link.sendall(b".")
+
+    with socket.create_server(("127.0.0.1", port)) as server:
+        while True:
+            threading.Thread(target=one, args=(server.accept()[0],), daemon=True).start()
+
+
+def send(link: socket.socket, count: int) -> None:
+    """Send ``count`` bytes."""
+    piece = os.urandom(_PIECE)
+    for _ in range(count // _PIECE):
+        link.sendall(piece)
+
+
+def take(link: socket.socket, count: int) -> None:
+    """Receive ``count`` bytes.
+
+    Raises:
+        ConnectionError: there are fewer.
+    """
+    room = memoryview(bytearray(_PIECE))
+    while count:
+        taken = link.recv_into(room)
+        if not taken:
+            raise ConnectionError(f"{count} bytes are missing")
+        count -= taken
+
+
+def moved(port: int, direction: str, count: int) -> float:
+    """Move ``count`` bytes through a local port that leads to :func:`serve_guest`; return the seconds."""
+    with socket.create_connection(("127.0.0.1", port)) as link:
+        began = time.monotonic()
+        link.sendall(DIRECTIONS[direction] + count.to_bytes(8))
+        if direction == "down":
+            take(link, count)
+        else:
+            send(link, count)
+            take(link, 1)
+        return time.monotonic() - began
+
+
+def processor_seconds(pid: int) -> float:
+    """Return user and system time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@asynccontextmanager
+async def hops() -> AsyncIterator[tuple[Place, Mapping[str, int]]]:
+    """Yield the running processes, with the pid of each."""
+    with tempfile.TemporaryDirectory(prefix="forwarding") as name:
+        place = Place(Path(name), {each: free_port() for each in ROLES})
+        authority = Authority(place.root)
+        for each, files in (("virt-api", authority.virt_api()), ("virt-handler", authority.node(NODE))):
+            (place.root / each).symlink_to(files.certificate.parent)
+        run_directory(place.root, POD)
+        tls = ssl.create_default_context(cafile=str(place.root / "virt-api/ca.crt"))
+        async with AsyncExitStack() as stack:
+            pids = {}
+            for each in ("guest", "virt-handler", "virt-api", "plugin"):
+                process = await asyncio.create_subprocess_exec(sys.executable, *place.arguments(each), stdout=asyncio.subprocess.DEVNULL)
+                stack.push_async_callback(process.wait)
+                stack.callback(process.kill)
+                pids[each] = process.pid
+                if each == "virt-api":
+                    await ready(place.ports[each], tls)
+                    await create(place.ports[each], tls)
+            await listening(place.ports["plugin"])
+            yield place, pids
+
+
+async def listening(port: int) -> None:
+    """Wait until the port accepts connections."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.1)
+            else:
+                writer.close()
+                return
+
+
+async def measure(mib: int, rounds: int, directions: Iterable[str]) -> None:
+    """Print a line for each direction: the median rate, and each hop's processor seconds per GiB."""
+    async with hops() as (place, pids):
+        for direction in directions:
+            before = {each: processor_seconds(pids[each]) for each in HOPS}
+            seconds = [await asyncio.to_thread(moved, place.ports["plugin"], direction, mib << 20) for _ in range(rounds)]
+            used = {each: round((processor_seconds(pids[each]) - before[each]) * 1024 / mib / rounds, 2) for each in HOPS}
+            rate = round(mib / statistics.median(seconds), 1)
+            print(json.dumps({"direction": direction, "mib_per_second": rate, "processor_seconds_per_gib": used}), flush=True)
+
+
+def main() -> None:
+    """Measure, or run as one of the processes."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.forwarding", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--mib", type=int, default=256, help="MiB to move at once")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each direction is measured")
+    parser.add_argument("--only", choices=list(DIRECTIONS), help="one of the directions (default both)")
+    parser.add_argument("--role", choices=ROLES, help=argparse.SUPPRESS)
+    parser.add_argument("--root", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--ports", default="", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.role is None:
+        asyncio.run(measure(given.mib, given.rounds, [given.only] if given.only else DIRECTIONS))
+        return
+    place = Place(given.root, {each: int(port) for each, _, port in (one.partition("=") for one in given.ports.split(","))})
+    match given.role:
+        case "guest":
+            serve_guest(place.ports["guest"])
+        case "plugin":
+            asyncio.run(serve_plugin(place))  # as the plugin's own main
+        case "virt-api":
+            uvloop.run(serve_api(place))
+        case _:
+            uvloop.run(serve_handler(place))
+
+
+if __name__ == "__main__":
+    main()
