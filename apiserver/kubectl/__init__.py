@@ -3,7 +3,7 @@
 ``commands`` parses flags (``flags``), finds the cluster (``access``: any ``kubeconfig``, with credential plugins), and runs
 a command. ``verbs`` (start, stop, …) and ``guestinfo`` send one request; ``migrations`` shows live migrations
 (``progress``) to their end (``following``). ``console`` connects a websocket (``streams``) to the terminal (``terminal``),
-without repeating output (``scrollback``); ``vnc``, ``usbredir`` and ``portforward`` connect to a local port (``proxy``), and
+without repeating output (``scrollback``); ``displays``, ``usbredir`` and ``portforward`` connect to a local port (``proxy``), and
 ``ssh`` runs ssh and scp through it. ``messages`` has
 kubectl's words for errors. ``__main__`` is the program.
 

@@ -21,6 +21,7 @@ from apiserver.kubectl import (
     acting,
     console,
     creating,
+    displays,
     domainxml,
     etcd_move,
     fencing,
@@ -37,7 +38,6 @@ from apiserver.kubectl import (
     usbredir,
     verbs,
     versions,
-    vnc,
 )
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe, first
@@ -120,8 +120,9 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
     match parsed.command:
         case "console":
             return await console.attach(console.Settings(parsed.name, parsed.wait, parsed.reconnect, parsed.linger, parsed.port), load)
-        case "vnc":
-            return await vnc.show(parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
+        case "vnc" | "spice":
+            display = displays.DISPLAYS[parsed.command]
+            return await displays.show(display, parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
         case "usbredir":
             return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
         case "logs" | "port-forward" | "ssh" | "scp" | "screenshot":

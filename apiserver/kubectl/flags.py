@@ -170,7 +170,7 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     program.commands = commands = Commands(program)
     _add_create(commands)
     _add_console(commands)
-    _add_vnc(commands)
+    _add_displays(commands)
     _add_usbredir(commands)
     _add_port_forward(commands)
     _add_ssh(commands)
@@ -234,10 +234,11 @@ def _add_logs(commands: Commands) -> None:
     logs.add_argument("--port", type=int, choices=range(layout.SERIAL_PORTS), default=0, help="serial port, from 0 (default 0)")
 
 
-def _add_vnc(commands: Commands) -> None:
-    vnc = commands.add_for_machine("vnc", "show the screen in a VNC viewer on this computer")
-    vnc.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
-    vnc.add_argument("--port", type=_port, default=0, help="local port on 127.0.0.1 (default: any free port)")
+def _add_displays(commands: Commands) -> None:
+    for name, viewer in (("vnc", "a VNC viewer"), ("spice", "remote-viewer")):
+        display = commands.add_for_machine(name, f"show the screen in {viewer} on this computer")
+        display.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
+        display.add_argument("--port", type=_port, default=0, help="local port on 127.0.0.1 (default: any free port)")
 
 
 def _add_usbredir(commands: Commands) -> None:

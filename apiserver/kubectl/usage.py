@@ -34,6 +34,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "cancel-migration": ("cancel-migration web --wait",),
     "console": ("console web --wait 2m",),
     "vnc": ("vnc web", "vnc web --proxy-only"),
+    "spice": ("spice web", "spice web --proxy-only"),
     "ssh": ("ssh debian@web", "ssh debian@web -i key -- uname -a"),
     "scp": ("scp notes.txt debian@web:", "scp -r debian@web:/var/log logs"),
     "port-forward": ("port-forward web 8080:80", "port-forward web :22 udp/5353:53"),

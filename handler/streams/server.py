@@ -39,6 +39,7 @@ SOCKETS: Final[Mapping[str, str]] = {
     **{streams.log(port, follow=each): layout.log_socket(port) for port in range(layout.SERIAL_PORTS) for each in (False, True)},
     **{streams.usbredir(slot): layout.redirection_socket(slot) for slot in range(layout.REDIRECTED_DEVICES)},
     "vnc": layout.VNC_SOCKET,
+    "spice": layout.SPICE_SOCKET,
 }
 STREAMS: Final = frozenset({*SOCKETS, streams.usbredir()})
 PATH: Final = "/v1/namespaces/{namespace}/virtualmachines/{name}/{uid}/{stream}"
@@ -166,10 +167,10 @@ class Server:
             raise errors.BadRequest(f"{stream} requires a WebSocket with the subprotocol {streams.SUBPROTOCOL}")
         forward, holder = streams.forward_of(stream), request.headers.get(streams.HOLDER_HEADER, "")
         if forward is not None:
-            with self._counted.one(Wanted(machine, info["uid"], forward.kind, holder, streams.CONNECTIONS)):
+            with self._counted.one(Wanted(machine, info["uid"], forward.kind, holder, streams.share(forward.kind))):
                 return await self._forwarded(request, socket, target, forward)
         kind = stream.removesuffix("-follow").rstrip("0123456789")  # all ports or slots of a machine share one limit
-        wanted = Wanted(machine, info["uid"], kind, holder)
+        wanted = Wanted(machine, info["uid"], kind, holder, streams.share(kind))
         exists = partial(self._exists, target.pod_uid)
         with self._counted.one(wanted), self._slots.one(machine, info["uid"], stream, exists) as chosen:
             return await self._joined(request, socket, target, chosen)

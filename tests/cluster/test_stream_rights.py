@@ -54,7 +54,7 @@ def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
 
 def is_forbidden(machine: Kubectl, user: str, verb: str, stream: str) -> None:
     assert VM in machine("get", "vms", "--as", user)
-    more = ["--proxy-only"] if stream == "vnc" else []
+    more = ["--proxy-only"] if stream in ("vnc", "spice") else []
 
     command = {"portforward": ("port-forward", VM, ":22")}.get(stream, (stream, VM))
 

@@ -24,7 +24,7 @@ from websockets.asyncio.client import ClientConnection
 
 from apiserver.apis.meta import errors
 from apiserver.kubectl import __main__ as entry
-from apiserver.kubectl import access, acting, console, domainxml, flags, guestinfo, migrations, terminal, usbredir, vnc
+from apiserver.kubectl import access, acting, console, displays, domainxml, flags, guestinfo, migrations, terminal, usbredir
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 from tests.fakes.streams import RFB, SCREENFUL, FakeStreams
@@ -258,7 +258,7 @@ async def test_no_terminal_obeys_why_a_viewer_was_cut_off(server: FakeStreams, w
         return way
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        task = group.create_task(vnc.Proxy("testvm", load).run(port=0, proxy_only=True))
+        task = group.create_task(displays.Vnc("testvm", load).run(port=0, proxy_only=True))
         said = ""
         while not said:
             await asyncio.sleep(0.01)
@@ -488,7 +488,7 @@ async def test_each_viewer_connection_has_its_own_websocket(server: FakeStreams,
         return way
 
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(vnc.Proxy("testvm", load).run(port=0, proxy_only=True))
+        task = group.create_task(displays.Vnc("testvm", load).run(port=0, proxy_only=True))
         said = ""
         while not said:
             await asyncio.sleep(0.01)
@@ -508,9 +508,11 @@ async def test_each_viewer_connection_has_its_own_websocket(server: FakeStreams,
     assert capsys.readouterr().err == 'Warning: virtual machine "testvm" is paused\n'  # only the second websocket was opened after that
 
 
+@pytest.mark.parametrize("kind", displays.DISPLAYS)
 async def test_a_viewer_is_found_started_and_awaited(
-    server: FakeStreams, way: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: FakeStreams, way: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    display = displays.DISPLAYS[kind]
     viewer = tmp_path / "remote-viewer"
     viewer.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/argument\n')
     viewer.chmod(viewer.stat().st_mode | stat.S_IXUSR)
@@ -519,16 +521,17 @@ async def test_a_viewer_is_found_started_and_awaited(
     async def load() -> Access:
         return way
 
-    await vnc.Proxy("testvm", load).run(port=0, proxy_only=False)
+    await display("testvm", load).run(port=0, proxy_only=False)
 
-    assert (tmp_path / "argument").read_text().startswith("vnc://127.0.0.1:")
+    assert server.requests[-1][1].endswith(f"/testvm/{kind}")
+    assert (tmp_path / "argument").read_text().startswith(f"{kind}://127.0.0.1:")
     viewer.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Failure, match="--proxy-only"):
-        await vnc.Proxy("testvm", load).run(port=0, proxy_only=False)
+        await display("testvm", load).run(port=0, proxy_only=False)
     server.refusals = [errors.NotFound("absent")]
-    with pytest.raises(Failure, match="open the vnc of virtual machine default/testvm"):
-        await vnc.Proxy("testvm", load).run(port=0, proxy_only=True)
+    with pytest.raises(Failure, match=f"open the {kind} of virtual machine default/testvm"):
+        await display("testvm", load).run(port=0, proxy_only=True)
 
 
 @pytest.mark.parametrize("proxy_only", [True, False])
@@ -567,7 +570,7 @@ async def test_withdrawn_screen_right_ends_viewer_and_command(
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(withdraw())
-        assert await vnc.show("testvm", load, port=0, proxy_only=proxy_only) == 1
+        assert await displays.show(displays.Vnc, "testvm", load, port=0, proxy_only=proxy_only) == 1
 
     assert capsys.readouterr().err == "error: the screen of testvm was closed: your permission to create virtualmachines/vnc was revoked\n"
     assert len(server.requests) == 1
@@ -814,7 +817,7 @@ async def test_a_viewer_that_does_not_start_is_a_line(
         return way
 
     with pytest.raises(Failure, match="Exec format error"):
-        await vnc.Proxy("testvm", load).run(port=0, proxy_only=False)
+        await displays.Vnc("testvm", load).run(port=0, proxy_only=False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosedError
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places.layout import CONSOLE_REPLAY_BYTES
-from apiserver.kubectl import access, commands, console, streams, terminal, verbs, vnc
+from apiserver.kubectl import access, commands, console, displays, streams, terminal, verbs
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.scrollback import Overlap, Scrollback
@@ -72,7 +72,7 @@ async def screen(
 ) -> AsyncIterator[Callable[[], Coroutine[None, None, bytes]]]:
     """Run a proxy of a screen; yield a function that connects a viewer and returns the first bytes."""
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        task = group.create_task(vnc.Proxy("testvm", load).run(port=0, proxy_only=True))
+        task = group.create_task(displays.Vnc("testvm", load).run(port=0, proxy_only=True))
         said = ""
         while not said:
             await asyncio.sleep(0.01)
@@ -149,7 +149,7 @@ async def test_failed_connection_reloads_the_credentials(url: str, capsys: pytes
         loaded.append(next(ways))
         return loaded[-1]
 
-    proxy = vnc.Proxy("testvm", load)
+    proxy = displays.Vnc("testvm", load)
     proxy._access = await load()
     assert await proxy._loaded() is loaded[0]
     assert await proxy._loaded(worn=loaded[0]) is loaded[1]

@@ -356,7 +356,7 @@ async def test_a_verb_is_refused_in_the_state_that_does_not_allow_it(version: Ve
 
 
 async def test_every_stream_reaches_the_guest(version: Version) -> None:
-    devices = {"graphics": [{"type": "vnc"}], "consoles": [{"type": "pty"}], "redirectedDevices": {"slots": 1}}
+    devices = {"graphics": [{"type": "vnc"}, {"type": "spice"}], "consoles": [{"type": "pty"}], "redirectedDevices": {"slots": 1}}
     spec = {"domain": {**MACHINE["spec"]["domain"], "devices": devices}}
     machine = await version.make(VIRTUAL_MACHINES, {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})
     await version.cluster.kube.put(PODS, launcher_pod(machine, "p9", "uid-9"))

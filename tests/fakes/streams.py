@@ -36,7 +36,7 @@ class FakeStreams:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
         app = web.Application()
-        app.router.add_get(PATH + "/{stream:console|vnc|usbredir|log}", self._stream)
+        app.router.add_get(PATH + "/{stream:console|vnc|spice|usbredir|log}", self._stream)
         app.router.add_get(PATH + "/{stream:portforward}/{port}/{protocol}", self._stream)
         app.router.add_put(PATH + "/{verb}", self._verb)
         app.router.add_get(PATH + "/{verb}", self._verb)

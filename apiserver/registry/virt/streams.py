@@ -38,10 +38,10 @@ SEGMENTS: Final = (
     QueryParameter("protocol", "string", "tcp or udp; tcp when nothing is said."),
 )
 """Parameters in the path of ``portforward``."""
-SHARE: Final[Mapping[streams.Stream, int]] = {"portforward": streams.CONNECTIONS}
 
 
 _SERIAL: Final = frozenset({"console", "log"})
+_DISPLAYS: Final = frozenset({"vnc", "spice"})
 
 
 def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
@@ -52,8 +52,8 @@ def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
         return "it has no serial port (spec.domain.devices.consoles is empty)"
     if stream in _SERIAL and number >= ports:
         return f"it has no serial port {number}: they are counted from 0, and spec.domain.devices.consoles has {ports}"
-    if stream == "vnc" and not any(each.get("type") == "vnc" for each in graphics.defaulted(domain)):
-        return "it has no display of type vnc (spec.domain.devices.graphics)"
+    if stream in _DISPLAYS and not any(each.get("type") == stream for each in graphics.defaulted(domain)):
+        return f"it has no display of type {stream} (spec.domain.devices.graphics)"
     slots = redirected_devices.slots(domain)
     if stream == "usbredir" and not slots:
         return "it has no slots for USB devices of clients (set spec.domain.devices.redirectedDevices)"
@@ -186,7 +186,7 @@ class HandlerStream(Connect):
     @property
     def share(self) -> int:
         """Return how many times the limit per user and machine applies: programs open several connections at once."""
-        return SHARE.get(self._stream, 1)
+        return streams.share(self._stream)
 
     def warnings(self, obj: Object) -> tuple[str, ...]:
         """Return a warning if the guest is paused."""

@@ -517,6 +517,30 @@ async def test_connections_to_ports_have_their_own_larger_limit(scene: Scene, li
         await stack.enter_async_context(scene.console())
 
 
+async def test_channels_of_spice_are_streams_with_a_larger_limit(scene: Scene) -> None:
+    """A viewer opens six or more."""
+    display = Guest()
+    directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
+    server = await asyncio.start_unix_server(display.serve, f"/proc/self/fd/{directory}/{layout.SPICE_SOCKET}")
+    try:
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(scene.session())
+            for _ in range(DEFAULTS.max_streams_per_machine * streams.CONNECTIONS):
+                channel = await session.ws_connect(
+                    scene.url(stream="spice"), protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler"
+                )
+                await stack.enter_async_context(channel)
+                await channel.send_bytes(b"redq")
+                assert [await channel.receive_bytes() for _ in range(2)] == [b"login: ", b"REDQ"]
+            assert len(display.writers) == DEFAULTS.max_streams_per_machine * streams.CONNECTIONS
+            refused = await scene.refused(scene.url(stream="spice"))
+            assert "32 to spice of virtual machine default/testvm are open" in str(refused["message"])
+    finally:
+        display.power_off()
+        server.close()
+        os.close(directory)
+
+
 async def test_slow_client_of_a_port_slows_no_other(scene: Scene, listening: int) -> None:
     sent = 0
     flooding = asyncio.Event()

@@ -11,6 +11,7 @@ import pytest
 from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec import screenshot
 from launcher.protocol import messages
+from tests import spice_peer
 from tests.host.launcher.sandbox import READY, Launcher, a_tiny_machine
 from tests.pictures import decoded
 
@@ -39,6 +40,19 @@ def test_screenshot_shows_the_screen_also_of_a_paused_guest(start: Start) -> Non
         assert len(set(rows)) > 2, "the screen is empty"
         client.ask(messages.Suspend())
         assert decoded(whole(pod.socket(layout.SCREENSHOT_SOCKET)))[:2] == (width, height)
+
+
+def test_guest_sees_the_keys_of_a_spice_client(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_tiny_machine(devices={"graphics": [{"type": "spice"}], "interfaces": []})))
+        viewer.expect(READY)
+        with spice_peer.Session(lambda: pod.socket(layout.SPICE_SOCKET)) as session:
+            assert {spice_peer.DISPLAY, spice_peer.INPUTS} <= session.channels
+            with session.open(spice_peer.DISPLAY), session.open(spice_peer.INPUTS) as keyboard:
+                keyboard.press(0x1E)
+                viewer.expect("key 1e")
+                viewer.expect("key 9e")
 
 
 def test_guest_without_a_screen_has_no_screenshot(start: Start) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 from urllib.parse import quote
 
-Stream = Literal["console", "vnc", "usbredir", "portforward", "log"]
+Stream = Literal["console", "vnc", "spice", "usbredir", "portforward", "log"]
 Protocol = Literal["tcp", "udp"]
 
 SUBPROTOCOL: Final = "plain.kubevirt.io"
-"""Raw bytes of the serial port, RFB, usbredir or TCP in binary messages; KubeVirt's virtctl uses the same name.
+"""Raw bytes of the serial port, RFB, SPICE, usbredir or TCP in binary messages; KubeVirt's virtctl uses the same name.
 
 For ``portforward``, a message of UDP is a datagram. For TCP, an empty message of the client says that it sends no more."""
 
@@ -23,7 +23,8 @@ HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
 """virt-api's token for the user, by which virt-handler groups streams. It reveals nothing else about the user."""
 
 CONNECTIONS: Final = 4
-"""``portforward`` may have this many times more streams, because it takes one for each connection."""
+"""``portforward`` and ``spice`` may have this many times more streams, because they take one for each connection."""
+_OF_CONNECTIONS: Final = frozenset({"portforward", "spice"})
 
 HANDLER_PORT: Final = 8444
 RELAY_PORT: Final = 8445
@@ -36,6 +37,11 @@ CLOSE_NORMAL: Final = 1000
 """The guest is off, or the peer requested the end."""
 CLOSE_POLICY_VIOLATION: Final = 1008
 """The right to the stream was withdrawn: reconnecting is useless."""
+
+
+def share(kind: str) -> int:
+    """Return how many times the limits per machine apply to a kind of stream."""
+    return CONNECTIONS if kind in _OF_CONNECTIONS else 1
 
 
 def console(port: int) -> str:

@@ -167,7 +167,7 @@ def test_stream_query_parameters_are_documented() -> None:
             for stream in get_args(Stream)
             if stream != "portforward"
         }
-        assert asked == {"console": {"port"}, "vnc": set(), "usbredir": {"slot"}, "log": {"port", "follow"}}
+        assert asked == {"console": {"port"}, "vnc": set(), "spice": set(), "usbredir": {"slot"}, "log": {"port", "follow"}}
     (port,) = (each for each in V3["paths"][f"{one}/console"]["get"]["parameters"] if each["in"] == "query")
     assert port["schema"] == {"type": "integer", "uniqueItems": True}
     assert not port.get("required")

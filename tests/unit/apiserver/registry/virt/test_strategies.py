@@ -970,6 +970,8 @@ def test_connecting_to_a_paused_machine_warns(conditions: Any, warnings: tuple[s
             "vnc",
             "it has no display of type vnc (spec.domain.devices.graphics)",
         ),
+        (_vm(), "spice", "it has no display of type spice (spec.domain.devices.graphics)"),
+        ({**_vm(), "spec": {"domain": {"devices": {"graphics": [{"type": "spice"}]}}}}, "spice", None),
         (_vm(nodeName=""), "vnc", "its node is not known"),
         (_vm(), "usbredir", "it has no slots for USB devices of clients (set spec.domain.devices.redirectedDevices)"),
         ({**_vm(), "spec": {"domain": {"devices": {"redirectedDevices": {}}}}}, "usbredir", None),
