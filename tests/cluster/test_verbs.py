@@ -1,0 +1,85 @@
+"""Verbs and SPICE, from kubectl to a tiny guest, which prints its power button, its keys and its NMIs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests import spice_peer
+from tests.cluster.kube import Console, Kubectl, console
+from tests.cluster.manifests import tiny_vm
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+VM = "verbs"
+READY = "GUEST-READY"
+
+
+@pytest.fixture(scope="module")
+def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
+    del testguest
+    vm = tiny_vm(VM)
+    vm["spec"]["domain"]["devices"]["graphics"] = [{"type": "spice"}]
+    kubectl.api.create(vm)
+    kubectl.api.ready("vm", VM, timeout=90)
+    return kubectl
+
+
+@contextlib.contextmanager
+def attached(machine: Kubectl) -> Iterator[Console]:
+    with console(machine, VM) as guest:
+        guest.skip_replay()
+        yield guest
+
+
+@contextlib.contextmanager
+def spice(kubectl: Kubectl) -> Iterator[int]:
+    """Yield the port of ``kubectl virt spice --proxy-only``."""
+    command = kubectl.command("virt", "spice", VM, "--proxy-only")
+    with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, text=True) as proxy:
+        try:
+            assert proxy.stdout is not None
+            yield int(json.loads(proxy.stdout.readline())["port"])
+        finally:
+            proxy.terminate()
+
+
+def test_guest_gets_keys_and_an_nmi(machine: Kubectl) -> None:
+    with attached(machine) as guest:
+        machine("virt", "sendkey", VM, "--keys", "KEY_LEFTCTRL,KEY_C", "--wait")
+        assert re.findall(r"key (\w+)", guest.expect(r"(?s)key 1d.*key 9d").group(0)) == ["1d", "2e", "ae", "9d"]
+        machine("virt", "nmi", VM, "--wait")
+        guest.expect("NMI")
+
+
+def test_guest_sees_the_keys_of_a_spice_client(machine: Kubectl) -> None:
+    """Each channel is a stream: the main one, the screen and the keyboard."""
+    with (
+        attached(machine) as guest,
+        spice(machine) as port,
+        spice_peer.Session(lambda: socket.create_connection(("127.0.0.1", port), timeout=60)) as session,
+        session.open(spice_peer.DISPLAY),
+        session.open(spice_peer.INPUTS) as keyboard,
+    ):
+        keyboard.press(0x1E)
+        guest.expect("key 1e")
+        guest.expect("key 9e")
+
+
+def test_soft_reboot_presses_the_power_button_poweroff_does_not(machine: Kubectl) -> None:
+    with attached(machine) as guest:
+        machine("virt", "softreboot", VM, "--wait")
+        guest.expect("POWER-BUTTON")
+        guest.expect(READY)
+        machine("virt", "poweroff", VM, "--wait", "--timeout", "60s")
+        with pytest.raises(AssertionError, match="console did not show"):
+            guest.expect("POWER-BUTTON", timeout=20)  # until the console ends with the guest
+        assert guest.process.wait(timeout=60) == 0
+    vm = machine.api.get("vm", VM)
+    assert (vm["status"]["phase"], len(vm["status"]["attempts"])) == ("Stopped", 1)
