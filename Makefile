@@ -12,7 +12,7 @@ TIMED := $(PYTHON) -m tests.testbed.timed
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(or $(KUBEVIRT_CACHE),$(HOME)/.cache/kubevirt-python)/bytecode
 
-.PHONY: help python setup fmt fields lint check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields lint check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -106,6 +106,9 @@ pins: setup  ## write the versions and hashes of requirements.txt and images/*/ 
 sbom: setup  ## build the images and copy their bills of materials (CycloneDX) to build/sbom
 	@$(TESTBED) packages
 	@$(TESTBED) bills build/sbom
+
+krew: setup  ## the kubectl plugin as an archive and a manifest for krew in build/krew (KREW_URI=https://… of the archive)
+	@$(PY) -m tests.testbed.krew "$(KREW_URI)"
 
 dev: setup  ## virt-api alone on loopback with an etcd of its own, and a kubeconfig for it (DEV_FLAGS="--storage=memory" needs no etcd)
 	@etcd=; case "$(DEV_FLAGS)" in *memory*) ;; *) etcd="--etcd-binary=$$($(TESTBED).build etcd)" || exit 1;; esac; \
