@@ -10,14 +10,16 @@ import pytest
 
 from tests.cluster.guests import counting_vm, counts_on, ticks
 from tests.cluster.kube import ROOT, Kubectl
+from tests.cluster.manifests import shared_claim
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
-def the_drain() -> str:
+def block(word: str) -> str:
+    """Return the README's block of commands with a word."""
     found = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    (drain,) = (each for each in found if "kubectl drain" in each)
-    return str(drain)
+    (one,) = (each for each in found if word in each)
+    return str(one)
 
 
 @pytest.fixture
@@ -36,11 +38,30 @@ def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[d
             system("rollout", "status", f"deployment/{each}", "--timeout=300s", timeout=310)
 
 
+def test_guest_of_the_first_session_resumes_where_it_was(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> None:
+    kubectl.api.apply(shared_claim("myvolumeclaim"), counting_vm("testvm"))
+    kubectl.api.ready("vm", "testvm", timeout=120)
+    restart, suspend = (line for line in block("virt suspend").splitlines() if "managedSave" in line or "suspend" in line)
+    assert "virt resume" in suspend
+
+    def run(line: str) -> None:
+        done = subprocess.run(["sh", "-ec", line], env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+    run(restart)
+    counted, pod = ticks(kubectl, "testvm")[-1], kubectl.api.get("vm", "testvm")["status"]["podName"]
+    run(suspend)
+    assert kubectl.api.get("vm", "testvm")["status"]["podName"] != pod
+    counts_on(kubectl, "testvm", counted)
+    kubectl.api.delete("vm", "testvm")
+    kubectl.api.gone("vm", "testvm", timeout=120)
+
+
 def test_guest_of_the_first_session_moves_on_a_drain(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> None:
     kubectl.api.create(counting_vm("testvm"))
     kubectl.api.ready("vm", "testvm", timeout=120)
     counted = ticks(kubectl, "testvm")[-1]
-    commands, delete = the_drain().split("kubectl delete vm testvm")
+    commands, delete = block("kubectl drain").split("kubectl delete vm testvm")
     done = subprocess.run(["sh", "-ec", commands], env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert "virtual machine testvm must move to another node first" in done.stderr
