@@ -3,6 +3,7 @@
 The base is a tiny machine without devices. Each other machine has one more device or firmware, and its price is the difference of medians.
 Machines run one at a time. The last one is the cloud image of ``examples/cloud-init.yaml``, from create until cloud-init has finished.
 Memory is the proportional set size of all processes of the pod, from this machine's process table, because the nodes are namespaces.
+Verbs, suspensions, screenshots, echoes and rates follow (:mod:`benchmarks.operations`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks import gauges
+from benchmarks import gauges, operations
 from tests.cluster import processes
 from tests.cluster.kube import ROOT, Kubectl, console
 from tests.cluster.manifests import BZIMAGE, GUEST_IMAGE, linux_vm, shared_claim
@@ -163,10 +164,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Create a namespace, measure in it, and delete it; return the report."""
     kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
     with gauges.namespace(kubectl):
+        if arguments.operations_only:
+            return {"operations": operations.measure(kubectl, arguments.count)}
         samples = measure(kubectl, arguments.count, arguments.only or list(DEVICES))
         if not arguments.no_cloud:
             samples[CLOUD] = [cloud(kubectl)]
-        return report(samples)
+        return {**report(samples), "operations": operations.measure(kubectl, arguments.count)}
 
 
 def main() -> None:
@@ -175,6 +178,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=3, help="how many machines of each kind (default 3)")
     parser.add_argument("--only", action="append", choices=list(DEVICES), help="one of the devices (default all of them)")
     parser.add_argument("--no-cloud", action="store_true", help="leave the cloud image out")
+    parser.add_argument(
+        "--operations-only", action="store_true", help="measure no devices, but verbs, screenshots, echoes and rates of ports"
+    )
     parser.add_argument("--namespace", default="bench-devices", help="namespace to make and remove (default bench-devices)")
     parser.add_argument("--output", type=Path, default=Path("build/bench/devices.json"), help="where the JSON goes")
     arguments = parser.parse_args()

@@ -1,0 +1,271 @@
+"""What ``make bench-devices`` measures besides devices: verbs, suspensions, screenshots, consoles' echoes and rates of ports.
+
+- **writes**: versions of the machine's object while a verb runs; each is one transaction of etcd. Migrations are not included.
+- **suspension**: seconds of ``kubectl virt suspend --wait`` and ``resume --wait`` of a guest with 1 GiB of written memory.
+- **echo**: milliseconds from a line to the guest's answer, at virt-launcher's socket in the pod and through kube-apiserver, in turn.
+- **rates**: one TCP connection to the same port of a Linux guest, by ``kubectl virt port-forward`` and ``kubectl port-forward``, in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import os
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
+
+from websockets.asyncio.client import ClientConnection
+
+from apiserver.apis.virt.places import layout
+from apiserver.kubectl import access, streams
+from apiserver.kubectl.access import Selection
+from benchmarks.gauges import MIB, PROMPT, START_SECONDS
+from tests.cluster import processes
+from tests.cluster.kube import Kubectl, console, forwarded, port_of_guest
+from tests.cluster.manifests import linux_vm, shared_claim, tiny_vm
+
+MACHINE: Final = "bench-verbs"
+LINUX: Final = "bench-rates"
+CLAIM: Final = "bench-memory"
+FILLED_MIB: Final = 1024
+PORT: Final = 5300
+CHUNK: Final = 256 << 10
+SETTLED_SECONDS: Final = 3.0
+VERBS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("pause", "unpause", "reset", "nmi", "softreboot"), ()),
+    "sendkey": ("--keys", "KEY_A"),
+    **dict.fromkeys(("suspend", "resume", "stop", "start", "poweroff"), ()),
+}
+"""Verbs in an order in which each applies, with their flags."""
+
+
+def machine(memory_mib: int, run: str) -> dict[str, Any]:
+    """Return a tiny machine with a screen, and a claim for its memory."""
+    manifest = tiny_vm(MACHINE, run=run, managedSave={"claimName": CLAIM})
+    manifest["spec"]["domain"]["memory"] = {"guest": f"{memory_mib}Mi"}
+    return manifest
+
+
+@contextlib.contextmanager
+def started(kubectl: Kubectl, manifest: dict[str, Any], said: str = PROMPT) -> Iterator[dict[str, Any]]:
+    """Yield a machine whose console has printed ``said``; delete it afterwards."""
+    name = manifest["metadata"]["name"]
+    kubectl.create(manifest)
+    kubectl("wait", "vm", name, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
+    with console(kubectl, name) as guest:
+        guest.expect(said, timeout=START_SECONDS)
+    yield kubectl.json("get", "vm", name)
+    kubectl("delete", "vm", name, "--timeout=180s", timeout=190)
+
+
+def seconds_of(kubectl: Kubectl, *command: str) -> float:
+    """Return how long a command of the plugin takes."""
+    began = time.monotonic()
+    kubectl("virt", *command, timeout=START_SECONDS)
+    return time.monotonic() - began
+
+
+def writes(kubectl: Kubectl) -> dict[str, int]:
+    """Return the writes of the machine's object by each verb."""
+    found = {}
+    with _versions(kubectl) as versions:
+        for verb, flags in VERBS.items():
+            before = versions()
+            kubectl("virt", verb, MACHINE, *flags, "--wait", timeout=START_SECONDS)
+            time.sleep(SETTLED_SECONDS)  # for the last report of the guest's status
+            found[verb] = versions() - before
+            print(f"  {verb}: {found[verb]} writes", file=sys.stderr)
+    return found
+
+
+@contextlib.contextmanager
+def _versions(kubectl: Kubectl) -> Iterator[Callable[[], int]]:
+    """Yield a function that returns how many versions of the machine a watch has seen."""
+    command = kubectl.command("get", "vm", MACHINE, "--watch", "-o", r"jsonpath={.metadata.resourceVersion}{'\n'}")
+    with (
+        tempfile.TemporaryFile() as seen,
+        subprocess.Popen(command, env=kubectl.environment, stdout=seen) as watch,
+    ):
+        while not seen.tell():
+            seen.seek(0, 2)
+            time.sleep(0.1)
+        try:
+            yield lambda: _lines(seen.fileno())
+        finally:
+            watch.terminate()
+
+
+def _lines(descriptor: int) -> int:
+    return len(set(os.pread(descriptor, 1 << 20, 0).split()))
+
+
+def screenshots(kubectl: Kubectl, count: int) -> list[float]:
+    """Return the seconds of each of ``count`` screenshots by ``kubectl get --raw``."""
+    path = f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/{MACHINE}/screenshot"
+    taken = []
+    for _ in range(count):
+        began = time.monotonic()
+        kubectl("get", "--raw", path)
+        taken.append(time.monotonic() - began)
+    return taken
+
+
+class Link(Protocol):
+    """A way to a console."""
+
+    async def send(self, data: bytes) -> None:
+        """Type."""
+
+    async def receive(self) -> bytes:
+        """Return the next output."""
+
+
+class Own:
+    """virt-launcher's socket in the pod."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def send(self, data: bytes) -> None:
+        """Type."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def receive(self) -> bytes:
+        """Return the next output."""
+        return await self._reader.read(1 << 16)
+
+
+class Stream:
+    """The stream ``console``."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    async def send(self, data: bytes) -> None:
+        """Type."""
+        await self._connection.send(data)
+
+    async def receive(self) -> bytes:
+        """Return the next output."""
+        message = await self._connection.recv()
+        return message if isinstance(message, bytes) else message.encode()
+
+
+async def echo(link: Link, word: str) -> float:
+    """Return the milliseconds until the guest answers a line."""
+    began, heard = time.monotonic(), b""
+    await link.send(f"echo {word}\n".encode())
+    async with asyncio.timeout(60):
+        while word.encode() not in heard:
+            heard += await link.receive()
+    return (time.monotonic() - began) * 1000
+
+
+async def echoes(kubectl: Kubectl, count: int) -> dict[str, list[float]]:
+    """Return ``count`` echoes of each way."""
+    (pod,) = kubectl.json("get", "pods", "-l", f"vm.kubevirt.io/name={MACHINE}", "--field-selector=status.phase=Running")["items"]
+    process = min(processes.of_pod(pod))
+    reader, writer = await asyncio.open_unix_connection(f"/proc/{process}/root{layout.RUN_DIRECTORY}/{layout.CONSOLE_SOCKET}")
+    way = await access.load(Selection(kubeconfig=str(kubectl.kubeconfig), namespace=kubectl.namespace))
+    async with streams.opened(way, MACHINE, "console") as connection:
+        links: dict[str, Link] = {"own": Own(reader, writer), "through kube-apiserver": Stream(connection)}
+        for name, link in links.items():
+            await echo(link, f"first-{len(name)}")  # behind the replay
+        found: dict[str, list[float]] = {name: [] for name in links}
+        for number in range(count):
+            for name, link in links.items():
+                found[name].append(await echo(link, f"{len(name)}-{number}."))
+    writer.close()
+    return found
+
+
+def moved(port: int, direction: str, seconds: float) -> float:
+    """Return the MiB per second of one connection to ``gauge serve``: ``down`` or ``up``."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
+        began, room, count = time.monotonic(), bytearray(CHUNK), 0
+        if direction == "down":
+            link.sendall(b"r")
+            while time.monotonic() - began < seconds:
+                count += link.recv_into(room)
+        else:
+            link.sendall(b"s")
+            while time.monotonic() - began < seconds:
+                link.sendall(room)
+            link.shutdown(socket.SHUT_WR)
+            (count,) = struct.unpack("<Q", link.recv(8, socket.MSG_WAITALL))
+        return count / MIB / (time.monotonic() - began)
+
+
+def rates(kubectl: Kubectl, pod: str, rounds: int, seconds: float) -> dict[str, dict[str, list[float]]]:
+    """Return the rates of each program, by direction."""
+    ways: dict[str, Callable[[], AbstractContextManager[int]]] = {
+        "kubectl virt port-forward": lambda: port_of_guest(kubectl, LINUX, str(PORT)),
+        "kubectl port-forward": lambda: forwarded(kubectl, f"pod/{pod}", PORT),
+    }
+    found: dict[str, dict[str, list[float]]] = {way: {"down": [], "up": []} for way in ways}
+    for _ in range(rounds):
+        for way, opened in ways.items():
+            for direction, measured in found[way].items():
+                with opened() as port:
+                    measured.append(moved(port, direction, seconds))
+                print(f"  {way}: {direction} {measured[-1]:.1f} MiB/s", file=sys.stderr)
+    return found
+
+
+def linux() -> dict[str, Any]:
+    """Return a Linux machine with a network card."""
+    manifest = copy.deepcopy(linux_vm(LINUX))
+    manifest["spec"]["domain"]["devices"] |= {"graphics": [], "interfaces": [{"name": "default", "type": "masquerade"}]}
+    return manifest
+
+
+def measure(kubectl: Kubectl, rounds: int, *, seconds: float = 5) -> dict[str, Any]:
+    """Measure everything; return the report."""
+    kubectl.create(shared_claim(CLAIM))
+    suspended: dict[str, list[float]] = {"suspend": [], "resume": []}
+    with started(kubectl, machine(FILLED_MIB + 128, f"fill={FILLED_MIB}"), f"filled {FILLED_MIB}"):
+        for _ in range(rounds):
+            for verb, taken in suspended.items():
+                taken.append(seconds_of(kubectl, verb, MACHINE, "--wait"))
+                print(f"  {verb} of {FILLED_MIB} MiB: {taken[-1]:.1f} s", file=sys.stderr)
+    with started(kubectl, machine(128, "")):
+        pictures, answered = screenshots(kubectl, 20), asyncio.run(echoes(kubectl, 200))
+        written = writes(kubectl)
+    with started(kubectl, linux()) as vm:
+        with console(kubectl, LINUX) as guest:
+            guest.run(f"(gauge serve {PORT} >/dev/null 2>&1 &)")
+        forwards = rates(kubectl, vm["status"]["podName"], rounds, seconds)
+    return report(suspended, pictures, answered, forwards, written)
+
+
+def report(
+    suspended: Mapping[str, Sequence[float]],
+    pictures: Sequence[float],
+    answered: Mapping[str, Sequence[float]],
+    forwards: Mapping[str, Mapping[str, Sequence[float]]],
+    written: Mapping[str, int],
+) -> dict[str, Any]:
+    """Return medians, the 99th of 100 echoes, and the rates with the ratio of the first program to the second."""
+    medians = {way: {each: statistics.median(found) for each, found in both.items()} for way, both in forwards.items()}
+    ours, theirs = medians.values()
+    return {
+        "suspension_of_1_gib_seconds": {verb: round(statistics.median(each), 2) for verb, each in suspended.items()},
+        "screenshot_seconds": round(statistics.median(pictures), 3),
+        "echo_milliseconds": {
+            way: {"median": round(statistics.median(each), 2), "p99": round(statistics.quantiles(each, n=100)[98], 2)}
+            for way, each in answered.items()
+        },
+        "port_mib_per_second": {way: {each: round(rate, 1) for each, rate in both.items()} for way, both in medians.items()},
+        "port_ratio": {each: round(ours[each] / theirs[each], 2) for each in ours},
+        "writes": dict(written),
+    }
