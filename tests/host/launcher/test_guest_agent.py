@@ -107,7 +107,7 @@ def test_guest_facts_and_a_hanging_agent_are_reported(pod: Launcher) -> None:
         info = json.loads(client.read("guestinfo"))
         assert "users" not in info
         (reason,) = [each["reason"] for each in info["unavailable"] if each["field"] == "users"]
-        assert reason == "the guest agent has no guest-get-users, or its configuration forbids it"
+        assert reason == "the guest agent does not support guest-get-users, or its configuration blocks it"
 
         client.call(messages.Operate("a", 1, "SoftReboot"))
         viewer.expect("shutdown -h -r +0")  # of the agent; the power button would print POWER-BUTTON
