@@ -66,6 +66,18 @@ def test_helm_waits_until_the_guest_runs_and_until_it_is_off(kubectl: Kubectl, t
     assert dig(kubectl.api.get("vm", "web"), "status", "phase") == "Stopped"
 
 
+def test_helm_waits_for_all_machines_of_a_set(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
+    spec = tiny_vm("pair")["spec"]
+    labels = {"app": "pair"}
+    wanted = {"replicas": 2, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}}
+    kind = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachineReplicaSet"}
+    done = install(kubectl, tmp_path, {**kind, "metadata": {"name": "pair"}, "spec": wanted})
+
+    assert done.returncode == 0, done.stderr
+    assert dig(kubectl.api.get("virtualmachinereplicasets", "pair"), "status", "availableReplicas") == 2
+    assert helm(kubectl, tmp_path, "uninstall", "pair").returncode == 0
+
+
 def test_helm_is_told_at_once_that_starts_are_given_up(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
     vm = tiny_vm("broken", rerun={"limit": 0})
     vm["spec"]["domain"]["firmware"]["kernelBoot"]["container"]["kernelPath"] = "/boot/no-such-kernel"

@@ -75,8 +75,7 @@ def _changes(replica_set: Object, active: Sequence[Object], ended: Finished) -> 
     """Return how many machines to create, and which ones to delete."""
     if is_deleting(replica_set) or dig(replica_set, "spec", "paused"):
         return 0, ()
-    wanted = dig(replica_set, "spec", "replicas")
-    excess = len(active) - (1 if wanted is None else int(wanted))
+    excess = len(active) - wanted_replicas(replica_set)
     too_many = tuple(scale_down.in_order(active)[:excess]) if excess > 0 else ()
     missing = max(-excess - len(ended.waiting), 0)
     return min(missing, BURST), (*too_many, *ended.expired)[:BURST]
@@ -87,6 +86,12 @@ def _next(seen: Observed, active: Sequence[Object], ended: Finished) -> float | 
     ready = (readiness.available_from(vm, seconds) for vm in active) if seconds else ()
     moments = [each for each in (*ready, ended.next_change) if each is not None and each > seen.now]
     return (min(moments) - seen.now).total_seconds() if moments else None
+
+
+def wanted_replicas(replica_set: Object) -> int:
+    """Return ``spec.replicas``."""
+    wanted = dig(replica_set, "spec", "replicas")
+    return 1 if wanted is None else int(wanted)
 
 
 def min_ready_seconds(replica_set: Object) -> int:

@@ -9,15 +9,14 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, generation_of, labels_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt.lifecycle import replica_sets
 from controller.reconcilers.replica_sets import readiness
-from controller.reconcilers.replica_sets.replica_set_plan import Plan, min_ready_seconds
+from controller.reconcilers.replica_sets.replica_set_plan import Plan, min_ready_seconds, wanted_replicas
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A refused write of a machine."""
+    """Why a condition is True: a refused write of a machine, or what the set waits for."""
 
     reason: str
-    """FailedCreate or FailedDelete."""
     message: str
 
 
@@ -33,7 +32,7 @@ def status(replica_set: Object, plan: Plan, failure: Failure | None, now: dateti
         "terminatingReplicas": plan.terminating,
         "finishedReplicas": plan.finished,
         "observedGeneration": generation_of(replica_set),
-        "conditions": _conditions(replica_set, failure or _back_off(plan), now),
+        "conditions": _conditions(replica_set, failure or _back_off(plan), _lack(replica_set, plan, now), now),
     }
 
 
@@ -42,10 +41,24 @@ def _back_off(plan: Plan) -> Failure | None:
     return Failure(replica_sets.BACK_OFF, text) if plan.waiting else None
 
 
-def _conditions(replica_set: Object, failure: Failure | None, now: datetime) -> list[Object]:
+def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
+    """Return what the set waits for until it has its replicas, each available or off as specified."""
+    seconds = min_ready_seconds(replica_set)
+    available = [readiness.available_from(vm, seconds) for vm in plan.active]
+    settled = sum(
+        (each is not None and each <= now) or readiness.is_off_as_specified(vm) for vm, each in zip(plan.active, available, strict=True)
+    )
+    if settled == len(plan.active) == wanted_replicas(replica_set):
+        return None
+    text = f"machines: {len(plan.active)} of {wanted_replicas(replica_set)}; available, or off as specified: {settled}"
+    return Failure(replica_sets.REPLICAS_UNAVAILABLE, text)
+
+
+def _conditions(replica_set: Object, failure: Failure | None, lack: Failure | None, now: datetime) -> list[Object]:
     found = list(dig(replica_set, "status", "conditions") or ())
     pause = Failure(replica_sets.PAUSED, "spec.paused is true") if dig(replica_set, "spec", "paused") else None
-    for kind, why in ((replica_sets.REPLICA_FAILURE, failure), (replica_sets.REPLICA_PAUSED, pause)):
+    reasons = {replica_sets.REPLICA_FAILURE: failure, replica_sets.REPLICA_PAUSED: pause, replica_sets.RECONCILING: lack}
+    for kind, why in reasons.items():
         if why is None:
             found = without_condition(found, kind)
         else:

@@ -14,7 +14,11 @@ REPLICA_PAUSED: Final = "ReplicaPaused"
 """Condition type, only while it is True: ``spec.paused`` is true."""
 PAUSED: Final = "Paused"
 """Its reason."""
-CONDITION_TYPES: Final = (REPLICA_FAILURE, REPLICA_PAUSED)
+RECONCILING: Final = "Reconciling"
+"""Condition type, only while it is True: the set does not have its replicas, or they are not available. kstatus (Helm 4, Flux) waits."""
+REPLICAS_UNAVAILABLE: Final = "ReplicasUnavailable"
+"""Its reason."""
+CONDITION_TYPES: Final = (REPLICA_FAILURE, REPLICA_PAUSED, RECONCILING)
 DELETION_COST: Final = "kubevirt.io/deletion-cost"
 """Annotation of a machine: a 32-bit integer, by default 0. Machines with a lower one are deleted first."""
 REPLICATE: Final = "replicate"

@@ -12,6 +12,7 @@ from apiserver.apis.meta.objects import Object, name_of
 from controller.reconcilers.replica_sets import finished, membership, replica_set_plan
 from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
 from controller.reconcilers.replica_sets.replica_set_status import Failure, status
+from tests.clients import kstatus
 from tests.unit.controller.reconcilers.replica_sets.builders import NOW, WEB, a_finished_machine, a_machine, a_set, ago
 
 OTHER = {"app": "db"}
@@ -139,17 +140,49 @@ def test_the_status_counts_machines() -> None:
         "finishedReplicas": 1,
         "observedGeneration": 2,
     }
-    assert [(each["type"], each["reason"]) for each in told["conditions"]] == [("ReplicaFailure", "BackOff")]
+    assert [(each["type"], each["reason"]) for each in told["conditions"]] == [
+        ("ReplicaFailure", "BackOff"),
+        ("Reconciling", "ReplicasUnavailable"),
+    ]
     assert plan(replica_set, *machines[:3]).requeue_after == 30
 
 
 def test_conditions_come_and_go() -> None:
-    refused = status(a_set(paused=True), plan(a_set()), Failure("FailedCreate", "exceeded quota"), NOW)
+    missing = plan(a_set(replicas=1))
+    refused = status(a_set(replicas=1, paused=True), missing, Failure("FailedCreate", "exceeded quota"), NOW)
     assert [(each["type"], each["reason"], each["message"]) for each in refused["conditions"]] == [
         ("ReplicaFailure", "FailedCreate", "exceeded quota"),
         ("ReplicaPaused", "Paused", "spec.paused is true"),
+        ("Reconciling", "ReplicasUnavailable", "machines: 0 of 1; available, or off as specified: 0"),
     ]
-    assert status(a_set(status=refused), plan(a_set()), None, NOW)["conditions"] == []
+    ready = plan(a_set(replicas=1), a_machine())
+    assert status(a_set(replicas=1, status=refused), ready, None, NOW)["conditions"] == []
+
+
+NOT_READY = {"type": "Ready", "status": "False", "lastTransitionTime": ago(5)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "machines", "result"),
+    [
+        ({"replicas": 0}, [], "Current"),
+        ({"replicas": 1}, [], "InProgress"),
+        ({"replicas": 1}, [a_machine(phase="", ready=None)], "InProgress"),
+        ({"replicas": 1}, [a_machine(conditions=[NOT_READY])], "InProgress"),
+        ({"replicas": 1}, [a_machine(ready=5)], "Current"),
+        ({"replicas": 1, "minReadySeconds": 10}, [a_machine(ready=5)], "InProgress"),
+        ({"replicas": 1, "minReadySeconds": 10}, [a_machine(ready=10)], "Current"),
+        ({"replicas": 1}, [a_machine("a"), a_machine("b")], "InProgress"),
+        ({"replicas": 1}, [a_machine("a"), a_machine("b", deleting=True)], "Current"),
+        ({"replicas": 2}, [a_machine("a"), a_machine("b", phase="Stopped", ready=None)], "Current"),
+        ({"replicas": 1}, [a_machine(phase="Stopped", conditions=[NOT_READY])], "InProgress"),
+    ],
+)
+def test_helm_waits_for_the_replicas(spec: dict[str, Any], machines: list[Object], result: str) -> None:
+    """A machine that a template keeps off is as the set wants it."""
+    replica_set = a_set(**spec)
+    told = {**replica_set, "status": status(replica_set, plan(replica_set, *machines), None, NOW)}
+    assert kstatus.result(told) == result
 
 
 def test_a_set_without_a_usable_selector_is_left_alone() -> None:
