@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from apiserver.apis.meta import errors, labels, objects
+from apiserver.apis.meta import errors, labels, names, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import placeholders
 from apiserver.apis.virt.v1alpha1 import kubevirt_fields, replica_set
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.registry.generic.scaling import Scaling
@@ -35,16 +36,20 @@ class Replicate(CreatingVerb):
             raise errors.Conflict(f'{REPLICA_SETS.kind} "{name}" is another one than that of the precondition')
         template = obj["spec"]["template"]
         given = template.get("metadata") or {}
+        prefix = f"{name}-"
+        made = names.generate(prefix)
+        spec = placeholders.expanded(template["spec"], made, made.removeprefix(prefix))
         return {
             "apiVersion": VIRTUAL_MACHINES.api_version,
             "kind": VIRTUAL_MACHINES.kind,
             "metadata": {
-                "generateName": f"{name}-",
+                # Without placeholders, the store tries further names if one is taken.
+                **({"generateName": prefix} if spec == template["spec"] else {"name": made}),
                 "namespace": objects.namespace_of(obj),
                 **{field: given[field] for field in ("labels", "annotations") if given.get(field)},
                 "ownerReferences": [objects.owner_reference(obj, REPLICA_SETS, block_owner_deletion=True)],
             },
-            "spec": template["spec"],
+            "spec": spec,
         }
 
 

@@ -14,6 +14,7 @@ from apiserver.apis.meta.schema import ATOMIC_MAP, Int32, Int64, Kind, Model, Ti
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.lifecycle.replica_sets import CONDITION_TYPES
+from apiserver.apis.virt.spec import placeholders
 from apiserver.apis.virt.v1alpha1 import defaults, size, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
@@ -29,6 +30,8 @@ TEMPLATE: Final = SPEC.child("template")
 SUFFIX: Final = 6
 """Characters that a machine's name has beyond its set's: a hyphen and five random ones."""
 MAX_NAME: Final = validation.MAX_NAME - SUFFIX
+_SAMPLE: Final = "00000"
+"""The suffix of a machine, to validate the template."""
 _LARGEST: Final = (1 << 31) - 1
 _SHARED: Final = "every machine of the set would have the same; leave it out, and each machine gets its own"
 
@@ -45,7 +48,10 @@ class VirtualMachineTemplate(Model):
     """The machines that the set creates."""
 
     metadata: TemplateMetadata | None = Field(None, description="Labels and annotations of the machines.")
-    spec: VirtualMachineSpec = Field(description="The spec of the machines. An edit affects only machines that are created later.")
+    spec: VirtualMachineSpec = Field(
+        description="The spec of the machines. An edit affects only machines that are created later. In its texts, $(vm.name) becomes the "
+        "machine's name, and $(vm.suffix) the random characters at its end."
+    )
 
 
 class VirtualMachineReplicaSetSpec(Model):
@@ -157,7 +163,9 @@ def _validate_template(obj: Object, allowed: Allowed) -> list[FieldError]:
         return []  # an error of the schema
     given = template.get("metadata") or {}
     found = objectmeta.validate_given({key: given[key] for key in ("labels", "annotations") if given.get(key)})
-    machine = {"metadata": {"namespace": namespace_of(obj)}, "spec": template["spec"]}
+    spec = placeholders.expanded(template["spec"], f"{dig(obj, 'metadata', 'name') or ''}-{_SAMPLE}", _SAMPLE)
+    machine = {"metadata": {"namespace": namespace_of(obj)}, "spec": spec}
+    found += placeholders.validate(template["spec"], Path("spec"))
     found += validation.validate_virtual_machine(machine, allowed)
     return [replace(each, path=str(TEMPLATE.child(each.path))) for each in found] + list(_unique_values(template["spec"]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
@@ -161,6 +162,40 @@ def test_replicate_makes_what_the_template_says() -> None:
     (owner,) = made["metadata"].pop("ownerReferences")
     assert made["metadata"] == {"generateName": "web-", "namespace": "ns", "labels": LABELS}
     assert (owner["kind"], owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == ("VirtualMachineReplicaSet", "u", True, True)
+
+
+def with_placeholders(data: str, claim: str = "data-$(vm.suffix)") -> Object:
+    disks = [
+        {"name": "init", "type": "CloudInitNoCloud", "source": {"userData": data}},
+        {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": claim}},
+    ]
+    keys = [{"sshPublicKey": {"source": {"secret": {"secretName": "keys-of-$(vm.name)"}}, "propagationMethod": {"noCloud": {}}}}]
+    obj = a_set(domain={**DOMAIN, "devices": {"disks": disks}})
+    obj["spec"]["template"]["spec"]["accessCredentials"] = keys
+    return obj
+
+
+def test_placeholders_become_the_name_of_each_machine() -> None:
+    obj = read(with_placeholders("id: $(vm.name), $(hostname), $$(vm.name)"))
+    assert ReplicaSetStrategy().validate(obj) == []
+    made = replicate(obj, {})
+    name = made["metadata"]["name"]
+    assert "generateName" not in made["metadata"]
+    assert re.fullmatch("web-[a-z0-9]{5}", name)
+    init, data = made["spec"]["domain"]["devices"]["disks"]
+    assert init["source"]["userData"] == f"id: {name}, $(hostname), $(vm.name)"
+    assert data["source"]["name"] == f"data-{name.removeprefix('web-')}"
+    assert made["spec"]["accessCredentials"][0]["sshPublicKey"]["source"]["secret"]["secretName"] == f"keys-of-{name}"
+    assert replicate(obj, {})["metadata"]["name"] != name
+
+
+def test_an_unknown_placeholder_is_refused_at_its_place() -> None:
+    place = "spec.template.spec.domain.devices.disks[0].source.userData"
+    assert faults(with_placeholders("$(vm.uid) $$(vm.ip) $(vm)")) == [
+        f'{place}: Invalid value: "$(vm.uid)": unknown placeholder; $(vm.name) and $(vm.suffix) exist, and $$(vm.uid) stands for the text'
+    ]
+    (found,) = faults(with_placeholders("", claim="data_$(vm.suffix)"))
+    assert found.startswith("spec.template.spec.domain.devices.disks[1].source.name: Invalid value:")
 
 
 def test_replicate_is_refused() -> None:

@@ -1,0 +1,55 @@
+"""Placeholders in the template of a set: ``$(vm.name)`` and ``$(vm.suffix)`` in the texts of a machine's spec. Pure.
+
+Other texts in ``$(…)``, such as commands of a shell in cloud-init's data, stay as they are. ``$$(vm.name)`` becomes ``$(vm.name)``, as in
+the environment of containers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from apiserver.apis.meta.validation import FieldError, Path, invalid
+
+KNOWN: Final = ("name", "suffix")
+_PLACEHOLDER: Final = re.compile(r"(\$?)\$\(vm\.([^()]*)\)")
+
+
+def expanded(value: Any, name: str, suffix: str) -> Any:  # noqa: ANN401  JSON
+    """Return JSON data with the values of a machine, which is called ``name`` and ends in ``suffix``."""
+    values = dict(zip(KNOWN, (name, suffix), strict=True))
+
+    def replaced(found: re.Match[str]) -> str:
+        return found[0][1:] if found[1] else values.get(found[2], found[0])
+
+    def of(each: Any) -> Any:  # noqa: ANN401  JSON
+        match each:
+            case str():
+                return _PLACEHOLDER.sub(replaced, each)
+            case dict():
+                return {key: of(inner) for key, inner in each.items()}
+            case list():
+                return [of(inner) for inner in each]
+            case _:
+                return each
+
+    return of(value)
+
+
+def validate(value: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401  JSON
+    """Yield an error for each text with an unknown placeholder."""
+    match value:
+        case str():
+            for escaped, name in _PLACEHOLDER.findall(value):
+                if not escaped and name not in KNOWN:
+                    known = " and ".join(f"$(vm.{each})" for each in KNOWN)
+                    yield invalid(path, f"$(vm.{name})", f"unknown placeholder; {known} exist, and $$(vm.{name}) stands for the text")
+        case dict():
+            for key, each in value.items():
+                yield from validate(each, path.child(key))
+        case list():
+            for position, each in enumerate(value):
+                yield from validate(each, path.index(position))
+        case _:
+            return
