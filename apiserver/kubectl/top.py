@@ -101,7 +101,7 @@ async def _usage(access: Access, namespace: str | None) -> Mapping[NamespacedNam
         listed = await verbs.answered(access, "GET", POD_METRICS.path(namespace), doing, params={"labelSelector": names.VM_NAME_LABEL})
         return {key_of(each): usage_of(each) for each in listed.get("items") or ()}
     except errors.NotFound as error:
-        raise messages.Failure("this cluster has no metrics API (metrics.k8s.io): install metrics-server") from error
+        raise messages.Failure("error: Metrics API not available (metrics.k8s.io); install metrics-server") from error
     except errors.StatusError as error:
         raise messages.of_status(error, doing) from error
 

@@ -73,5 +73,5 @@ async def test_a_machine_that_does_not_exist_is_named(cluster: Cluster) -> None:
 async def test_a_cluster_without_a_metrics_api_is_told_what_to_install(tmp_path: Path) -> None:
     async with AggregatingAPI().aggregating(tmp_path) as ours:
         access = Access(server=ours.server, namespace="ns", tls=ours.ssl_context())
-        with pytest.raises(messages.Failure, match=r"no metrics API .* install metrics-server"):
+        with pytest.raises(messages.Failure, match=r"^error: Metrics API not available .* install metrics-server$"):
             await top.show(access, Wanted())
