@@ -38,7 +38,8 @@ def _time(lease: Object | None) -> object:
 def question(node: str, machines: Sequence[str]) -> str:
     """Return what will happen, for the user who confirms it."""
     shown = [*machines[:LISTED], *([f"and {len(machines) - LISTED} more"] if len(machines) > LISTED else [])]
-    there = f"It had {len(machines)} virtual machines: {', '.join(shown)}." if machines else "It had no virtual machines."
+    named = f": {', '.join(shown)}" if shown else ""
+    there = f"It had {len(machines)} virtual machines{named}."
     return (
         f"You state that node {node} is off. Kubernetes then deletes its pods and detaches their volumes, and its machines start "
         f"elsewhere. {there}\nIf the node is on, its guests run twice and destroy their disks. A network that is down does not prove that "

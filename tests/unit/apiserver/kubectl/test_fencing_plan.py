@@ -55,4 +55,4 @@ def test_question_names_the_machines_up_to_a_limit() -> None:
     text = fencing_plan.question("node1", [f"ns/vm{each}" for each in range(12)])
     assert "12 virtual machines" in text
     assert "ns/vm9, and 2 more." in text
-    assert "no virtual machines" in fencing_plan.question("node1", [])
+    assert "It had 0 virtual machines." in fencing_plan.question("node1", [])
