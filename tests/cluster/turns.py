@@ -24,6 +24,7 @@ ALONE = frozenset(
         "etcd_move",
         "eviction_strategies",
         "first_session",
+        "live_changes",
         "node_certificates",
         "node_certificates_matrix",
         "node_shutdown",

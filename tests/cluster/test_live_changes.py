@@ -1,0 +1,76 @@
+"""A running guest takes edits of disks' limits and links, also while virt-handler is killed, and keeps them over a migration."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.meta.objects import dig
+from tests.cluster.api import condition_of
+from tests.cluster.kube import Kubectl, console
+from tests.cluster.manifests import linux_vm, migration, with_disks
+from tests.cluster.test_bad_days import await_recovery, kill_all
+from tests.cluster.test_disks_and_cards import seconds, words
+from tests.cluster.test_migrations import final_phase, other_node
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+VM: Final = "live"
+READ: Final = "dd if=/dev/vda of=/dev/null bs=4k count=40 iflag=direct"
+SCRATCH: Final[dict[str, Any]] = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}}
+SLOW: Final = {"ioTune": {"totalIopsSec": 10}}
+
+
+def edit(kubectl: Kubectl, *, disk: dict[str, Any], state: str) -> None:
+    devices = {"disks": [{**SCRATCH, **disk}], "interfaces": [{"name": "default", "state": state}]}
+    kubectl("patch", "vm", VM, "--type=merge", "-p", json.dumps({"spec": {"domain": {"devices": devices}}}))
+
+
+def has_taken_all(vm: dict[str, Any]) -> bool:
+    return dig(vm, "status", "observedGeneration") == vm["metadata"]["generation"] and "running" not in vm["status"]
+
+
+def taken(kubectl: Kubectl) -> dict[str, Any]:
+    vm = kubectl.api.until("vm", VM, has_taken_all, timeout=60, what="the guest takes the edit")
+    assert "changes" not in vm["status"]
+    assert not condition_of(vm, "RestartRequired")
+    return vm
+
+
+def seen(kubectl: Kubectl) -> tuple[bool, str]:
+    """Return whether the disk is slow, and the link's state, as the guest sees them."""
+    with console(kubectl, VM) as guest:
+        guest.type("\n")
+        return seconds(guest, READ) > 2, words(guest, "cat /sys/class/net/eth0/carrier", 1)[0]
+
+
+def test_running_guest_takes_edits_and_keeps_them(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+    manifest = with_disks(linux_vm(VM), SCRATCH)
+    manifest["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default"}]
+    kubectl.apply(manifest)
+    vm = kubectl.api.ready("vm", VM, timeout=120)
+    with console(kubectl, VM) as guest:
+        guest.expect("GUEST-READY", timeout=180)
+    assert seen(kubectl) == (False, "1")
+
+    edit(kubectl, disk=SLOW, state="down")
+    assert taken(kubectl)["status"]["podUID"] == vm["status"]["podUID"]
+    assert seen(kubectl) == (True, "0")
+    assert len(kubectl.api.events("HardwareChanged", of=VM, timeout=10)) == 2
+
+    killed = kill_all(system, "virt-handler")
+    edit(kubectl, disk={}, state="up")
+    await_recovery(system, "virt-handler", killed)
+    taken(kubectl)
+    assert seen(kubectl) == (False, "1")
+
+    edit(kubectl, disk=SLOW, state="down")
+    vm = taken(kubectl)
+    made = kubectl.api.create(migration(VM, node=other_node(kubectl, vm["status"]["nodeName"])))
+    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+    assert seen(kubectl) == (True, "0")
+    edit(kubectl, disk={}, state="up")
+    taken(kubectl)
+    assert seen(kubectl) == (False, "1")
