@@ -207,6 +207,7 @@ class LibvirtHypervisor:
                 disk_faults=self._disk_faults.of(name, conversion.targets_by_alias(document)),
                 cid=conversion.cid(document),
                 devices=conversion.devices(document),
+                vcpus=conversion.vcpus(document),
             )
 
         try:
@@ -337,6 +338,18 @@ class LibvirtHypervisor:
 
         await self._call(f"limit disk {target} of domain {name}", limit)
 
+    async def add_vcpus(self, name: str, count: int) -> None:
+        """See the port."""
+
+        def add(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            if domain.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE) > count:
+                raise OperationInvalid(f"domain {name} has more than {count} processors")
+            domain.setVcpusFlags(count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+        await self._call(f"add processors to domain {name}", add)
+
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         """See the port."""
 
@@ -345,7 +358,7 @@ class LibvirtHypervisor:
             _active_state(domain)
             document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
             if (element := conversion.with_link(document, mac, up=up)) is None:
-                raise OperationInvalid(f"domain {name} has no interface {mac}")
+                raise OperationInvalid(f"domain {name} does not have the interface {mac}")
             domain.updateDeviceFlags(element, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
         await self._call(f"set the link of domain {name}", link)

@@ -72,6 +72,13 @@ def cid(domain: Element) -> int:
     return int(address) if address.isdecimal() else 0
 
 
+def vcpus(domain: Element) -> int:
+    """Return the number of a domain's processors now; 0 without a number."""
+    found = domain.find("vcpu")
+    number = "" if found is None else found.get("current") or (found.text or "").strip()
+    return int(number) if number.isdecimal() else 0
+
+
 def targets_by_alias(domain: Element) -> dict[str, str]:
     """Return the target names of an active domain's disks (``vda``) by their aliases (``virtio-disk0``)."""
     found: dict[str, str] = {}

@@ -8,8 +8,8 @@
    observe. It is also called after a reconnection, because events may have been lost.
 5. ``create`` makes a persistent domain and starts it paused, before its first instruction. If it raises ``HypervisorError`` other than
    those of rule 2, no domain is left. If the domain exists, it raises ``DomainExists`` and leaves it alone.
-6. ``suspend``, ``resume``, ``limit_disk``, ``set_link`` and ``destroy`` are idempotent; ``destroy`` of an absent domain does nothing.
-   ``resume`` ends any pause, including the guest's own suspension to memory. The cause of a pause may pause it again.
+6. ``suspend``, ``resume``, ``limit_disk``, ``set_link``, ``add_vcpus`` and ``destroy`` are idempotent; ``destroy`` of an absent domain does
+   nothing. ``resume`` ends any pause, including the guest's own suspension to memory. The cause of a pause may pause it again.
 7. ``migrate`` returns when the domain is complete and paused on the target, even if it ran before, and should be gone here. If it raises,
    the target's copy, if any, is paused as well; only ``observe`` tells where the domain is. Its terms apply to this migration only. Copied
    disks have the content of the moment when the domain stopped here. A domain that stays continues with its own disks.
@@ -136,6 +136,8 @@ class Observation:
     """The guest's vsock address (AF_VSOCK); 0 without one."""
     devices: tuple[Device, ...] = ()
     """Disks and interfaces, in the order of the XML."""
+    vcpus: int = 0
+    """Virtual processors now; 0: unknown."""
 
     @property
     def active(self) -> bool:
@@ -263,6 +265,9 @@ class Hypervisor(Protocol):
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
         """Replace the limits of a running domain's disk, given by libvirt's target name; missing ones are removed."""
+
+    async def add_vcpus(self, name: str, count: int) -> None:
+        """Plug virtual processors into a running domain until it has ``count``; it must have no more."""
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         """Set the link state of a running domain's interface."""

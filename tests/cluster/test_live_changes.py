@@ -1,4 +1,4 @@
-"""A running guest takes edits of disks' limits and links, also while virt-handler is killed, and keeps them over a migration."""
+"""A running guest takes edits of limits, links and processors, also while virt-handler is killed, and keeps them over a migration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta.objects import dig
-from tests.cluster.api import condition_of
+from tests.cluster.api import condition_of, is_true
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import linux_vm, migration, with_disks
 from tests.cluster.test_bad_days import await_recovery, kill_all
@@ -23,9 +23,9 @@ SCRATCH: Final[dict[str, Any]] = {"name": "scratch", "type": "EmptyDisk", "sourc
 SLOW: Final = {"ioTune": {"totalIopsSec": 10}}
 
 
-def edit(kubectl: Kubectl, *, disk: dict[str, Any], state: str) -> None:
+def edit(kubectl: Kubectl, *, disk: dict[str, Any], state: str, sockets: int = 1) -> None:
     devices = {"disks": [{**SCRATCH, **disk}], "interfaces": [{"name": "default", "state": state}]}
-    kubectl("patch", "vm", VM, "--type=merge", "-p", json.dumps({"spec": {"domain": {"devices": devices}}}))
+    kubectl("patch", "vm", VM, "--type=merge", "-p", json.dumps({"spec": {"domain": {"cpu": {"sockets": sockets}, "devices": devices}}}))
 
 
 def has_taken_all(vm: dict[str, Any]) -> bool:
@@ -39,38 +39,46 @@ def taken(kubectl: Kubectl) -> dict[str, Any]:
     return vm
 
 
-def seen(kubectl: Kubectl) -> tuple[bool, str]:
-    """Return whether the disk is slow, and the link's state, as the guest sees them."""
+def seen(kubectl: Kubectl) -> tuple[bool, str, str]:
+    """Return whether the disk is slow, the link's state and the number of processors, as the guest sees them."""
     with console(kubectl, VM) as guest:
         guest.type("\n")
-        return seconds(guest, READ) > 2, words(guest, "cat /sys/class/net/eth0/carrier", 1)[0]
+        link = words(guest, "cat /sys/class/net/eth0/carrier", 1)[0]
+        guest.run("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do [ ! -e $c ] || echo 1 >$c; done")
+        return seconds(guest, READ) > 2, link, words(guest, "grep -c ^processor /proc/cpuinfo", 1)[0]
 
 
 def test_running_guest_takes_edits_and_keeps_them(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     manifest = with_disks(linux_vm(VM), SCRATCH)
+    manifest["spec"]["domain"]["cpu"] = {"sockets": 1, "maxSockets": 2}
     manifest["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default"}]
     kubectl.apply(manifest)
     vm = kubectl.api.ready("vm", VM, timeout=120)
     with console(kubectl, VM) as guest:
         guest.expect("GUEST-READY", timeout=180)
-    assert seen(kubectl) == (False, "1")
+    assert seen(kubectl) == (False, "1", "1")
 
     edit(kubectl, disk=SLOW, state="down")
     assert taken(kubectl)["status"]["podUID"] == vm["status"]["podUID"]
-    assert seen(kubectl) == (True, "0")
+    assert seen(kubectl) == (True, "0", "1")
     assert len(kubectl.api.events("HardwareChanged", of=VM, timeout=10)) == 2
 
     killed = kill_all(system, "virt-handler")
     edit(kubectl, disk={}, state="up")
     await_recovery(system, "virt-handler", killed)
     taken(kubectl)
-    assert seen(kubectl) == (False, "1")
+    assert seen(kubectl) == (False, "1", "1")
 
-    edit(kubectl, disk=SLOW, state="down")
+    edit(kubectl, disk=SLOW, state="down", sockets=2)
     vm = taken(kubectl)
     made = kubectl.api.create(migration(VM, node=other_node(kubectl, vm["status"]["nodeName"])))
     assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
-    assert seen(kubectl) == (True, "0")
-    edit(kubectl, disk={}, state="up")
+    assert seen(kubectl) == (True, "0", "2")
+    edit(kubectl, disk={}, state="up", sockets=2)
     taken(kubectl)
-    assert seen(kubectl) == (False, "1")
+    assert seen(kubectl) == (False, "1", "2")
+
+    edit(kubectl, disk={}, state="up", sockets=1)
+    vm = kubectl.api.until("vm", VM, is_true("RestartRequired"), timeout=30, what="fewer processors need a restart")
+    assert "spec.domain.cpu.sockets" in condition_of(vm, "RestartRequired")["message"]
+    assert seen(kubectl) == (False, "1", "2")

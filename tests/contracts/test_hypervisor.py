@@ -495,6 +495,20 @@ async def test_link_of_a_card_goes_down_and_up(hypervisor: Hypervisor, kind: str
         await hypervisor.set_link(NAME, "52:54:00:00:00:01", up=True)
 
 
+async def test_processors_are_added_up_to_the_maximum(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind).replace("<vcpu>1</vcpu>", "<vcpu current='1'>3</vcpu>"))
+    await hypervisor.resume(NAME)
+    for count in (1, 2, 2, 3):
+        await hypervisor.add_vcpus(NAME, count)
+        domain = await hypervisor.observe(NAME)
+        assert domain is not None
+        assert domain.vcpus == count
+    with pytest.raises(HypervisorError):
+        await hypervisor.add_vcpus(NAME, 4)
+    with pytest.raises(OperationInvalid):
+        await hypervisor.add_vcpus(NAME, 2)
+
+
 async def test_calls_may_overlap(hypervisor: Hypervisor, kind: str) -> None:
     await hypervisor.create(NAME, xml_for(kind))
     async with asyncio.TaskGroup() as group:

@@ -106,7 +106,9 @@ class FakeHypervisor:
         sockets = root.find("devices/vsock/cid")
         cid = 0 if sockets is None else int(sockets.get("address") or FIRST_CID)
         devices = tuple(dataclasses.replace(each, address="") for each in conversion.devices(root))
-        self._put(Observation(name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid, devices=devices))
+        self._put(
+            Observation(name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid, devices=devices, vcpus=conversion.vcpus(root))
+        )
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
         await self._step("keep secret")
@@ -160,6 +162,17 @@ class FakeHypervisor:
         self._fail()
         told = tuple((key, limits[key]) for key in disk_io_tune.NAMES if limits.get(key))
         self._alter(name, lambda each: dataclasses.replace(each, limits=told) if each.target == target else each)
+
+    async def add_vcpus(self, name: str, count: int) -> None:
+        await self._step(f"add processors up to {count}")
+        self._fail()
+        domain = self._active(name)
+        if domain.vcpus > count:
+            raise OperationInvalid(f"domain {name} has more than {count} processors")
+        if count > int(ET.fromstring(self._xml[name]).findtext("vcpu") or 1):
+            raise HypervisorError("requested vcpus is greater than max allowable vcpus")
+        if not self.ignores_changes:
+            self._put(dataclasses.replace(domain, vcpus=count))
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         await self._step(f"set link {'up' if up else 'down'}")

@@ -43,7 +43,7 @@ def needs(domain: Object, claims: Claims) -> Needs:
     """Return the needs of the processors."""
     del claims
     return Needs(
-        overhead_bytes=VCPU_BYTES * cpu.vcpus(domain),
+        overhead_bytes=VCPU_BYTES * cpu.max_vcpus(domain),
         cpu_request_milli=resources.cpu_request(domain),
         cpu_limit_milli=resources.cpu_limit(domain),
     )

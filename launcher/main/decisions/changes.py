@@ -8,19 +8,21 @@ from collections.abc import Iterable, Iterator
 from apiserver.apis.virt.hardware import disk_io_tune
 from apiserver.apis.virt.spec import live_changes
 from apiserver.apis.virt.spec.live_changes import Change
-from launcher.hypervisor.port import Device
+from launcher.hypervisor.port import Device, Observation
 from launcher.main.decisions import machines
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
 
 
-def settings(machine: messages.Machine | None, found: Iterable[Device]) -> tuple[messages.SettingStatus, ...]:
-    """Return the settings of the domain's devices; none of a machine with XML, which keeps what its author wrote."""
-    return () if machine is None or machine.domain_xml else tuple(_settings(machine, found))
+def settings(machine: messages.Machine | None, seen: Observation) -> tuple[messages.SettingStatus, ...]:
+    """Return the settings of the domain; none of a machine with XML, which keeps what its author wrote."""
+    return () if machine is None or machine.domain_xml else tuple(_settings(machine, seen))
 
 
-def _settings(machine: messages.Machine, found: Iterable[Device]) -> Iterator[messages.SettingStatus]:
-    for device, name in machines.named(machine, found):
+def _settings(machine: messages.Machine, seen: Observation) -> Iterator[messages.SettingStatus]:
+    if seen.vcpus:
+        yield messages.SettingStatus(live_changes.PROCESSORS.what, "", str(seen.vcpus))
+    for device, name in machines.named(machine, seen.devices):
         for what in messages.LIVE_CHANGES:
             if (value := setting_of(what, device)) is not None:
                 yield messages.SettingStatus(what, name, value)
@@ -33,6 +35,8 @@ def setting_of(what: messages.LiveChange, device: Device) -> str | None:
             return disk_io_tune.text(dict(device.limits)) if device.kind == "disk" else None
         case "interface.state":
             return None if device.is_up is None else "up" if device.is_up else "down"
+        case "cpu.sockets":
+            return None
 
 
 def device_of(machine: messages.Machine, found: Iterable[Device], request: messages.Change) -> Device | None:
@@ -49,7 +53,7 @@ def machine_with(machine: messages.Machine | None, request: messages.Change) -> 
     """
     change = Change(request.what, request.name)
     if machine is None or machine.domain_xml or change not in live_changes.values(machine.domain):
-        raise RequestRefused("Invalid", f"this machine has no {change}")
+        raise RequestRefused("Invalid", f"this machine does not have {change}")
     changed = dataclasses.replace(machine, domain=live_changes.with_setting(machine.domain, change, request.device))
     try:
         value_in(changed, change)

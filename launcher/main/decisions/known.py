@@ -175,7 +175,7 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
         model,
         seen.cid,
         machines.devices(known.machine, seen.devices),
-        changes.settings(known.machine, seen.devices),
+        changes.settings(known.machine, seen),
         messages.LIVE_CHANGES,
     )
     room = known.status.has_room and seen.state is State.PAUSED

@@ -38,11 +38,16 @@ class Changes:
         await self._watch.look()
 
     async def _apply(self, request: messages.Change, machine: messages.Machine) -> None:
-        seen = await self._hypervisor.observe(self._record.known.name)
+        name = self._record.known.name
+        seen = await self._hypervisor.observe(name)
+        wanted = changes.value_in(machine, Change(request.what, request.name))
+        if request.what == "cpu.sockets":
+            if seen is not None and seen.vcpus < int(wanted):
+                await self._hypervisor.add_vcpus(name, int(wanted))
+            return
         devices = seen.devices if seen is not None else ()
         if (device := changes.device_of(machine, devices, request)) is None:
-            raise RequestRefused("Failed", f"the guest has no {request.what.partition('.')[0]} {request.name!r}")
-        wanted = changes.value_in(machine, Change(request.what, request.name))
+            raise RequestRefused("Failed", f"the guest does not have the {request.what.partition('.')[0]} {request.name!r}")
         if changes.setting_of(request.what, device) != wanted:
             await self._give(request, device)
 
@@ -53,5 +58,7 @@ class Changes:
                 await self._hypervisor.limit_disk(name, device.target, disk_io_tune.limits(request.device))
             case "interface.state":
                 await self._hypervisor.set_link(name, device.mac, up=interfaces.state_of(request.device) == "up")
+            case "cpu.sockets":
+                pass  # has no device
             case _:
                 assert_never(request.what)

@@ -39,6 +39,17 @@ def max_vcpus(domain: Domain) -> int:
     return math.prod((counts(domain) | {"sockets": max_sockets(domain)}).values())
 
 
+def grows(domain: Domain, other: Domain) -> bool:
+    """Return whether a running guest with the processors of ``domain`` can get those of ``other``: more sockets, up to the maximum."""
+    room = counts(domain)["sockets"] < counts(other)["sockets"] <= max_sockets(domain)
+    return (
+        room
+        and not is_dedicated(domain)
+        and not (domain.get("cpu") or {}).get("numa")
+        and counts(domain) | {"sockets": 0} == counts(other) | {"sockets": 0}
+    )
+
+
 def highest_apic_id(domain: Domain) -> int:
     """Return the highest APIC id of the processors after hot-plug.
 

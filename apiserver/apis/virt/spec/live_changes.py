@@ -17,14 +17,14 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import disk_io_tune, disks, interfaces
+from apiserver.apis.virt.hardware import cpu, disk_io_tune, disks, interfaces
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.spec import running
 from apiserver.apis.virt.spec.running import Difference
 
-What = Literal["disk.ioTune", "interface.state"]
-"""Kind of a device, and its setting."""
+What = Literal["disk.ioTune", "interface.state", "cpu.sockets"]
+"""Kind of a device, and its setting. Processors have no name."""
 KNOWN: Final[tuple[What, ...]] = get_args(What)
 FIELD: Final = "changes"
 """The field of the status."""
@@ -39,10 +39,10 @@ MAX_CHANGES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where a setting is in ``spec.domain.devices``, and how two values of it compare."""
+    """Where a setting is in ``spec.domain``, and how two values of it compare."""
 
     devices: str
-    """The list of devices."""
+    """The list of devices in ``devices``; empty for ``cpu``."""
     field: str
     defaulted: Callable[[Domain], list[Object]]
     """Returns the devices with this setting, with defaults."""
@@ -54,6 +54,7 @@ SETTINGS: Final[Mapping[What, Setting]] = MappingProxyType(
     {
         "disk.ioTune": Setting("disks", "ioTune", disks.defaulted, lambda disk: disk_io_tune.text(disk_io_tune.limits(disk))),
         "interface.state": Setting("interfaces", "state", interfaces.on_taps, interfaces.state_of),
+        "cpu.sockets": Setting("", "sockets", lambda domain: [_processors(domain)], lambda found: str(cpu.vcpus({"cpu": found}))),
     }
 )
 
@@ -63,18 +64,23 @@ class Change:
     """A setting of a device that changes."""
 
     what: What
-    name: str
+    name: str = ""
     """The device's."""
 
     def __str__(self) -> str:
         setting = SETTINGS[self.what]
+        if not setting.devices:
+            return f"spec.domain.cpu.{setting.field}"
         return f"spec.domain.devices.{setting.devices}[{self.name}].{setting.field}"
+
+
+PROCESSORS: Final = Change("cpu.sockets")
 
 
 def values(domain: Domain) -> dict[Change, str]:
     """Return the value of each setting that can change in a running guest."""
     return {
-        Change(what, str(device["name"])): setting.value(device)
+        Change(what, str(device.get("name") or "")): setting.value(device)
         for what, setting in SETTINGS.items()
         for device in setting.defaulted(domain)
     }
@@ -85,8 +91,18 @@ def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
     desired, runs = vm.get("spec") or {}, running.spec_of(vm)
     if desired.get("domainXML") or runs.get("domainXML"):
         return {}
-    there = values(runs.get("domain") or {})
-    return {change: value for change, value in values(desired.get("domain") or {}).items() if change in there}
+    domain, of_guest = desired.get("domain") or {}, runs.get("domain") or {}
+    there = values(of_guest)
+    found = {change: value for change, value in values(domain).items() if change in there}
+    if not _gets_processors(of_guest, domain):
+        found.pop(PROCESSORS, None)
+    return found
+
+
+def _gets_processors(runs: Domain, desired: Domain) -> bool:
+    """Return whether the guest gets further processors. Devices with a queue per processor keep the queues of the start."""
+    several = interfaces.has_several_queues(runs) or bool((runs.get("devices") or {}).get("blockMultiQueue"))
+    return cpu.grows(runs, desired) and not several
 
 
 def of(vm: Mapping[str, Any]) -> tuple[Change, ...]:
@@ -150,6 +166,8 @@ def device_of(domain: Domain, change: Change) -> Object:
 def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> Object:
     """Return ``domain`` with one setting of ``device``."""
     setting = SETTINGS[change.what]
+    if not setting.devices:
+        return {**domain, "cpu": _replaced(_processors(domain), setting.field, device)}
     devices = [
         _replaced(own, setting.field, device) if name == change.name else own for name, own in _devices(domain, setting)
     ]  # fmt: skip
@@ -158,10 +176,18 @@ def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> O
 
 def _devices(domain: Domain, setting: Setting) -> Iterator[tuple[str, Object]]:
     """Yield name and device of a list, as written if it is written."""
+    if not setting.devices:
+        yield "", _processors(domain)
+        return
     every = {"disks": disks.defaulted, "interfaces": interfaces.defaulted}[setting.devices](domain)
     written = (domain.get("devices") or {}).get(setting.devices) or every
     for device, own in zip(every, written, strict=True):
         yield str(device["name"]), own
+
+
+def _processors(domain: Domain) -> Object:
+    found: Object = domain.get("cpu") or {}
+    return found
 
 
 def _replaced(own: Object, field: str, device: Mapping[str, Any]) -> Object:

@@ -31,6 +31,9 @@ def claim(tmp_path: Path, pod_directories: Callable[..., None]) -> None:
     (tmp_path / "disks/data/disk.img").write_bytes(bytes(512))
 
 
+ONE = {("cpu.sockets", ""): "1"}
+
+
 def settings(world: World) -> dict[tuple[str, str], str]:
     assert world.status.domain is not None
     return {(each.what, each.name): each.value for each in world.status.domain.settings}
@@ -48,20 +51,36 @@ async def refused(world: World, request: messages.Action) -> RequestRefused:
 
 async def test_changes_are_made_once_and_reported(world: World) -> None:
     await world.domain.handle(SYNC)
-    assert settings(world) == {("disk.ioTune", "data"): "", ("interface.state", "default"): "up"}
+    assert settings(world) == {("disk.ioTune", "data"): "", ("interface.state", "default"): "up", **ONE}
     assert world.status.domain is not None
     assert world.status.domain.changes == messages.LIVE_CHANGES
     for request in (LIMIT, LIMIT, DOWN, DOWN):
         await world.domain.handle(request)
-    assert settings(world) == {("disk.ioTune", "data"): "readBytesSec=1048576 totalIopsSec=500", ("interface.state", "default"): "down"}
+    assert settings(world) == {
+        ("disk.ioTune", "data"): "readBytesSec=1048576 totalIopsSec=500",
+        ("interface.state", "default"): "down",
+        **ONE,
+    }
     assert changes(world) == ["limit disk vda", "set link down"]
+
+
+async def test_processors_are_added_and_never_removed(world: World) -> None:
+    cpu = {"sockets": 1, "maxSockets": 3}
+    await world.domain.handle(messages.Sync(dataclasses.replace(GUEST, domain={**GUEST.domain, "cpu": cpu})))
+    assert settings(world)["cpu.sockets", ""] == "1"
+    for count in (2, 2, 3):
+        await world.domain.handle(messages.Change("cpu.sockets", "", {**cpu, "sockets": count}))
+        assert settings(world)["cpu.sockets", ""] == str(count)
+    await world.domain.handle(messages.Change("cpu.sockets", "", cpu))
+    assert settings(world)["cpu.sockets", ""] == "3"
+    assert [each for each in world.hypervisor.calls if "processors" in each] == ["add processors up to 2", "add processors up to 3"]
 
 
 async def test_setting_is_removed_and_the_others_stay(world: World) -> None:
     await world.domain.handle(SYNC)
     for request in (LIMIT, DOWN, dataclasses.replace(LIMIT, device=DISK)):
         await world.domain.handle(request)
-    assert settings(world) == {("disk.ioTune", "data"): "", ("interface.state", "default"): "down"}
+    assert settings(world) == {("disk.ioTune", "data"): "", ("interface.state", "default"): "down", **ONE}
 
 
 async def test_change_is_compared_with_libvirt(world: World) -> None:

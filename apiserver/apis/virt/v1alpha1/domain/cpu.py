@@ -34,7 +34,9 @@ class CPUFeature(Model):
 class CPU(Model):
     """The guest's virtual processors: sockets x cores x threads."""
 
-    sockets: Int32 | None = Field(None, description="Number of sockets. Default 1.")
+    sockets: Int32 | None = Field(
+        None, description="Number of sockets. A running guest gets more of them, up to the maxSockets of its start. Default 1."
+    )
     cores: Int32 | None = Field(None, description="Cores of each socket. Default 1.")
     threads: Int32 | None = Field(None, description="Threads of each core. Default 1.")
     max_sockets: Int32 | None = Field(

@@ -104,6 +104,49 @@ def test_devices_of_only_one_form_are_no_setting() -> None:
     assert Change("disk.ioTune", "data") not in live_changes.wanted(vm)
 
 
+def sockets(number: int, **also: int) -> Edit:
+    return lambda spec: spec["domain"]["cpu"].update(sockets=number, **also)
+
+
+def a_guest_with_room(**cpu: Any) -> dict[str, Any]:
+    vm = a_guest()
+    vm["spec"]["domain"]["cpu"] = {"sockets": 2, "cores": 1, "threads": 1, "maxSockets": 4, **cpu}
+    return vm
+
+
+def test_guest_gets_processors_up_to_its_maximum() -> None:
+    vm = edited(a_guest_with_room(), sockets(4))
+    assert live_changes.of(vm) == (live_changes.PROCESSORS,)
+    assert live_changes.wanted(vm)[live_changes.PROCESSORS] == "4"
+    assert told(vm) == []
+    assert "running" not in with_status(vm, changes=[entry("spec.domain.cpu.sockets", "Applied")])["status"]
+
+
+@pytest.mark.parametrize(
+    ("given", "edit"),
+    [
+        ({}, sockets(1)),
+        ({"maxSockets": 3}, sockets(4, maxSockets=4)),
+        ({}, sockets(3, cores=2)),
+        ({"dedicatedCpuPlacement": True}, sockets(3)),
+        ({"numa": {"cells": []}}, sockets(3)),
+    ],
+)
+def test_other_edits_of_processors_need_a_restart(given: dict[str, Any], edit: Edit) -> None:
+    vm = edited(a_guest_with_room(**given), edit)
+    assert "spec.domain.cpu.sockets" in told(vm)
+    assert live_changes.PROCESSORS not in live_changes.wanted(vm)
+    lied = with_status(vm, changes=[entry("spec.domain.cpu.sockets", "Applied")])
+    assert lied["status"]["running"] == vm["status"]["running"]
+
+
+@pytest.mark.parametrize("field", ["networkInterfaceMultiqueue", "blockMultiQueue"])
+def test_queues_per_processor_keep_the_processors(field: str) -> None:
+    vm = a_guest_with_room()
+    vm["spec"]["domain"]["devices"][field] = True
+    assert told(edited(vm, sockets(3))) == ["spec.domain.cpu.sockets"]
+
+
 def test_machine_with_xml_has_no_such_settings() -> None:
     vm = a_guest()
     vm["spec"]["domainXML"] = "<domain/>"

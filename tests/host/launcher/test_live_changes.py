@@ -1,0 +1,53 @@
+"""A running Linux takes processors and limits of its disk, once, and keeps them over a reset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from launcher.protocol import messages
+from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+
+CPU = {"sockets": 1, "maxSockets": 3}
+DISK = {"name": "data", "type": "EmptyDisk", "source": {"size": "8Mi"}}
+READ = "dd if=/dev/vda of=/dev/null bs=4k count=30 iflag=direct 2>/dev/null"
+
+
+def settings(status: messages.Status) -> dict[str, str]:
+    assert status.domain is not None
+    return {each.what: each.value for each in status.domain.settings}
+
+
+def processors(viewer: Viewer) -> str:
+    return viewer.sh("for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 > $c; done; grep -c ^processor /proc/cpuinfo")
+
+
+def seconds(viewer: Viewer) -> float:
+    told = viewer.sh(f"cut -d' ' -f1 /proc/uptime; {READ}; cut -d' ' -f1 /proc/uptime")
+    before, after = map(float, re.findall(r"\d+\.\d\d", told))
+    return after - before
+
+
+def test_linux_gets_processors_and_limits_and_keeps_them(start: Callable[[], Launcher]) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_machine(cpu=CPU, devices={**NO_GRAPHICS, "disks": [DISK]})))
+        viewer.expect("GUEST-READY")
+        assert seconds(viewer) < 2
+        for _ in range(2):
+            client.ask(messages.Change("cpu.sockets", "", {**CPU, "sockets": 2}))
+            status = client.ask(messages.Change("disk.ioTune", "data", {**DISK, "ioTune": {"totalIopsSec": 10}}))
+            assert settings(status) == {"cpu.sockets": "2", "disk.ioTune": "totalIopsSec=10"}
+        assert processors(viewer) == "2"
+        assert seconds(viewer) > 2
+        client.ask(messages.Operate("a", 1, "Reset"))
+        viewer.expect("GUEST-READY")
+        assert processors(viewer) == "2"
+        assert len(pod.qemu()) == 1
+        status = client.ask(messages.Change("disk.ioTune", "data", DISK))
+        assert settings(status)["disk.ioTune"] == ""
+        assert seconds(viewer) < 2
