@@ -125,7 +125,7 @@ def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
         return running.differences(vm)
     spec = vm.get("spec") or {}
     runs = running.spec_of(vm)
-    return running.between(spec, {**runs, "domain": with_changes(runs["domain"], spec["domain"], live)})
+    return running.between(spec, {**runs, "domain": with_changes(runs.get("domain") or {}, spec.get("domain") or {}, live)})
 
 
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
@@ -145,10 +145,24 @@ def record(vm: Object) -> None:
     else:
         del status[FIELD]
     if found := [change for change in of(vm) if str(change) in taken]:
-        domain = with_changes(status[running.RUNNING]["domain"], vm["spec"]["domain"], found)
-        status[running.RUNNING] = {**status[running.RUNNING], "domain": domain}
-        if not running.differences(vm):
-            del status[running.RUNNING]
+        _take(vm, found)
+
+
+def _take(vm: Object, found: list[Change]) -> None:
+    status = vm["status"]
+    domain = with_changes(status[running.RUNNING].get("domain") or {}, vm["spec"].get("domain") or {}, found)
+    status[running.RUNNING] = {**status[running.RUNNING], "domain": domain}
+    if not running.differences(vm):
+        del status[running.RUNNING]
+
+
+def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Return whether the running form of ``new`` is that of ``old`` with settings of the spec, as :func:`record` makes it."""
+    left = of(new)
+    expected = {**old, "status": dict(old.get("status") or {})}
+    if taken := [change for change in of(old) if change not in left]:
+        _take(expected, taken)
+    return bool(dig_vm(expected, "status", running.RUNNING) == dig_vm(new, "status", running.RUNNING))
 
 
 def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Object:

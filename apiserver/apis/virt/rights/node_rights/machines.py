@@ -56,7 +56,7 @@ _WAITING: Final = Rights(
 _REPORTING: Final = Rights(
     PHASE_FIELDS
     | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports", "podIP"}
-    | {"operations", managed_save.FIELD, live_changes.FIELD},
+    | {"operations", managed_save.FIELD, live_changes.FIELD, running.RUNNING},
     _OF_A_GUEST | {conditions.READY},
     attempt=frozenset({"runningTime"}),
 )
@@ -145,6 +145,8 @@ def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Ite
         yield from _operations(write)
     if managed_save.FIELD in changed:
         yield from _image(write)
+    if running.RUNNING in changed and running.RUNNING in allowed:
+        yield from _running(write)
     if new.get("phase") in phases.ENDED:
         yield from _end(write)
     elif "podIP" in changed and new.get("podIP") != _address_on_pods_network(write):
@@ -232,6 +234,12 @@ def _image(write: MachineWrite) -> Iterator[FieldError]:
         if image.get(field) != value:
             yield forbidden(path.child(field), f'must be "{shown(value)}"')
     yield from differences.moment(path.child("time"), image.get("time"), write.now)
+
+
+def _running(write: MachineWrite) -> Iterator[FieldError]:
+    """Yield an error unless the running form changed by virt-api's own record of ``status.changes``, which replaced what the node wrote."""
+    if phases.phase_of(write.new) not in phases.ENDED and not live_changes.follows(write.old, write.new):
+        yield forbidden(STATUS.child(running.RUNNING), "may only take settings of the spec that the guest has taken")
 
 
 def _not_the_target(write: MachineWrite) -> Iterator[FieldError]:

@@ -11,6 +11,7 @@ from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.rights.node_rights import machines
 from apiserver.apis.virt.rights.node_rights.machines import validate
 from apiserver.apis.virt.v1alpha1 import types
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from handler.network.binding import Interface
 from handler.reconcilers.guests import guest_status
 from tests.unit.handler.reconcilers.builders import a_migration, a_running, a_vm
@@ -306,6 +307,40 @@ def test_node_neither_adds_nor_drops_nor_half_reports_operations() -> None:
     long = stored("Running", operations=[{**FINISHED, "id": "x" * 200}])
     new = written(long, "Running", operations=[{**FINISHED, "id": "x" * 200, "number": 3}])
     assert all(len(str(each)) < 200 for each in validate(a_write("n", long, new)))
+
+
+def an_edited_machine() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a machine with an edit of a setting and another one, and what its spec was before."""
+    old = stored("Running")
+    before = {**copy.deepcopy(old["spec"]["domain"]), "memory": {"guest": "1Gi"}}
+    old["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "state": "down"}]
+    old["spec"]["domain"]["memory"] = {"guest": "2Gi"}
+    old["status"]["running"] = {"generation": 1, "domain": before}
+    return old, before
+
+
+def as_virt_api(old: dict[str, Any], **status: Any) -> machines.MachineWrite:
+    """Return a node's write as admission sees it: after virt-api's own changes."""
+    new = written(old, "Running", **copy.deepcopy(status))
+    VirtualMachineStrategy().prepare_for_status_update(new, old)
+    return a_write("n", old, new)
+
+
+def test_node_may_have_the_settings_of_its_guest_recorded() -> None:
+    old, before = an_edited_machine()
+    write = as_virt_api(old, changes=[{"path": "spec.domain.devices.interfaces[default].state", "state": "Applied"}])
+    domain = write.new["status"]["running"]["domain"]
+    assert (domain["devices"]["interfaces"][0]["state"], domain["memory"]) == ("down", before["memory"])
+    assert paths(write) == set()
+    assert paths(as_virt_api(old, running={"generation": 1, "domain": {}})) == set()  # virt-api ignores it
+
+
+def test_node_may_not_write_another_running_form() -> None:
+    """virt-api restores the record before; this is the second lock."""
+    old, before = an_edited_machine()
+    for domain in ({}, old["spec"]["domain"], {**before, "memory": {"guest": "2Gi"}}):
+        assert paths(a_write("n", old, written(old, "Running", running={"generation": 1, "domain": domain}))) == {"status.running"}
+    assert paths(a_write("n", old, written(old, "Running", running=None))) == {"status.running"}
 
 
 @pytest.mark.parametrize("field", PLACE)
