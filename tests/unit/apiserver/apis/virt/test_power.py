@@ -410,3 +410,21 @@ def test_a_failed_resume_is_repeated_as_any_start() -> None:
     assert _brief(vm) == (True, 3, "Rerun")
     assert not power.has_given_up(_vm(a1="Suspended"), power.decide(_vm(a1="Suspended")))
     assert not power.is_off_by_its_spec(_vm(a1="Suspended"), power.decide(_vm(a1="Suspended")))
+
+
+def _lost(vm: dict[str, Any], status: str = "True") -> dict[str, Any]:
+    vm["spec"]["onNodeLoss"] = "Wait"
+    vm["status"]["conditions"] = [{"type": "NodeLost", "status": status}]
+    return vm
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
+def test_a_machine_of_a_lost_node_is_off_until_a_later_start(strategy: str) -> None:
+    vm = _lost(_vm(strategy, a1="Failed"))
+    assert _brief(vm) == (False, 1, "NodeLost")
+    assert power.has_given_up(vm, power.decide(vm))
+    assert _brief(_lost(_vm(strategy, a1="Failed", request=_request("Start", 1, strategy)))) == (False, 1, "NodeLost")
+    assert _brief(_lost(_vm(strategy, a1="Failed", request=_request("Start", 2, strategy)))) == (True, 2, "Requested")
+    assert _brief(_lost(_vm(strategy, a1="Failed"), "False"))[2] != "NodeLost"
+    assert _brief(_lost(_vm(strategy, attempt=2, a1="Failed")))[2] != "NodeLost", "the next attempt runs"
+    assert _brief(_lost(_vm("Halted", a1="Failed"))) == (False, 1, "Halted")
