@@ -5,62 +5,24 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apiserver.apis.meta import errors
-from certs.issuing import Pair, Profile, issue, new_authority
-from tests.cluster import webhook_server
+from certs.issuing import Pair
+from tests.cluster import serving_pods, webhook_server
 from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-IMAGE = "localhost/kubevirt/virt-api:dev"
 Register = Callable[[str, str], None]
 
 
 @pytest.fixture(scope="module")
 def authority(kubectl: Kubectl) -> Pair:
-    now, day = datetime.now(UTC), timedelta(days=1)
-    made = new_authority("webhook", day, now)
-    pair = issue(made, Profile("hook", dns_names=(f"hook.{kubectl.namespace}.svc",), server=True), day, now)
-    restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    container = {
-        "name": "hook",
-        "image": IMAGE,
-        "command": ["python3", "/srv/server.py"],
-        "ports": [{"name": "https", "containerPort": webhook_server.PORT}],
-        "readinessProbe": {"tcpSocket": {"port": "https"}, "periodSeconds": 1},
-        "volumeMounts": [{"name": "tls", "mountPath": "/tls"}, {"name": "source", "mountPath": "/srv"}],
-        "securityContext": restricted,
-    }
-    pod_security = {"runAsNonRoot": True, "runAsUser": 1000, "fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-    volumes = [{"name": "tls", "secret": {"secretName": "hook"}}, {"name": "source", "configMap": {"name": "hook"}}]
-    encoded = {"tls.crt": pair.certificate, "tls.key": pair.key}
-    kubectl.api.apply(
-        {
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook"}, "type": "kubernetes.io/tls",
-            "data": {key: base64.b64encode(value).decode() for key, value in encoded.items()},
-        },
-        {
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hook"},
-            "data": {"server.py": Path(webhook_server.__file__).read_text()},
-        },
-        {
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook"},
-            "spec": {"selector": {"app": "hook"}, "ports": [{"port": 443, "targetPort": "https"}]},
-        },
-        {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hook", "labels": {"app": "hook"}},
-            "spec": {"containers": [container], "volumes": volumes, "securityContext": pod_security},
-        },
-    )  # fmt: skip
-    kubectl.api.ready("pod", "hook", timeout=120)
-    return made
+    return serving_pods.serve(kubectl, "hook", webhook_server)
 
 
 @pytest.fixture
