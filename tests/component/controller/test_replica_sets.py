@@ -175,6 +175,18 @@ async def test_a_machine_taken_out_of_its_set_is_not_deleted(tmp_path: Path) -> 
         assert [controller_of(each) for each in machines if name_of(each) == api.labelled] == [None]
 
 
+async def test_placeholders_differ_between_machines(tmp_path: Path) -> None:
+    data = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data-$(vm.suffix)"}}
+    manifest = a_manifest()
+    manifest["spec"]["template"]["spec"]["domain"]["devices"] = {"disks": [data]}
+    async with world(tmp_path) as cluster:
+        await cluster.client.create(REPLICA_SETS, manifest, "ns")
+        machines = await cluster.settled(3)
+        claims = {dig(each, "spec", "domain", "devices", "disks")[0]["source"]["name"] for each in machines}
+        assert claims == {f"data-{name_of(each).removeprefix('web-')}" for each in machines}
+        assert len(claims) == 3
+
+
 async def test_a_paused_set_waits(tmp_path: Path) -> None:
     async with world(tmp_path) as cluster:
         await cluster.client.create(REPLICA_SETS, a_manifest(paused=True), "ns")
