@@ -184,9 +184,16 @@ async def served(pages: Mapping[str, Page]) -> AsyncIterator[int]:
 @asynccontextmanager
 async def prometheus(directory: Path, port: int, jobs: Iterable[str]) -> AsyncIterator[str]:
     """Run Prometheus with the chart's labels of targets; yield its URL."""
-    targets = [{"targets": [f"127.0.0.1:{port}"], "labels": {"node": "node1", "namespace": "kubevirt", "pod": "pod"}}]
+    labels = {"namespace": "kubevirt", "pod": "pod"}
+    of_job = {"virt-handler": {**labels, "node": "node1"}}
     scrapes = [
-        {"job_name": each, "metrics_path": f"/{each}", "scrape_interval": "1s", "honor_labels": True, "static_configs": targets}
+        {
+            "job_name": each,
+            "metrics_path": f"/{each}",
+            "scrape_interval": "1s",
+            "honor_labels": True,
+            "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": of_job.get(each, labels)}],
+        }
         for each in jobs
     ]
     config = directory / "prometheus.yaml"
@@ -269,6 +276,7 @@ async def test_labels_of_a_machine_are_not_those_of_its_target(asked: Asked) -> 
     assert found["metric"].items() >= {"namespace": "ns", "name": "testvm", "node": "node1", "job": "virt-handler"}.items()
     (links,) = await asked.series("kubevirt_launcher_links")
     assert links["metric"].items() >= {"namespace": "kubevirt", "node": "node1"}.items()
+    assert "node" not in (await asked.series('kubevirt_vm_info{name="broken"}'))[0]["metric"]
 
 
 def promtool(directory: Path, cases: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:

@@ -74,6 +74,16 @@ def test_certificates_of_targets_are_checked_where_possible() -> None:
     assert found["virt-handler"] == {"insecureSkipVerify": True}
 
 
+def test_only_series_of_virt_handler_get_their_node() -> None:
+    """virt-controller reports machines, which have another node or none."""
+    found = {name: each["spec"]["endpoints"][0].get("relabelings", []) for name, each in of_kind("ServiceMonitor").items()}
+    assert {name: [rule["targetLabel"] for rule in rules] for name, rules in found.items()} == {
+        "virt-api": [],
+        "virt-controller": [],
+        "virt-handler": ["node"],
+    }
+
+
 def test_alerts_follow_the_values() -> None:
     settings = ("etcd.quotaBackendBytes=1000000000", "certificates.nodeLifetime=1h", "monitoring.rules.labels.release=prometheus")
     rule = of_kind("PrometheusRule", *settings)["kubevirt"]
