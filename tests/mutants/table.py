@@ -114,6 +114,14 @@ MODULES: Final = (
         "rest",
         "statuses",
     ),
+    *(
+        _module(
+            f"controller/reconcilers/replica_sets/{each}.py",
+            "controller/reconcilers/replica_sets/test_replica_set_corners.py",
+            "controller/reconcilers/replica_sets/test_replica_set_plan.py",
+        )
+        for each in ("replica_set_plan", "replica_set_status", "membership", "finished", "readiness", "scale_down")
+    ),
     _module("controller/reconcilers/pods/liveness.py", "controller/reconcilers/pods/test_liveness.py"),
     _module(
         "controller/reconcilers/pods/absences.py",
