@@ -14,13 +14,13 @@ import copy
 import os
 import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final, Protocol
 
 from websockets.asyncio.client import ClientConnection
@@ -39,6 +39,7 @@ CLAIM: Final = "bench-memory"
 FILLED_MIB: Final = 1024
 PORT: Final = 5300
 CHUNK: Final = 256 << 10
+FILLING_SECONDS: Final = 1.0
 SETTLED_SECONDS: Final = 3.0
 VERBS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("pause", "unpause", "reset", "nmi", "softreboot"), ()),
@@ -186,24 +187,38 @@ async def echoes(kubectl: Kubectl, count: int) -> dict[str, list[float]]:
             for name, link in links.items():
                 found[name].append(await echo(link, f"{len(name)}-{number}."))
     writer.close()
+    for name, each in found.items():
+        print(f"  echo, {name}: {statistics.median(each):.1f} ms", file=sys.stderr)
     return found
 
 
 def moved(port: int, direction: str, seconds: float) -> float:
-    """Return the MiB per second of one connection to ``gauge serve``: ``down`` or ``up``."""
+    """Return the MiB per second of one connection to ``gauge serve``: ``down`` or ``up``.
+
+    Bytes count once the buffers of all hops are full: kubectl port-forward ends a connection with the first of its directions, so the
+    guest cannot say what has arrived.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
-        began, room, count = time.monotonic(), bytearray(CHUNK), 0
-        if direction == "down":
-            link.sendall(b"r")
-            while time.monotonic() - began < seconds:
-                count += link.recv_into(room)
-        else:
-            link.sendall(b"s")
-            while time.monotonic() - began < seconds:
-                link.sendall(room)
-            link.shutdown(socket.SHUT_WR)
-            (count,) = struct.unpack("<Q", link.recv(8, socket.MSG_WAITALL))
-        return count / MIB / (time.monotonic() - began)
+        link.sendall(b"r" if direction == "down" else b"s")
+        room = bytearray(CHUNK)
+        step = partial(link.recv_into, room) if direction == "down" else partial(link.send, room)
+        _count(step, FILLING_SECONDS)
+        began = time.monotonic()
+        return _count(step, seconds) / MIB / (time.monotonic() - began)
+
+
+def _count(step: Callable[[], int], seconds: float) -> int:
+    """Return the bytes that ``step`` moves in this time.
+
+    Raises:
+        ConnectionError: the other side ended the connection.
+    """
+    count, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        if not (done := step()):
+            raise ConnectionError("the connection ended early")
+        count += done
+    return count
 
 
 def rates(kubectl: Kubectl, pod: str, rounds: int, seconds: float) -> dict[str, dict[str, list[float]]]:

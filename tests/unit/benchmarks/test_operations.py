@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 import threading
 
 import pytest
@@ -37,7 +36,7 @@ def test_report_has_medians_and_the_ratio_of_both_programs() -> None:
 
 
 @pytest.mark.parametrize("direction", ["down", "up"])
-def test_rate_counts_what_arrived(direction: str) -> None:
+def test_rate_is_that_of_one_connection(direction: str) -> None:
     """With the protocol of ``gauge serve``."""
 
     def serve() -> None:
@@ -49,14 +48,20 @@ def test_rate_counts_what_arrived(direction: str) -> None:
                     while True:
                         link.sendall(bytes(1 << 16))
                 return
-            heard = 0
-            while data := link.recv(1 << 16):
-                heard += len(data)
-            link.sendall(struct.pack("<Q", heard))
+            while link.recv(1 << 16):
+                pass
+
+    def end() -> None:
+        server.accept()[0].close()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         guest = threading.Thread(target=serve)
         guest.start()
         rate = operations.moved(server.getsockname()[1], direction, 0.3)
         guest.join(timeout=10)
-    assert rate > 1
+        assert rate > 1
+        ended = threading.Thread(target=end)
+        ended.start()
+        with pytest.raises(ConnectionError):
+            operations.moved(server.getsockname()[1], direction, 0.3)
+        ended.join(timeout=10)
