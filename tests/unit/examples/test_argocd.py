@@ -7,7 +7,9 @@ import pytest
 
 from tests.clients import argocd_health
 
-CHECK = Path(__file__).parents[3] / "examples/argocd/virtual-machine.lua"
+CHECKS = Path(__file__).parents[3] / "examples/argocd"
+CHECK = CHECKS / "virtual-machine.lua"
+OF_SETS = CHECKS / "virtual-machine-replica-set.lua"
 
 
 def health(phase: str, *conditions: tuple[str, str, str], **status: Any) -> str:
@@ -40,3 +42,23 @@ def test_argo_cd_is_told_whether_a_machine_is_as_its_spec_says(
     phase: str, conditions: list[tuple[str, str, str]], status: dict[str, Any], expected: str
 ) -> None:
     assert health(phase, *conditions, **status) == expected
+
+
+@pytest.mark.parametrize(
+    ("conditions", "status", "expected"),
+    [
+        ([], {}, "Healthy"),
+        ([], {"observedGeneration": 0}, "Progressing"),
+        (["Reconciling"], {}, "Progressing"),
+        (["Reconciling", "ReplicaPaused"], {}, "Suspended"),
+        (["ReplicaPaused"], {}, "Healthy"),
+        (["Reconciling", "ReplicaFailure"], {}, "Degraded"),
+    ],
+)
+def test_argo_cd_is_told_whether_a_set_has_its_replicas(conditions: list[str], status: dict[str, Any], expected: str) -> None:
+    found = [{"type": kind, "status": "True", "reason": "Why", "message": "why"} for kind in conditions]
+    replica_set = {"metadata": {"name": "web", "generation": 2}, "status": {"observedGeneration": 2, "conditions": found, **status}}
+    assert argocd_health.health(OF_SETS.read_text(), replica_set) == expected
+    going = {**replica_set, "metadata": {"name": "web", "generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert argocd_health.health(OF_SETS.read_text(), going) == "Progressing"
+    assert argocd_health.health(OF_SETS.read_text(), {"metadata": {"generation": 1}}) == "Progressing"
