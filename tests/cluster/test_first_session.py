@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.guests import counting_vm, counts_on, ticks
 from tests.cluster.kube import ROOT, Kubectl
-from tests.cluster.manifests import shared_claim, with_disks
+from tests.cluster.manifests import shared_claim
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -39,9 +39,7 @@ def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[d
 
 
 def test_guest_of_the_first_session_resumes_where_it_was(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> None:
-    """Its disk and its memory are in one claim."""
-    disk = {"type": "PersistentVolumeClaim", "source": {"name": "myvolumeclaim", "create": {"size": "1Mi"}}}
-    kubectl.api.apply(shared_claim("myvolumeclaim"), with_disks(counting_vm("testvm"), disk))
+    kubectl.api.apply(shared_claim("memory"), counting_vm("testvm"))
     kubectl.api.ready("vm", "testvm", timeout=120)
     restart, suspend = (line for line in block("virt suspend").splitlines() if "managedSave" in line or "suspend" in line)
     assert "virt resume" in suspend
