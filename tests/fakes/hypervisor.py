@@ -62,8 +62,6 @@ class FakeHypervisor:
         """Of the screen; None: there is none."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
-        self.ignores_changes = False
-        """Changes of devices have no effect."""
         self.holds_saves = False
         """A save waits for ``end_migration`` or ``abort_job``."""
         self._callbacks: list[Callable[[], None]] = []
@@ -171,8 +169,7 @@ class FakeHypervisor:
             raise OperationInvalid(f"domain {name} has more than {count} processors")
         if count > int(ET.fromstring(self._xml[name]).findtext("vcpu") or 1):
             raise HypervisorError("requested vcpus is greater than max allowable vcpus")
-        if not self.ignores_changes:
-            self._put(dataclasses.replace(domain, vcpus=count))
+        self._put(dataclasses.replace(domain, vcpus=count))
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         await self._step(f"set link {'up' if up else 'down'}")
@@ -183,9 +180,7 @@ class FakeHypervisor:
 
     def _alter(self, name: str, altered: Callable[[Device], Device]) -> None:
         domain = self._active(name)
-        found = tuple(map(altered, domain.devices))
-        if not self.ignores_changes:
-            self._put(dataclasses.replace(domain, devices=found))
+        self._put(dataclasses.replace(domain, devices=tuple(map(altered, domain.devices))))
 
     async def destroy(self, name: str) -> None:
         await self._step("destroy")

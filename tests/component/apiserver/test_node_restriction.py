@@ -227,6 +227,26 @@ async def test_no_kind_of_write_gets_past_it(cluster: Cluster, dry: tuple[str, .
     assert await cluster.admin("GET", VM) == before
 
 
+async def test_own_node_has_what_its_guest_took_recorded(cluster: Cluster) -> None:
+    await cluster.put_status(VM_STATUS, RUNNING, "node1")
+    devices = {"interfaces": [{"name": "default", "state": "down"}]}
+    edit = {"spec": {"domain": {"memory": {"guest": "128Mi"}, "devices": devices}}}
+    before = (await cluster.admin("PATCH", VM, edit, kind="merge-patch+json"))["status"]["running"]
+    link = "spec.domain.devices.interfaces[default].state"
+
+    async def told(*paths: str, **more: Any) -> tuple[int, Any]:
+        status = {"changes": [{"path": each, "state": "Applied"} for each in paths], **more}
+        return await cluster.handler("node1", "PATCH", VM_STATUS, {"status": status}, kind="merge-patch+json")
+
+    code, found = await told("spec.domain.memory.guest", running={"domain": {"memory": {"guest": "128Mi"}}})
+    assert (code, found["status"]["running"]) == (200, before)
+    code, found = await told(link)
+    assert (code, found["status"].get("changes")) == (200, None)
+    kept = found["status"]["running"]
+    assert kept["domain"]["memory"] == before["domain"]["memory"]
+    assert [each["state"] for each in kept["domain"]["devices"]["interfaces"]] == ["down"]
+
+
 async def test_own_node_forges_neither_request_nor_place_nor_attempt(cluster: Cluster) -> None:
     await cluster.put_status(VM_STATUS, RUNNING, "node1")
     for changes, fields in (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from dataclasses import replace
 from typing import Any
 
 from apiserver.apis.virt.spec import live_changes
+from handler.reconcilers.guests import guest_changes
 from launcher.protocol import messages
 from tests.component.handler.world import VMS, World, eventually, phase_is
 from tests.fakes.launcher import FakeLauncher
@@ -26,7 +28,7 @@ def requests(launcher: FakeLauncher) -> list[messages.Change]:
 
 async def limit(world: World, number: int) -> None:
     def edit(vm: dict[str, Any]) -> None:
-        vm["status"].setdefault("running", {"generation": 1, "domain": vm["spec"]["domain"]})
+        vm["status"].setdefault("running", {"generation": 1, "domain": copy.deepcopy(vm["spec"]["domain"])})
         disk = {**vm["spec"]["domain"]["devices"]["disks"][0], "ioTune": {"totalIopsSec": number}}
         vm["spec"]["domain"] = {**vm["spec"]["domain"], "devices": {**vm["spec"]["domain"]["devices"], "disks": [disk]}}
 
@@ -45,8 +47,8 @@ async def test_edit_reaches_the_guest_once_and_its_end_the_status(world: World) 
         report(launcher)
         await eventually(lambda: world.status()["domain"].get("liveChanges") == list(live_changes.KNOWN))
         await limit(world, 500)
-        await eventually(lambda: entry(world).get("state") == "Applied")
-        assert entry(world)["path"] == PATH
+        await eventually(lambda: "running" not in world.status())
+        assert entry(world) == {}
         await eventually(lambda: "HardwareChanged" in world.events())
     async with world.handler() as again:
         await eventually(lambda: again.node.wired == 1)
@@ -63,13 +65,40 @@ async def test_failure_is_told_once_and_the_next_edit_is_tried_at_once(world: Wo
         launcher.instead = lambda request: ("Failed", "libvirt says no") if isinstance(request, messages.Change) else None
         await limit(world, 500)
         await eventually(lambda: entry(world).get("state") == "Failed")
-        assert entry(world)["message"] == "libvirt says no"
+        assert (entry(world)["path"], entry(world)["message"]) == (PATH, "libvirt says no")
         await asyncio.sleep(0.2)
         assert len(requests(launcher)) == 1
         await eventually(lambda: world.events().count("HardwareChangeFailed") == 1)
         launcher.instead = None
         await limit(world, 501)
-        await eventually(lambda: entry(world).get("state") == "Applied")
+        await eventually(lambda: "running" not in world.status())
+
+
+async def test_change_without_effect_is_a_failure(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher)
+        launcher.instead = lambda _request: None
+        await limit(world, 500)
+        await eventually(lambda: entry(world).get("message") == guest_changes.WITHOUT_EFFECT)
+        await asyncio.sleep(0.2)
+    assert len(requests(launcher)) == 1
+
+
+async def test_reverted_edit_is_reverted_in_the_guest(world: World) -> None:
+    """virt-handler ended after the change; the user reverted the edit before another one wrote it."""
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    report(launcher, "totalIopsSec=500")
+    async with world.handler():
+        await eventually(lambda: len(requests(launcher)) == 1)
+    assert "ioTune" not in requests(launcher)[0].device
+    assert launcher.status.domain is not None
+    assert [each.value for each in launcher.status.domain.settings] == [""]
 
 
 async def test_virt_handler_killed_after_a_change_does_not_repeat_it(world: World) -> None:
@@ -81,7 +110,7 @@ async def test_virt_handler_killed_after_a_change_does_not_repeat_it(world: Worl
     report(launcher, "totalIopsSec=500")
     await limit(world, 500)
     async with world.handler():
-        await eventually(lambda: entry(world).get("state") == "Applied")
+        await eventually(lambda: "running" not in world.status())
     assert requests(launcher) == []
 
 

@@ -20,6 +20,7 @@ from apiserver.apis.virt.v1alpha1 import status_validation
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from controller.runtime.clock import SystemClock
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Controller, Outcome
@@ -300,9 +301,10 @@ class World:
                 task.cancel()
 
     def _judge(self, node: str, collection: str, old: Object, new: Object) -> None:
-        """Refuse invalid status writes as virt-api does, by form and the node's rights; record errors in ``refused``."""
+        """Complete and refuse status writes as virt-api does, by form and the node's rights; record errors in ``refused``."""
         now = datetime.now(UTC)
         if collection == VMS:
+            VirtualMachineStrategy().prepare_for_status_update(new, old)
             raise_if_any(status_validation.validate_virtual_machine_status(new, old), group="", kind="VirtualMachine", name="")
             claimed = self.api.objects.get((MIGS, namespace_of(old), dig(new, "status", "migration", "name") or ""))
             found = machines.validate(machines.MachineWrite(node, old, new, now, claimed))
