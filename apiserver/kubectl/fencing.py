@@ -49,12 +49,7 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
     sys.stderr.write(f"watching the reports of node {node} for {watch_seconds:g} s\n")
     await asyncio.sleep(watch_seconds)
     _check_silence(node, before, await _leases(access, node))
-    machines = [
-        f"{namespace_of(each)}/{name_of(each)}"
-        async for each in listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
-        if dig_vm(each, "status", "nodeName") == node
-    ]
-    sys.stderr.write(f"{planning.question(node, machines)}\n")
+    sys.stderr.write(f"{planning.question(node, await _machines(access, node))}\n")
     if ask is not None and ask("To confirm, type the name of the node: ").strip() != node:
         raise Failure("error: the typed name is another; nothing was changed")
     found = await _silent(access, node)
@@ -63,6 +58,16 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
     await _write(access, planning.fenced(found, user, now), f"call node {node} off")
     await _tell(access, planning.event(found, "NodeFenced", f"{user} states that the node is off", now))
     return f"node/{node} called off; once it is repaired: kubectl virt unfence {node}"
+
+
+async def _machines(access: Access, node: str) -> list[str] | None:
+    """Return the names of the node's machines; None if virt-api does not answer, because it may have been on that node."""
+    listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
+    try:
+        return [f"{namespace_of(each)}/{name_of(each)}" async for each in listed if dig_vm(each, "status", "nodeName") == node]
+    except Failure as failure:
+        sys.stderr.write(f"Warning: {failure}\n")
+        return None
 
 
 async def unfence(access: Access, node: str) -> str:

@@ -14,6 +14,10 @@ from apiserver.apis.virt.places import names, node_states
 TAINT: Final[Mapping[str, str]] = {"key": node_states.OFF_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}
 LISTED: Final = 10
 """Machines that the question names."""
+_WARNING: Final = (
+    "If the node is on, its guests run twice and destroy their disks. A network that is down does not prove that it is off; its power "
+    "supply, hypervisor or management board does."
+)
 
 
 def refusal(node: Object | None, name: str) -> str:
@@ -35,16 +39,23 @@ def _time(lease: Object | None) -> object:
     return dig(lease, "spec", "renewTime")
 
 
-def question(node: str, machines: Sequence[str]) -> str:
-    """Return what will happen, for the user who confirms it."""
+def question(node: str, machines: Sequence[str] | None) -> str:
+    """Return what will happen, for the user who confirms it; ``machines`` is None if they are unknown."""
+    return f"{_what_follows(node)} {_there(machines)}\n{_WARNING}"
+
+
+def _what_follows(node: str) -> str:
+    return (
+        f"You state that node {node} is off. Kubernetes then deletes its pods and detaches their volumes, and its machines start elsewhere."
+    )
+
+
+def _there(machines: Sequence[str] | None) -> str:
+    if machines is None:
+        return "Its virtual machines are unknown."
     shown = [*machines[:LISTED], *([f"and {len(machines) - LISTED} more"] if len(machines) > LISTED else [])]
     named = f": {', '.join(shown)}" if shown else ""
-    there = f"It had {len(machines)} virtual machines{named}."
-    return (
-        f"You state that node {node} is off. Kubernetes then deletes its pods and detaches their volumes, and its machines start "
-        f"elsewhere. {there}\nIf the node is on, its guests run twice and destroy their disks. A network that is down does not prove that "
-        "it is off; its power supply, hypervisor or management board does."
-    )
+    return f"It had {len(machines)} virtual machines{named}."
 
 
 def fenced(node: Object, user: str, now: str) -> Object:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from apiserver.apis.core.resources import LEASES, NODES
 from apiserver.apis.meta import times
@@ -17,12 +18,16 @@ from apiserver.apis.virt.places import names, node_states
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import guestinfo, listing
 from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure
 
 COMMAND: Final = "nodes"
 TITLES: Final = ("NAME", "STATE", "MACHINES", "ACCELERATION", "CPU", "REASON")
 HOLD_SECONDS: Final = 40
 """Validity of a Lease without a duration."""
 MAX_REASON: Final = 300
+
+
+Row: TypeAlias = Sequence[str | None]
 
 
 class State(NamedTuple):
@@ -76,26 +81,26 @@ def _is_valid(lease: Object, now: datetime) -> bool:
     return now - renewed < holds
 
 
-def rows(nodes: Iterable[Object], leases: Mapping[str, Object], machines: Sequence[Object], now: datetime) -> list[Sequence[str]]:
-    """Return the table's rows, by name. ``leases`` are by their own names."""
+def rows(nodes: Iterable[Object], leases: Mapping[str, Object], machines: Sequence[Object] | None, now: datetime) -> list[Row]:
+    """Return the table's rows, by name. ``leases`` are by their own names; ``machines`` is None if they are unknown."""
     by_name = {name_of(each): each for each in nodes}
-    counts = Counter(str(dig_vm(each, "status", "nodeName") or "") for each in machines)
+    counts = Counter(str(dig_vm(each, "status", "nodeName") or "") for each in machines or ())
     tried: dict[str, list[Object]] = {}
-    for vm in machines:
+    for vm in machines or ():
         for name in failed_starts.tried_nodes(vm):
             tried.setdefault(name, []).append(vm)
     avoided = failed_starts.non_operational(by_name, tried, now)
     found = []
     for name, node in sorted(by_name.items()):
         lease = leases.get(names.handler_lease(name))
-        found.append(_row(node, lease, counts[name], state_of(node, lease, now, avoided.get(name))))
+        found.append(_row(node, lease, str(counts[name]) if machines is not None else None, state_of(node, lease, now, avoided.get(name))))
     return found
 
 
-def _row(node: Object, lease: Object | None, machines: int, state: State) -> Sequence[str]:
+def _row(node: Object, lease: Object | None, machines: str | None, state: State) -> Row:
     acceleration = annotations_of(lease or {}).get(node_states.ACCELERATION_ANNOTATION, "").partition(":")[0]
     models = [each.removeprefix(names.HOST_MODEL_LABELS) for each in labels_of(node) if each.startswith(names.HOST_MODEL_LABELS)]
-    return (name_of(node), state.word, str(machines), one_line(acceleration, 20), ",".join(sorted(models)), state.reason)
+    return (name_of(node), state.word, machines, one_line(acceleration, 20), ",".join(sorted(models)), state.reason)
 
 
 def _kept(vm: Object) -> Object:
@@ -115,6 +120,15 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
     nodes = [each async for each in listing.listed(access, NODES.path(), "list nodes")]
     selected = {"labelSelector": f"{names.COMPONENT_LABEL}={names.HANDLER}"}
     leases = {name_of(each): each async for each in listing.listed(access, LEASES.path(), "list leases of virt-handlers", params=selected)}
-    everywhere = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
-    machines = [_kept(each) async for each in everywhere]
+    machines = await _machines(access)
     return "\n".join(guestinfo.aligned([TITLES, *rows(nodes, leases, machines, now())]))
+
+
+async def _machines(access: Access) -> list[Object] | None:
+    """Return the virtual machines; None if virt-api does not answer, because the lost node may be its own."""
+    listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
+    try:
+        return [_kept(each) async for each in listed]
+    except Failure as failure:
+        sys.stderr.write(f"Warning: {failure}\n")
+        return None

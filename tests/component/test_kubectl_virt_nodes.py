@@ -132,6 +132,23 @@ async def test_a_missing_right_to_create_events_is_a_warning(api: FakeAPI, acces
     assert taints(api) == ["node.kubernetes.io/out-of-service"]
 
 
+async def test_an_outage_of_virt_api_hides_only_the_machines(api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str]) -> None:
+    """virt-api, or its etcd, may have been on the node."""
+
+    def authorize(_: str, path: str, __: object) -> bool:
+        if path.startswith("/apis/kubevirt.io"):
+            raise errors.ServiceUnavailable("no endpoints")
+        return True
+
+    api.authorize = authorize
+    assert [line.split()[:3] for line in (await node_list.show(access)).splitlines()][2] == ["node2", "Unreachable", "<none>"]
+    await fencing.fence(access, "node2", None, watch_seconds=0)
+    said = capsys.readouterr().err
+    assert "Warning: Error from server (ServiceUnavailable): cannot list the virtual machines" in said
+    assert "Its virtual machines are unknown." in said
+    assert taints(api) == ["node.kubernetes.io/out-of-service"]
+
+
 async def test_a_missing_right_to_nodes_is_told(api: FakeAPI, access: Access) -> None:
     api.refusals.append(errors.Forbidden("no"))
     with pytest.raises(Failure, match="cannot get node node2"):

@@ -69,4 +69,5 @@ def test_a_node_where_starts_fail_is_non_operational() -> None:
     machines = [{"metadata": {"name": name, "namespace": "ns"}, "status": {"nodeName": "a", "attempts": attempts}} for name in "abc"]
     other = {**node(), "metadata": {"name": "a"}}
     found = node_list.rows([node(), other], {"virt-handler-node1": lease()}, machines, NOW)
-    assert (found[1][1], found[1][-1][:18]) == ("NonOperational", "3 virtual machines")
+    assert found[1][1] == "NonOperational"
+    assert str(found[1][-1]).startswith("3 virtual machines")
