@@ -43,7 +43,7 @@ from handler.plugins.calling import Plugins
 from handler.plugins.contract import Kind
 from handler.plugins.deleting import Deleter, event_recorder
 from handler.plugins.records import Records
-from handler.pods import launcher, places
+from handler.pods import launcher, passwords, places
 from handler.pods import limits as link_limits
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
@@ -303,6 +303,7 @@ class Agent:
             kubelet=options.kubelet,
             limits=options.stream_limits,
             reads=Reading(self._ask, CHECKS),
+            set_password=functools.partial(passwords.send, self.links),
             make_socket=NodeSockets().make,
         )
         incoming = Incoming(relays_tls, self.identity.trust.node_of, port=options.relay_port, kubelet=options.kubelet)

@@ -111,6 +111,7 @@ STATUS: Final[Object] = {
     },
     "graphics": [{"type": "vnc"}],
     "vsock": {"cid": 3},
+    "fsFreezeStatus": "frozen",
     "devices": [{"kind": "disk", "name": "root", "target": "vda", "address": "pci 0000:04:00.0"}],
     "changes": [
         {"path": "spec.domain.devices.disks[root].ioTune", "state": "Failed", "message": "libvirt says no", "time": "2026-11-22T00:00:00Z"}
@@ -149,7 +150,7 @@ STATUS: Final[Object] = {
             "id": "op",
             "number": 1,
             "action": "SendKey",
-            "parameters": {"keys": ["KEY_A"], "holdMilliseconds": 1},
+            "parameters": {"keys": ["KEY_A"], "holdMilliseconds": 1, "unfreezeTimeoutSeconds": 1},
             "attempt": 2,
             "time": T,
             "percent": 5,

@@ -28,7 +28,7 @@ from multidict import CIMultiDict
 from apiserver.client import dialling
 from apiserver.client.answers import Head
 from apiserver.client.exchange import Connection, Timeouts
-from apiserver.client.transport import Disconnected, NotHTTP, TooLong, Unreachable
+from apiserver.client.transport import Disconnected, NotHTTP, NotTrusted, TooLong, Unreachable
 
 REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _T = TypeVar("_T")
@@ -177,13 +177,15 @@ class Connections:
         headers: Mapping[str, str],
         body: bytes | None = None,
         timeouts: Timeouts = _NO_TIMEOUTS,
+        refusal: Callable[[Mapping[str, object]], str] | None = None,
     ) -> Response:
         """Send a request and return its response, with any status.
 
         ``target``: path and query, quoted if necessary. ``headers``: besides Host and Content-Length. ``timeouts``: in total and
-        per step.
+        per step. ``refusal``: returns why the server's certificate is not trusted; asked before anything is sent.
 
         Raises:
+            NotTrusted: ``refusal`` said why.
             ExchangeFailed: there is no response.
             TimeoutError: it is late.
         """
@@ -192,6 +194,8 @@ class Connections:
         while True:
             host, connection, is_fresh = await self._joined(origin, timeouts.connect_seconds, deadline)
             try:
+                if refusal is not None and (why := refusal(connection.certificate)):
+                    raise NotTrusted(why)
                 head = await connection.ask(request, body or b"", deadline, timeouts.idle_seconds)
             except BaseException as error:  # even if cancelled: drop the exchange and start the next
                 connection.abort()

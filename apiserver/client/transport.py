@@ -44,6 +44,10 @@ class Disconnected(ExchangeFailed):
         self.is_answered = is_answered
 
 
+class NotTrusted(ExchangeFailed):
+    """The server has a valid certificate that is not trusted."""
+
+
 class NotHTTP(ExchangeFailed):
     """The response is not HTTP/1.1, its head is too long, or the request cannot be encoded."""
 

@@ -20,7 +20,7 @@ from apiserver.endpoints.verbs import connecting, deleting, reading, scaling, wa
 from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.verbs.watching import Watches
 from apiserver.registry.generic.scaling import Scaling
-from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, Strategy
+from apiserver.registry.generic.strategy import AnyVerb, CreatingVerb, DeletingVerb, RelayedVerb, Strategy
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ACTIONS: Final = frozenset({"POST", "PUT"})
@@ -160,12 +160,17 @@ class Application:
         verb = served.strategy.verbs.get(name)
         if verb is None:
             raise responses.unknown_resource()
-        if method not in _ACTIONS:
+        return self._verb(served, context, verb)
+
+    def _verb(self, served: Served, context: RequestContext, verb: AnyVerb) -> Awaitable[Response]:
+        if context.request.method not in _ACTIONS:
             raise responses.wrong_method()
         if isinstance(verb, CreatingVerb):
             return writing.act_by_creating(served, context, verb, self._parts.served, self._parts.now)
         if isinstance(verb, DeletingVerb):
             return writing.act_by_deleting(served, context, verb, self._parts.served)
+        if isinstance(verb, RelayedVerb):
+            return writing.act_by_relaying(served, context, verb)
         return writing.act(served, context, verb)
 
 

@@ -18,7 +18,7 @@ from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.migrations import Load, Waiting
 from apiserver.kubectl.watching import Watching
 
-OPERATIONS: Final = frozenset({"reset", "softreboot", "nmi", "sendkey", "suspend"})
+OPERATIONS: Final = frozenset({"reset", "softreboot", "nmi", "sendkey", "suspend", "freeze", "thaw"})
 """Verbs that are carried out once; the others set a level."""
 
 

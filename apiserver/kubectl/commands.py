@@ -31,6 +31,7 @@ from apiserver.kubectl import (
     migrations,
     node_list,
     outdated,
+    passwords,
     portforward,
     screenshot,
     ssh,
@@ -125,7 +126,7 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await displays.show(display, parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
         case "usbredir":
             return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
-        case "logs" | "port-forward" | "ssh" | "scp" | "screenshot":
+        case "logs" | "port-forward" | "ssh" | "scp" | "screenshot" | "set-password":
             return await _reach(parsed, load)
         case "guestinfo" | "domainxml" | "create" | "version" | top.COMMAND | "nodes" | "fence" | "unfence":
             print(await _text(parsed, load))
@@ -182,11 +183,14 @@ def _asker() -> Callable[[str], str]:
 
 
 async def _reach(parsed: argparse.Namespace, load: migrations.Load) -> int:
-    """Print a log, write a picture, forward ports, or run ssh or scp; return the exit code."""
+    """Print a log, write a picture, set a password, forward ports, or run ssh or scp; return the exit code."""
     if parsed.command == "logs":
         return await logs.show(logs.Settings(parsed.name, parsed.follow, parsed.tail, parsed.port), load)
     if parsed.command == "screenshot":
         await screenshot.take(await load(), parsed.name, parsed.output)
+        return 0
+    if parsed.command == "set-password":
+        await passwords.set_password(await load(), parsed.name, parsed.username, encrypted=parsed.encrypted)
         return 0
     if parsed.command == "port-forward" and parsed.stdio:
         return await portforward.on_standard_streams(parsed.name, load, parsed.ports[0].forward)

@@ -180,6 +180,13 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     picture = commands.add_for_machine("screenshot", "write a picture of the screen to a file, as PNG")
     picture.add_argument("-o", "--output", metavar="FILE", required=True, help="the file; - is standard output")
     _add_top(commands)
+    passwords = commands.add_for_machine(
+        "set-password",
+        "set a user's password in the guest, through its agent",
+        "It asks for it, or reads it from standard input.",
+    )
+    passwords.add_argument("-l", "--username", required=True, metavar="USER", help="the user of the guest")
+    passwords.add_argument("--encrypted", action="store_true", help="the password is a hash, as in /etc/shadow")
     _add_administration(commands)
     return program, commands, {**_add_verbs(commands), CANCEL: _add_cancel_migration(commands)}
 
@@ -386,6 +393,12 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
         "--keys", required=True, type=lambda text: text.split(","), metavar="KEY,KEY...", help="pressed together: KEY_LEFTCTRL,KEY_C"
     )
     sendkey.add_argument("--hold", type=_seconds, default=None, metavar="DURATION", help="how long they are held down (default 100ms)")
+    parsers["freeze"].add_argument(
+        "--unfreeze-timeout",
+        type=_seconds,
+        metavar="DURATION",
+        help="the time after which they thaw by themselves (default 5m, at most 1h)",
+    )
     parsers["migrate"].add_argument(
         "--priority",
         type=int,

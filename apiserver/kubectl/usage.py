@@ -8,7 +8,7 @@ from typing import Final
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Create": ("create",),
     "Turn on and off": ("start", "stop", "poweroff", "restart", "suspend", "resume"),
-    "Act on the running guest": ("pause", "unpause", "reset", "softreboot", "nmi", "sendkey", "freeze", "thaw", "setpassword"),
+    "Act on the running guest": ("pause", "unpause", "reset", "softreboot", "nmi", "sendkey", "freeze", "thaw", "set-password"),
     "Migrate": ("migrate", "cancel-migration"),
     "Connect": ("console", "vnc", "spice", "usbredir", "ssh", "scp", "port-forward"),
     "Inspect": ("guestinfo", "screenshot", "logs", "domainxml", "top", "outdated"),
@@ -30,6 +30,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "softreboot": ("softreboot web",),
     "nmi": ("nmi web",),
     "sendkey": ("sendkey web --keys KEY_LEFTCTRL,KEY_LEFTALT,KEY_DELETE",),
+    "freeze": ("freeze web --wait", "freeze web db --unfreeze-timeout 1m --wait"),
+    "thaw": ("thaw web --wait",),
+    "set-password": ("set-password web -l debian", "set-password web -l debian < password.txt"),
     "migrate": ("migrate web --wait", "migrate web db --node node2"),
     "cancel-migration": ("cancel-migration web --wait",),
     "console": ("console web --wait 2m",),

@@ -27,6 +27,8 @@ VERBS: Final = {
     "softreboot": "ask the guest to reboot: its agent, else by the power button",
     "nmi": "send the guest's processors a non-maskable interrupt",
     "sendkey": "press keys on the guest's keyboard",
+    "freeze": "freeze the guest's file systems through its agent, for a backup or snapshot; they thaw by themselves later",
+    "thaw": "thaw the guest's frozen file systems",
     "migrate": "move the running guest to another node",
     "cancelmigration": "cancel the live migration of the guest, which stays on its node",
 }
@@ -46,6 +48,8 @@ def body_of(parsed: argparse.Namespace) -> dict[str, Any]:
             found["keys"] = parsed.keys
             if parsed.hold is not None:
                 found["holdMilliseconds"] = round(parsed.hold * 1000)
+        case "freeze" if parsed.unfreeze_timeout is not None:
+            found["unfreezeTimeoutSeconds"] = round(parsed.unfreeze_timeout)
         case "migrate" if parsed.priority is not None:
             found["priority"] = parsed.priority
     if getattr(parsed, "node", None):

@@ -46,6 +46,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
     """Return our kinds' strategies, informers and plug-ins; streams only with ``tls``."""
     connects: dict[str, Connect] = {}
     reads: dict[str, Read] = {}
+    handlers: Handlers | None = None
     informers = []
     addresses: Addresses = _nowhere
     is_revoked: Callable[[str], bool] = _nobody
@@ -71,7 +72,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
         host_disks=options.host_disks,
         network_plugins=frozenset(options.network_plugins),
     )
-    machines = VirtualMachineStrategy(connects, reads, allowed)
+    machines = VirtualMachineStrategy(connects, reads, allowed, handlers)
     return Kinds((machines, MigrationStrategy(), MigrationPolicyStrategy(), ReplicaSetStrategy(allowed)), informers, plugins)
 
 

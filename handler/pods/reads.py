@@ -49,7 +49,7 @@ class Reads:
                 answer, ServiceUnavailable if the launcher does not.
         """
         self._forget()
-        connection = _live(self._links.get(pod_uid))
+        connection = live(self._links.get(pod_uid))
         if not connection.tells(what):
             raise errors.BadRequest(f"its virt-launcher is of an older release without {what}; restart the machine")
         pending = self._asked.get(_Text(pod_uid, what))
@@ -58,7 +58,7 @@ class Reads:
         try:
             text = pending.text if await pending.answered(within=self._wait_seconds) else None
         except LauncherRefused as refused:
-            raise _error(refused) from refused
+            raise error_of(refused) from refused
         except Disconnected as error:
             self._asked.pop(_Text(pod_uid, what), None)
             raise errors.ServiceUnavailable(f"its virt-launcher closed the connection during a request for {what}", _AGAIN) from error
@@ -88,13 +88,19 @@ class Reads:
 _AGAIN: Final = errors.Details(retry_after_seconds=RETRY_SECONDS)
 
 
-def _live(link: Link | None) -> Connection:
+def live(link: Link | None) -> Connection:
+    """Return the connection to a launcher.
+
+    Raises:
+        ServiceUnavailable: there is none.
+    """
     if link is None or link.connection is None:
         raise errors.ServiceUnavailable("its virt-launcher is not connected to virt-handler", _AGAIN)
     return link.connection
 
 
-def _error(refused: LauncherRefused) -> errors.StatusError:
+def error_of(refused: LauncherRefused) -> errors.StatusError:
+    """Return the error for a launcher's refusal."""
     message = one_line(str(refused), MAX_REFUSAL)
     match refused.reason:
         case "Timeout":

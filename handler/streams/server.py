@@ -3,12 +3,13 @@
 It accepts only virt-api's certificate, because virt-api has authorized the user. Errors are ``Status`` objects before the upgrade: 404 if
 the VM is not here, 400 if its guest does not run or the websocket lacks our sub-protocol, 409 if the slot for a USB device has a client
 (``slots``), 429 if too many streams are open (``limits``). Ports of guests (``forwarding``) are dialled from the node's network. Texts
-(``reading``) are answered as JSON.
+(``reading``) are answered as JSON. A POST sets a password in the guest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket as sockets
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,6 +23,8 @@ from aiohttp import web
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName
 from apiserver.apis.virt.places import layout, streams
+from apiserver.apis.virt.spec import password
+from apiserver.apis.virt.spec.password import Password
 from apiserver.client import buffers
 from certs import peers
 from certs.reloading import ServerTls
@@ -58,6 +61,8 @@ class Target:
     """The guest's in the pod's network; None: not known yet."""
 
 
+SetPassword = Callable[[str, Password], Awaitable[None]]
+"""(uid of the pod, password): has its launcher set it; raises StatusError."""
 Lookup = Callable[[NamespacedName, str], Target | None]
 """(name, uid of the VirtualMachine) → its pod; None if it is not on this node."""
 
@@ -75,10 +80,12 @@ class Server:
         kubelet: Path = places.KUBELET_DIRECTORY,
         limits: Limits = DEFAULTS,
         reads: Reading | None = None,
+        set_password: SetPassword | None = None,
         make_socket: MakeSocket = sockets.socket,
     ) -> None:
         self.port = port
         self._reads = reads
+        self._set_password = set_password
         self._make_socket = make_socket
         self._waiting = Waiting()
         self.ready = asyncio.Event()
@@ -99,6 +106,7 @@ class Server:
         """Listen until cancelled."""
         app = web.Application(client_max_size=1 << 16)
         app.router.add_get(PATH, self._serve)
+        app.router.add_post(PATH, self._serve)
         app.on_shutdown.append(self._go_away)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_SECONDS)
         await runner.setup()
@@ -125,6 +133,8 @@ class Server:
             name = peers.common_name(request.transport)
             if name != CLIENT:
                 raise errors.Forbidden(f"only {CLIENT} may open streams; this is the certificate of {name!r}")
+            if request.method == "POST":
+                return await self._act(request)
             target = self._target(request)
             if self._reads is not None and request.match_info["stream"] in self._reads.checks:
                 return await self._read(self._reads, request, target)
@@ -133,10 +143,33 @@ class Server:
             retry = error.details.retry_after_seconds
             return web.json_response(error.to_json(), status=error.code, headers={"Retry-After": str(retry)} if retry else None)
 
+    async def _act(self, request: web.Request) -> web.Response:
+        """Set a password in the guest; answer with an empty object."""
+        info, machine = request.match_info, _machine(request)
+        if self._set_password is None or info["stream"] != password.NAME:
+            raise errors.NotFound(f"a virtual machine has no verb {info['stream']!r} here")
+        target = self._found(request)
+        try:
+            given = password.of(await request.json())
+        except ValueError as error:
+            why = "it is not JSON" if isinstance(error, UnicodeDecodeError | json.JSONDecodeError) else str(error)
+            raise errors.BadRequest(f"the body is invalid: {why}") from None  # the cause quotes the body
+        try:
+            with self._waiting.one(info["uid"], password.NAME):
+                await self._set_password(target.pod_uid, given)
+        except errors.StatusError as error:
+            error.message = f"{password.NAME} of virtual machine {machine}: {error.message}"
+            raise
+        return web.json_response({})
+
     def _target(self, request: web.Request) -> Target:
-        stream, machine = request.match_info["stream"], _machine(request)
+        stream = request.match_info["stream"]
         if stream not in STREAMS and streams.forward_of(stream) is None and (self._reads is None or stream not in self._reads.checks):
             raise errors.NotFound(f"a virtual machine has no stream {stream!r}")
+        return self._found(request)
+
+    def _found(self, request: web.Request) -> Target:
+        stream, machine = request.match_info["stream"], _machine(request)
         target = self._lookup(machine, request.match_info["uid"])
         if target is None:
             raise errors.NotFound(f"virtual machine {machine} is not on this node")

@@ -24,6 +24,7 @@ from launcher.hypervisor.disk_faults import DiskFaults
 from launcher.hypervisor.emulator import Emulator
 from launcher.hypervisor.occurrences import Occurrences
 from launcher.hypervisor.port import (
+    AGENT_SECONDS,
     NO_DISKS,
     NO_SPACE,
     NO_TERMS,
@@ -52,8 +53,6 @@ CALL_SECONDS: Final = 30.0
 """libvirt waits up to 30 s for a lock on the domain. Slower calls are errors."""
 KEEPALIVE: Final = (5, 4)
 """Interval in seconds and count: the connection to a hung libvirtd ends after 25 s."""
-AGENT_SECONDS: Final = 3
-"""libvirt allows the agent this time to get ready, and again to answer."""
 AGENT_CALL_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 0.03
 _PIECE_BYTES: Final = 256 << 10
@@ -86,9 +85,9 @@ _STATISTICS: Final = (
 T = TypeVar("T")
 
 
-def _agent_command(domain: libvirt.virDomain, question: str) -> str:
+def _agent_command(domain: libvirt.virDomain, question: str, seconds: int) -> str:
     domain.agentSetResponseTimeout(AGENT_SECONDS)
-    answer: str = libvirt_qemu.qemuAgentCommand(domain, question, AGENT_SECONDS, 0)
+    answer: str = libvirt_qemu.qemuAgentCommand(domain, question, seconds, 0)
     return answer
 
 
@@ -101,15 +100,15 @@ class LibvirtHypervisor:
         *,
         emulator: Emulator | None = None,
         agent_call_seconds: float = AGENT_CALL_SECONDS,
-        agent_command: Callable[[libvirt.virDomain, str], str] = _agent_command,
+        agent_command: Callable[[libvirt.virDomain, str, int], str] = _agent_command,
     ) -> None:
         """Only store the settings.
 
         Args:
             uri: libvirt's URI.
             emulator: the emulator of domains; None: the first domain waits until libvirt has probed its own.
-            agent_call_seconds: time limit of one call to a guest agent.
-            agent_command: sends a JSON command to a domain's agent, and returns its answer.
+            agent_call_seconds: time limit of one call to a guest agent with the usual time to answer.
+            agent_command: sends a JSON command to a domain's agent, with its seconds to answer, and returns the answer.
         """
         self._agent_call_seconds = agent_call_seconds
         self._agent_command = agent_command
@@ -459,8 +458,9 @@ class LibvirtHypervisor:
 
         return await self._call(f"read the statistics of domain {name}", ask)
 
-    async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
+    async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
         """See the port."""
+        limit = self._agent_call_seconds + max(0, seconds - AGENT_SECONDS)
         doing, connection = f"ask the guest agent of domain {name} for {command}", self._connection
         if connection is None:
             raise Unavailable(f"{doing}: libvirtd is not connected")
@@ -472,16 +472,16 @@ class LibvirtHypervisor:
             with errors(doing):
                 domain = connection.lookupByName(name)
                 try:
-                    return conversion.agent_answer(self._agent_command(domain, question))
+                    return conversion.agent_answer(self._agent_command(domain, question, seconds))
                 except (ValueError, TypeError, RecursionError) as error:  # the guest chose this text; it must not end our process
                     raise AgentRefused(f"{doing}: invalid answer") from error
 
         self._question = self._agent_thread.submit(ask)
         try:
-            async with asyncio.timeout(self._agent_call_seconds):
+            async with asyncio.timeout(limit):
                 return await asyncio.wrap_future(self._question)
         except TimeoutError as error:
-            raise AgentSilent(f"{doing}: no answer within {self._agent_call_seconds:.0f} s") from error
+            raise AgentSilent(f"{doing}: no answer within {limit:.0f} s") from error
         except HypervisorError as error:
             if type(error) is HypervisorError:  # libvirt has no error code for a refusal
                 raise AgentRefused(str(error)) from error

@@ -36,6 +36,8 @@ Usage = Literal["iscsi", "ceph"]
 """libvirt's usage types of secrets."""
 DeviceKind = Literal["disk", "interface"]
 """Names of the elements in libvirt's XML."""
+AGENT_SECONDS: Final = 3
+"""A guest agent's time to answer, and before that to get ready."""
 NO_SPACE: Final = "no space left"
 """Our text for the error of a disk on full storage."""
 
@@ -293,10 +295,10 @@ class Hypervisor(Protocol):
     async def statistics(self, name: str) -> Mapping[str, object]:
         """Return libvirt's statistics of an active domain by their names, such as ``cpu.time``, without waiting for its monitor."""
 
-    async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
+    async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
         """Return the guest agent's answer to one command: any JSON value, which is untrusted.
 
-        Only one command is open at a time; other methods do not wait for it.
+        Only one command is open at a time; other methods do not wait for it. The agent has ``seconds`` to answer.
 
         Raises:
             AgentSilent: it does not answer, or has not answered an earlier command yet.

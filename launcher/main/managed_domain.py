@@ -11,9 +11,11 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.domainxml import subresource
 from apiserver.apis.virt.spec import guestinfo, probes
 from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.main.agent import passwords
 from launcher.main.agent.agent import Agent
 from launcher.main.agent.authorized_keys import AuthorizedKeys
 from launcher.main.agent.clock import GuestClock
+from launcher.main.agent.freezing import Freezing
 from launcher.main.decisions import agent_status, known, life, power_off, requests
 from launcher.main.decisions.power_off import Termination
 from launcher.main.decisions.times import TIMES, Times
@@ -91,6 +93,7 @@ class ManagedDomain:
             silent=self._agent_silent,
             gone=self._agent_gone,
             stopping=self._is_stopping,
+            frozen=self._is_frozen,
             times=times,
         )
         self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, reported=self._keys_reported, times=times)
@@ -105,13 +108,14 @@ class ManagedDomain:
         self._suspension = Suspension(hypervisor, self._watch, times)
         self._saving = Saving(hypervisor, self._watch, times, images)
         signals = Signals(hypervisor, self._record, self._agent)
-        self._operations = Operations(hypervisor, self._record, self._suspension, signals, self._saving)
+        self._freezing = Freezing(self._agent, self._record, times)
+        self._operations = Operations(hypervisor, self._record, self._suspension, signals, self._saving, self._freezing)
         self._changes = Changes(hypervisor, self._watch)
         self.screen = Screen(hypervisor, self._record)
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
         self._migrations = Migrations(hypervisor, self._watch, self._making, times, memory)
-        self._stop = Stop(hypervisor, self._watch, self._migrations, times)
+        self._stop = Stop(hypervisor, self._watch, self._migrations, self._freezing.end, times)
         self.reads: Mapping[str, HandleRead] = {
             guestinfo.NAME: self._guest_info,
             subresource.NAME: self._domain_xml,
@@ -141,6 +145,7 @@ class ManagedDomain:
                 self._free_space,
                 self._saving,
                 self._clock,
+                self._freezing,
             )
             tasks = [group.create_task(part.run()) for part in parts]
             await self._record.over.wait()
@@ -180,6 +185,8 @@ class ManagedDomain:
                 await self._operations.operate(request)
             case messages.Change():
                 await self._changes.change(request)
+            case messages.SetPassword():
+                await passwords.set_password(self._agent, request)
             case _:
                 await self._migrate(request)
 
@@ -225,6 +232,9 @@ class ManagedDomain:
 
     def _is_stopping(self) -> bool:
         return self._record.known.stopping is not None
+
+    def _is_frozen(self) -> bool:
+        return self._record.known.status.frozen
 
     async def _guest_info(self) -> str:
         return await self._agent.read(agent_status.names_of(self._record.known.machine))

@@ -28,11 +28,11 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 * ``start-failed``: it never ran.
 """
 
-OperationAction = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend"]
+OperationAction = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"]
 """``Reset``: like the machine's reset button; the guest loses unwritten data, and a paused one stays paused. ``Resume``: like that request.
 ``SoftReboot``: the guest agent, else the power button, requests that the guest reboots itself. ``InjectNMI``: a non-maskable interrupt.
 ``SendKey``: presses ``keys`` together. ``Suspend``: saves the guest's memory as an image with the operation's id, and ends its run;
-answered when that has begun.
+answered when that has begun. ``Freeze``: the guest agent freezes the guest's file systems, for ``thaw_seconds``. ``Thaw``: it thaws them.
 """
 OPERATIONS: Final[tuple[OperationAction, ...]] = get_args(OperationAction)
 """``Hello.operations`` of this release."""
@@ -222,6 +222,21 @@ class Operate:
     """Linux's codes of the keys to press."""
     hold_milliseconds: int = 0
     """How long they are held down."""
+    thaw_seconds: int = 0
+    """Of ``Freeze``: after how many seconds the file systems thaw by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetPassword:
+    """Has the guest agent set a user's password. Nothing remembers it, so a repeated request sets it again.
+
+    Send it only to launchers with it in ``Hello.actions``; older ones do not support it.
+    """
+
+    user: str
+    password: str = field(repr=False)
+    encrypted: bool = False
+    """It is a hash, as in ``/etc/shadow``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +352,7 @@ Action = (
     | Resume
     | Operate
     | Change
+    | SetPassword
     | PrepareMigrationTarget
     | Migrate
     | PauseForMigration
@@ -566,6 +582,8 @@ class Status:
     """Disks that failed, or are full, while the guest continues."""
     has_room: bool = False
     """The guest is paused because a disk's storage was full, and a ``Resume`` may succeed."""
+    frozen: bool = False
+    """The guest's file systems are frozen."""
     not_migratable: str = ""
     """Why a migration would be refused; empty if no reason is known."""
 
@@ -645,7 +663,7 @@ class Content:
     """JSON or XML, depending on ``Read.what``; at most ``codec.MAX_CONTENT_BYTES`` when encoded."""
 
 
-LATER_ACTIONS: Final = (Import.__name__, PauseForMigration.__name__)
+LATER_ACTIONS: Final = (Import.__name__, PauseForMigration.__name__, SetPassword.__name__)
 """``Hello.actions`` of this release."""
 
 FromLauncher = Hello | StatusChanged | Reply | Refusal | Content

@@ -172,7 +172,7 @@ async def test_few_may_wait_for_one_machine(scene: Scene) -> None:
         scene.gate.set()
 
     assert all(each.result()["words"] == ["la"] for each in waiting)
-    assert not scene.song._waiting
+    assert not scene.song._waiting._waiting
 
 
 async def test_a_node_that_does_not_answer_is_given_up(scene: Scene) -> None:

@@ -57,8 +57,9 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
 
 async def test_a_dry_run_of_a_verb_answers_and_writes_nothing(machine: Machine) -> None:
     paused = {**RUNNING, "pause": {"wanted": True, "attempt": 1}}
+    frozen = {**RUNNING, "fsFreezeStatus": "frozen"}
     for verb in verbs.VERBS.keys() - {"cancelmigration", "suspend", "resume"}:  # the last two need a claim and an image
-        await machine.become({"start": STOPPED, "unpause": paused}.get(verb, RUNNING))
+        await machine.become({"start": STOPPED, "unpause": paused, "thaw": frozen}.get(verb, RUNNING))
         before = await machine.get()
         answer = await machine.call(verb, dry_run=True, **({"keys": ["KEY_A"]} if verb == "sendkey" else {}))
         assert answer["kind"] == ("Migration" if verb == "migrate" else "VirtualMachine")

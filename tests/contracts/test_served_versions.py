@@ -166,9 +166,10 @@ class Handler:
 TOLD: Final[Mapping[str, Json]] = {
     "guestinfo": {"hostname": "guest"},
     "domainxml": {"xml": "<domain/>\n"},
+    "setpassword": {},
     "screenshot": {"png": base64.b64encode(pictures.png(2, 1)).decode()},
 }
-"""Answers of virt-handler to reads."""
+"""Answers of virt-handler to reads and a relayed verb."""
 
 
 @asynccontextmanager
@@ -204,7 +205,8 @@ def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Hand
         assert isinstance(each, HandlerRead)
         reads[name] = type(each)(Handlers(locate, lambda: tls.context, revoked))
     assert connects.keys() | reads.keys() == machines.connects.keys() | machines.reads.keys()
-    hubs = (VirtualMachineStrategy(connects, reads), moves, *others)
+    handlers = Handlers(locate, lambda: tls.context, revoked)
+    hubs = (VirtualMachineStrategy(connects, reads, handlers=handlers), moves, *others)
     return Kinds((*hubs, *second_version.of(hubs)), (*real.informers, config), real.plugins)
 
 
@@ -304,6 +306,8 @@ VERBS: Final[Mapping[str, Json | None]] = {
     "softreboot": RUNNING,
     "nmi": RUNNING,
     "sendkey": RUNNING,
+    "freeze": RUNNING,
+    "thaw": running(fsFreezeStatus="frozen"),
     "suspend": running(podName="p3", podUID="uid-3"),
     "resume": SUSPENDED,
     "migrate": RUNNING,
@@ -314,7 +318,7 @@ BODIES: Final[Mapping[str, Json]] = {"sendkey": {"keys": ["KEY_A"]}}
 
 
 async def test_every_verb_does_to_the_stored_object_what_it_says(version: Version) -> None:
-    assert {*VERBS, "cancelmigration"} == version.hubs[VIRTUAL_MACHINES.plural].verbs.keys()
+    assert {*VERBS, "cancelmigration", "setpassword"} == version.hubs[VIRTUAL_MACHINES.plural].verbs.keys()
     for name, spec in (("vm2", {"runStrategy": "Halted"}), ("vm3", {"managedSave": {"claimName": "memory"}})):
         made = await version.make(VIRTUAL_MACHINES, {**MACHINE, "metadata": {"name": name}, "spec": {**MACHINE["spec"], **spec}})
         await version.cluster.kube.put(PODS, launcher_pod(made, f"p{name[-1]}", f"uid-{name[-1]}"))
@@ -334,6 +338,19 @@ async def test_every_verb_does_to_the_stored_object_what_it_says(version: Versio
             assert answer.body["status"] != before.get("status")
             assert answer.body["spec"] == before["spec"]
         assert await version.get(name=name) == before, "a dry run writes nothing"
+
+
+async def test_setpassword_reaches_the_node_and_leaves_no_trace(version: Version) -> None:
+    await version.put_status(RUNNING)
+    before = await version.get()
+    body = {"user": "debian", "password": "s3cret"}
+    answer = await version.ask("PUT", VIRTUAL_MACHINES, "vm1", "setpassword", "dryRun=All", body=body)
+    assert (answer.code, version.handler.asked) == (200, [])
+    answer = await version.ask("PUT", VIRTUAL_MACHINES, "vm1", "setpassword", body=body)
+    assert (answer.code, answer.body["apiVersion"]) == (200, f"{names.GROUP}/{version.name}"), answer
+    assert version.handler.asked == ["setpassword"]
+    assert await version.get() == before
+    assert not any(b"s3cret" in entry.value for entry in (await version.storage.range("/")).entries)
 
 
 async def test_cancelmigration_deletes_the_migration_of_the_machine(version: Version) -> None:

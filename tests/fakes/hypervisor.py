@@ -12,6 +12,7 @@ from apiserver.apis.virt.hardware import disk_io_tune
 from launcher.domain.states import State
 from launcher.hypervisor import conversion
 from launcher.hypervisor.port import (
+    AGENT_SECONDS,
     NO_DISKS,
     NO_TERMS,
     AgentRefused,
@@ -253,7 +254,8 @@ class FakeHypervisor:
             raise OperationInvalid("it is not active")
         return self.figures
 
-    async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
+    async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
+        del seconds
         await self._step(command)
         self.questions.append((command, arguments or {}))
         if not self._active(name).agent_connected:

@@ -172,6 +172,8 @@ class FakeLauncher:
                 return self._operate(request, domain)
             case messages.Change():
                 self._change(request, domain)
+            case messages.SetPassword():
+                pass
         return None
 
     def _change(self, request: messages.Change, domain: messages.DomainStatus) -> None:

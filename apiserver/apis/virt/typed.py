@@ -662,7 +662,7 @@ class ObjectSelectorRequirement(TypedDict, total=False):
 class Operation(TypedDict, total=False):
     id: Required[str]
     number: Required[int]
-    action: Required[Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend"]]
+    action: Required[Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"]]
     parameters: OperationParameters
     attempt: int
     time: str
@@ -675,6 +675,7 @@ class Operation(TypedDict, total=False):
 class OperationParameters(TypedDict, total=False):
     keys: list[str]
     holdMilliseconds: int
+    unfreezeTimeoutSeconds: int
 
 
 class PITTimer(TypedDict, total=False):
@@ -907,6 +908,7 @@ class VirtualMachineStatus(TypedDict, total=False):
     interfaces: list[InterfaceStatus]
     imports: list[ImportStatus]
     guest: GuestStatus
+    fsFreezeStatus: Literal["frozen"]
     graphics: list[Graphics]
     vsock: VsockStatus
     devices: list[DeviceStatus]

@@ -21,7 +21,7 @@ from apiserver.registry.generic import codec, listing, metadata, selection
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.planning import Part
 from apiserver.registry.generic.store import Stored
-from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, Verb
+from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, RelayedVerb, Verb
 from apiserver.registry.generic.transactions import LockTaken
 
 
@@ -133,6 +133,18 @@ async def act_by_deleting(served: Served, context: RequestContext, verb: Deletin
     deletion = DeleteOptions(dry_run=options.dry_run, caller=options.caller)
     result, _ = await deleted.store.delete(context.info.namespace, name_of(chosen), deletion, uid=uid_of(chosen))
     return await deleted.answer_one(context, result, representation)
+
+
+async def act_by_relaying(served: Served, context: RequestContext, verb: RelayedVerb) -> Response:
+    """Have another process act on an object; a dry run only checks the request."""
+    representation = context.represent(*ONE)
+    options = write_options(context)
+    body = (await bodies.read_object(context.request)).value
+    item = await served.store.get(context.info.namespace, context.info.name)
+    verb.check(item.object, body)
+    if not options.dry_run:
+        await verb.act(item.object, body)
+    return await served.answer_one(context, item, representation)
 
 
 def write_options(context: RequestContext, kind: str = "UpdateOptions", *, apply: bool = False) -> WriteOptions:

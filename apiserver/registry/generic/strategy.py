@@ -121,7 +121,33 @@ class DeletingVerb:
         raise NotImplementedError
 
 
-def answer_of(verb: Verb | CreatingVerb | DeletingVerb, own: Resource) -> Resource:
+class RelayedVerb:
+    """An action that another process carries out on an object. Nothing is stored, and the answer is the unchanged object.
+
+    Admission does not see it, because its body may be secret.
+    """
+
+    def check(self, obj: Object, body: Object) -> None:
+        """Check the request.
+
+        Raises:
+            StatusError: as :meth:`Verb.apply`.
+        """
+        raise NotImplementedError
+
+    async def act(self, obj: Object, body: Object) -> None:
+        """Have it carried out, after :meth:`check`.
+
+        Raises:
+            StatusError: it was not, or that is unknown.
+        """
+        raise NotImplementedError
+
+
+AnyVerb = Verb | CreatingVerb | DeletingVerb | RelayedVerb
+
+
+def answer_of(verb: AnyVerb, own: Resource) -> Resource:
     """Return the kind with which a verb of the resource ``own`` answers."""
     match verb:
         case CreatingVerb():
@@ -241,7 +267,7 @@ class Strategy:
     """Serve ``/status``."""
     scaling: Scaling | None = None
     """Serve ``/scale``, with the stored version's paths."""
-    verbs: Mapping[str, Verb | CreatingVerb | DeletingVerb] = {}
+    verbs: Mapping[str, AnyVerb] = {}
     connects: Mapping[str, Connect] = {}
     reads: Mapping[str, Read] = {}
     spokes: Mapping[str, Spoke] = {}

@@ -6,7 +6,7 @@ A subclass defines kind and fields; the node's answer is validated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from apiserver.apis.virt.places import noderead
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.connections import Connections, Origin, Response
 from apiserver.client.exchange import Timeouts
-from apiserver.client.transport import ExchangeFailed
+from apiserver.client.transport import ExchangeFailed, NotTrusted
 from apiserver.registry.generic.strategy import Destination, Read
 from apiserver.registry.virt import streams
 from apiserver.registry.virt.handlers import Handlers
@@ -33,6 +33,7 @@ For the same reason, a namespace gets at most half of the remaining ones.
 RETRY_SECONDS: Final = 5
 CONNECT_SECONDS: Final = 10.0
 MAX_ERROR_TEXT: Final = 512
+_JSON: Final[Mapping[str, str]] = {"Accept": "application/json"}
 
 
 class HandlerRead(Read):
@@ -47,8 +48,7 @@ class HandlerRead(Read):
     def __init__(self, handlers: Handlers, seconds: float = noderead.SECONDS) -> None:
         self._handlers = handlers
         self._seconds = seconds
-        self._waiting: Counter[str] = Counter()
-        """By the machine's uid, and by namespace after a slash."""
+        self._waiting = Waiting(self.max_waiting)
 
     def fields(self, answer: Object) -> Object:
         """Return our object's fields, except ``metadata``, from virt-handler's untrusted answer.
@@ -63,9 +63,9 @@ class HandlerRead(Read):
         name = f'{self.name} of virtual machine "{obj["metadata"]["name"]}"'
         if reason := streams.absent(obj):
             raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))
-        with self._one(obj, name):
+        with self._waiting.one(obj, name):
             destination = await self._handlers.destination(obj, self.name)
-            answer = await _get(destination, name, self._seconds, self.max_bytes)
+            answer = await ask(destination, name, self._seconds, self.max_bytes)
         metadata = {key: obj["metadata"][key] for key in ("name", "namespace", "uid")}
         try:
             return {"kind": self.answers.kind, "apiVersion": self.answers.api_version, "metadata": metadata, **self._shaped(answer)}
@@ -80,8 +80,22 @@ class HandlerRead(Read):
             raise ValueError(str(wrong[0]))
         return found
 
+
+class Waiting:
+    """Requests to nodes that wait for an answer; their number is limited."""
+
+    def __init__(self, max_waiting: int = MAX_WAITING) -> None:
+        self.max_waiting = max_waiting
+        self._waiting: Counter[str] = Counter()
+        """By the machine's uid, and by namespace after a slash."""
+
     @contextmanager
-    def _one(self, vm: Object, name: str) -> Iterator[None]:
+    def one(self, vm: Object, name: str) -> Iterator[None]:
+        """Count a request while the block runs.
+
+        Raises:
+            TooManyRequests: there are too many.
+        """
         machine, namespace = vm["metadata"]["uid"], f"/{vm['metadata']['namespace']}"
         left = self.max_waiting - sum(count for key, count in self._waiting.items() if key.startswith("/"))
         if self._waiting[machine] >= MAX_WAITING_PER_MACHINE or self._waiting[namespace] >= (left + 1) // 2:
@@ -95,22 +109,30 @@ class HandlerRead(Read):
             self._waiting = +self._waiting
 
 
-async def _get(destination: Destination, name: str, seconds: float, max_bytes: int) -> dict[str, Any]:
+async def ask(destination: Destination, name: str, seconds: float, max_bytes: int, posted: bytes | None = None) -> dict[str, Any]:
+    """Return virt-handler's answer to a GET, or to a POST of JSON; ``name`` names it in errors.
+
+    Raises:
+        StatusError: virt-handler refused, or did not answer.
+    """
     url = urlsplit(destination.url)
     where = f"virt-handler at {url.netloc}"
     origin = Origin(url.hostname or "", url.port or 443, destination.tls, destination.server_name)
     timeouts = Timeouts(total_seconds=seconds, connect_seconds=CONNECT_SECONDS)
     try:
         async with Connections(keep_seconds=0) as connections:
-            with await connections.send(origin, "GET", url.path, headers={"Accept": "application/json"}, timeouts=timeouts) as response:
-                certificate = response.certificate
+            method, headers = ("GET", _JSON) if posted is None else ("POST", {**_JSON, "Content-Type": "application/json"})
+            refusal = destination.trust.refusal if destination.trust is not None else None
+            with await connections.send(
+                origin, method, url.path, headers=headers, body=posted, timeouts=timeouts, refusal=refusal
+            ) as response:
                 body = await response.read(max_bytes)
     except TimeoutError as error:
         raise errors.Timeout(f"{where} was asked for {name}: {error}") from error
+    except NotTrusted as error:
+        raise errors.ServiceUnavailable(f"{where} is not trusted: {error}") from error
     except ExchangeFailed as error:
         raise errors.ServiceUnavailable(f"{where} was asked for {name}: {error}", errors.Details(retry_after_seconds=1)) from error
-    if destination.trust is not None and (why := destination.trust.refusal(certificate)):
-        raise errors.ServiceUnavailable(f"{where} is not trusted: {why}")
     return _object(response, body, where)
 
 

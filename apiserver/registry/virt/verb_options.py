@@ -9,7 +9,7 @@ from apiserver.apis.meta import errors, objectmeta, objects, validation
 from apiserver.apis.meta.names import subdomain_errors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError, Path
-from apiserver.apis.virt.lifecycle import keys
+from apiserver.apis.virt.lifecycle import freezing, keys
 from apiserver.apis.virt.places import forms, names
 from apiserver.apis.virt.v1alpha1.validation import MAX_GRACE_SECONDS, MAX_PRIORITY
 
@@ -99,4 +99,5 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "gracePeriodSeconds": _number(0, MAX_GRACE_SECONDS),
     "discardState": _boolean,
     "holdMilliseconds": _number(1, keys.MAX_HOLD_MILLISECONDS),
+    "unfreezeTimeoutSeconds": _number(1, freezing.MAX_UNFREEZE_TIMEOUT_SECONDS),
 }

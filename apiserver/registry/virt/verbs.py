@@ -1,8 +1,8 @@
 """The verbs of a virtual machine: requests and refusals.
 
 ``start``, ``stop`` and ``restart`` write ``status.request``, ``pause`` and ``unpause`` write ``status.pause``
-(:mod:`apiserver.apis.virt.lifecycle.power`). ``reset``, ``softreboot``, ``nmi``
-and ``sendkey`` append to ``status.operations`` (:mod:`apiserver.apis.virt.lifecycle.operations`), and so does ``unpause`` of a guest that a
+(:mod:`apiserver.apis.virt.lifecycle.power`). ``reset``, ``softreboot``, ``nmi``, ``sendkey``, ``freeze``
+and ``thaw`` append to ``status.operations`` (:mod:`apiserver.apis.virt.lifecycle.operations`), and so does ``unpause`` of a guest that a
 fault stopped. A verb without effect is a Conflict, because silence would look like a lost request.
 """
 
@@ -17,11 +17,11 @@ from typing import Any, Final
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks
-from apiserver.apis.virt.lifecycle import conditions, keys, managed_save, operations, phases, power, release
+from apiserver.apis.virt.lifecycle import conditions, freezing, keys, managed_save, operations, phases, power, release
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import running
 from apiserver.apis.virt.spec.described import domain_of
-from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, Verb
+from apiserver.registry.generic.strategy import AnyVerb, CreatingVerb, DeletingVerb, Verb
 from apiserver.registry.virt import verb_options
 
 Refusal = str | None
@@ -73,7 +73,7 @@ class Start(LevelVerb):
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Record the verb in ``status.request``, and the pause in ``status.pause``; delete the image of a suspended guest if requested."""
         selector, discards = body.get("nodeSelector"), bool(body.get("discardState"))
-        _raise_if_refused(obj, refuse_discarding if discards else refuse_start)
+        raise_if_refused(obj, refuse_discarding if discards else refuse_start)
         if selector and (fixed := objects.dig(obj, "spec", "nodeName")):
             raise conflict(obj, f"spec.nodeName puts the virtual machine on node {fixed}, so the node cannot be chosen")
         if discards:
@@ -89,7 +89,7 @@ class Resume(LevelVerb):
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Record the verb in ``status.request`` for the next attempt."""
         del body
-        _raise_if_refused(obj, refuse_resume)
+        raise_if_refused(obj, refuse_resume)
         _request(obj, power.START, now)
 
 
@@ -99,7 +99,7 @@ class Restart(LevelVerb):
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Record the verb in ``status.request`` for the next attempt."""
         del body
-        _raise_if_refused(obj, refuse_restart)
+        raise_if_refused(obj, refuse_restart)
         _request(obj, power.RESTART, now)
 
 
@@ -128,7 +128,7 @@ class Pause(LevelVerb):
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Request in ``status.pause`` that the guest's processors stand still."""
         del body
-        _raise_if_refused(obj, refuse_pause)
+        raise_if_refused(obj, refuse_pause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True)
 
 
@@ -142,7 +142,7 @@ class Unpause(LevelVerb):
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Request in ``status.pause`` that the guest's processors run; resume a guest that a fault stopped."""
         del body
-        _raise_if_refused(obj, refuse_unpause)
+        raise_if_refused(obj, refuse_unpause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=False)
         if conditions.was_stopped_by_a_fault(_conditions(obj)):
             _append(obj, operations.RESUME, self._new_id(), now)
@@ -175,7 +175,7 @@ class OperationVerb(Verb):
             if known != self._action:
                 raise conflict(obj, f"the id {given} is that of another call: {known}")
             return obj
-        _raise_if_refused(obj, self._refuse)
+        raise_if_refused(obj, self._refuse)
         given_parameters = {name: default if body.get(name) is None else body[name] for name, default in self._parameters.items()}
         _append(obj, self._action, given or self._new_id(), now, given_parameters)
         return obj
@@ -203,7 +203,7 @@ class Migrate(CreatingVerb):
         """Return the Migration; its write takes the machine's lock."""
         del now
         name = self.made_before(obj, body)
-        _raise_if_refused(obj, refuse_migrate)
+        raise_if_refused(obj, refuse_migrate)
         metadata = obj["metadata"]
         spec: Object = {"selector": {"name": metadata["name"]}}
         if body.get("nodeSelector"):
@@ -319,9 +319,37 @@ def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
     return refuse
 
 
+_refuse_reboot = _refuse_still("reboot")
+_refuse_freezing = _refuse_still("freeze")
+_refuse_thawing = _refuse_still("thaw")
+
+
+def refuse_softreboot(vm: Object) -> Refusal:
+    """Return why the guest cannot be asked to reboot, or None."""
+    return _refuse_reboot(vm) or _refuse_frozen(vm)
+
+
+def refuse_freeze(vm: Object) -> Refusal:
+    """Return why the guest's file systems cannot be frozen, or None."""
+    return _refuse_freezing(vm) or _refuse_frozen(vm)
+
+
+def refuse_thaw(vm: Object) -> Refusal:
+    """Return why the guest's file systems cannot be thawed, or None."""
+    frozen = freezing.is_frozen(vm) or any(each.get("action") == operations.FREEZE for each in operations.unfinished(vm))
+    return _refuse_thawing(vm) or (None if frozen else "the guest's file systems are not frozen")
+
+
+refuse_set_password = _refuse_still("set a password in")
+
+
+def _refuse_frozen(vm: Object) -> Refusal:
+    return "the guest's file systems are frozen; thaw them first" if freezing.is_frozen(vm) else None
+
+
 def refuse_suspend(vm: Object) -> Refusal:
     """Return why the guest's memory cannot be saved, or None."""
-    busy = _refuse_busy(vm, "suspend")
+    busy = _refuse_busy(vm, "suspend") or _refuse_frozen(vm)
     if busy is not None:
         return busy
     if not managed_save.claim_of(running.spec_of(vm)):
@@ -334,7 +362,7 @@ def refuse_suspend(vm: Object) -> Refusal:
 
 def refuse_migrate(vm: Object) -> Refusal:
     """Return why this machine cannot be migrated, or None."""
-    busy = _refuse_busy(vm, "migrate")
+    busy = _refuse_busy(vm, "migrate") or _refuse_frozen(vm)
     if busy is not None:
         return busy
     if (condition := conditions.found_false(vm, conditions.MIGRATABLE)) is not None:
@@ -350,7 +378,7 @@ def conflict(vm: Object, reason: str) -> errors.Conflict:
     return errors.Conflict(f'Operation cannot be fulfilled on {resource.plural}.{resource.group} "{name}": {reason}', details)
 
 
-VERBS: Final[Mapping[str, Verb | CreatingVerb | DeletingVerb]] = {
+VERBS: Final[Mapping[str, AnyVerb]] = {
     "start": Start("start"),
     "stop": Stop("stop"),
     "poweroff": Stop("poweroff", grace_seconds=0),
@@ -360,19 +388,22 @@ VERBS: Final[Mapping[str, Verb | CreatingVerb | DeletingVerb]] = {
     "pause": Pause("pause"),
     "unpause": Unpause("unpause"),
     "reset": OperationVerb(operations.RESET, refuse_reset),
-    "softreboot": OperationVerb(operations.SOFT_REBOOT, _refuse_still("reboot")),
+    "softreboot": OperationVerb(operations.SOFT_REBOOT, refuse_softreboot),
     "nmi": OperationVerb(operations.INJECT_NMI, _refuse_still("get an NMI")),
     "sendkey": OperationVerb(
         operations.SEND_KEY,
         _refuse_still("get keys"),
         parameters={"keys": None, "holdMilliseconds": keys.DEFAULT_HOLD_MILLISECONDS},
     ),
+    "freeze": OperationVerb(operations.FREEZE, refuse_freeze, parameters={"unfreezeTimeoutSeconds": freezing.UNFREEZE_TIMEOUT_SECONDS}),
+    "thaw": OperationVerb(operations.THAW, refuse_thaw),
     "migrate": Migrate(),
     "cancelmigration": CancelMigration(),
 }
 
 
-def _raise_if_refused(vm: Object, refuse: Callable[[Object], Refusal]) -> None:
+def raise_if_refused(vm: Object, refuse: Callable[[Object], Refusal]) -> None:
+    """Raise a Conflict if a machine is being deleted, or ``refuse`` returns a reason."""
     reason = _refuse_deleting(vm) or refuse(vm)
     if reason is not None:
         raise conflict(vm, reason)

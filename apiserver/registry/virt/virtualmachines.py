@@ -13,11 +13,13 @@ from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import disk_uses, live_changes, running
+from apiserver.apis.virt.spec import disk_uses, live_changes, password, running
 from apiserver.apis.virt.spec.described import domain_of, size_of
 from apiserver.apis.virt.v1alpha1 import defaults, kubevirt_fields, status_validation, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.registry.generic.strategy import Column, Connect, Read, Strategy
+from apiserver.registry.virt.handlers import Handlers
+from apiserver.registry.virt.set_password import SetPassword
 from apiserver.registry.virt.verbs import VERBS
 
 OF_ITS_PLACE: Final = (
@@ -40,12 +42,16 @@ class VirtualMachineStrategy(Strategy):
     short_names = ("vm", "vms")
     categories = ("all",)
     model = types.VirtualMachine
-    verbs = VERBS
 
     def __init__(
-        self, connects: Mapping[str, Connect] | None = None, reads: Mapping[str, Read] | None = None, allowed: Allowed = NOTHING
+        self,
+        connects: Mapping[str, Connect] | None = None,
+        reads: Mapping[str, Read] | None = None,
+        allowed: Allowed = NOTHING,
+        handlers: Handlers | None = None,
     ) -> None:
-        """``connects``, ``reads``: streams and reads through virt-handler; none in development and tests."""
+        """``connects``, ``reads``, ``handlers``: streams, reads and verbs through virt-handler; none in development and tests."""
+        self.verbs = {**VERBS, password.NAME: SetPassword(handlers)}
         self.connects = connects or {}
         self.reads = reads or {}
         self._allowed = allowed

@@ -29,6 +29,8 @@ _DONE: Final[Mapping[str, tuple[str, str]]] = {
     operations.INJECT_NMI: ("NMIInjected", "the guest got a non-maskable interrupt"),
     operations.SEND_KEY: ("KeysSent", "keys were pressed in the guest"),
     operations.SUSPEND: ("Saved", "the guest's memory is complete in its claim"),
+    operations.FREEZE: ("Frozen", "the guest's file systems are frozen"),
+    operations.THAW: ("Thawed", "the guest's file systems were thawed"),
 }
 """Reason and message of the Event by action."""
 
@@ -81,6 +83,7 @@ def _request(operation: operations.Operation) -> messages.Operate:
         operation["action"],
         keys.codes_of(parameters.get("keys") or ()),
         int(parameters.get("holdMilliseconds") or 0),
+        int(parameters.get("unfreezeTimeoutSeconds") or 0),
     )
 
 

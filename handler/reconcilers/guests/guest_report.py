@@ -16,6 +16,7 @@ from handler.probes.tally import Verdict
 from handler.reconcilers.guests import (
     access_credentials,
     disk_faults,
+    frozen_filesystems,
     guest_agent,
     guest_changes,
     guest_operations,
@@ -102,6 +103,8 @@ def events(seen: Observed, status: Object) -> Iterator[Event]:
         yield "Warning", *failing
     if why := guest_probes.became_unready(vm, status):
         yield "Warning", conditions.NOT_PROBED, why
+    if thawed := frozen_filesystems.news(vm, status):
+        yield "Warning", frozen_filesystems.THAWED, thawed
     if reboot_loops.began(vm, status):
         yield "Warning", conditions.REBOOT_LOOP, reboot_loops.MESSAGE
     if lost := shared_filesystems.loss(vm, status):
@@ -116,6 +119,7 @@ def _running(seen: Observed) -> Object:
     vm, launcher = seen.vm, seen.launcher
     fault = seen.network or passt_faults.fault(vm, launcher)
     status = guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict)
+    status = frozen_filesystems.with_frozen(status, launcher)
     if operations.of(vm):
         status["operations"] = guest_operations.with_results(vm, launcher.operations, seen.now)
     status = guest_changes.with_entries(vm, status, launcher, seen.failures, seen.now)

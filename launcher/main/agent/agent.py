@@ -17,7 +17,15 @@ from typing import Any
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import guestinfo
-from launcher.hypervisor.port import AgentSilent, Hypervisor, HypervisorError, Observation, OperationInvalid, OperationTimeout
+from launcher.hypervisor.port import (
+    AGENT_SECONDS,
+    AgentSilent,
+    Hypervisor,
+    HypervisorError,
+    Observation,
+    OperationInvalid,
+    OperationTimeout,
+)
 from launcher.main.agent import applications
 from launcher.main.decisions import agent_answers, agent_questions
 from launcher.main.decisions.agent_questions import Round, Turn
@@ -38,6 +46,7 @@ class Agent:
         silent: Callable[[str], None],
         gone: Callable[[], None],
         stopping: Callable[[], bool] = lambda: False,
+        frozen: Callable[[], bool] = lambda: False,
         times: Times = TIMES,
     ) -> None:
         """Only store the settings.
@@ -48,6 +57,7 @@ class Agent:
             silent: called with the reason in each turn in which a connected agent does not answer.
             gone: called in each turn without a connected agent.
             stopping: returns whether the guest is shutting down.
+            frozen: returns whether its file systems are frozen.
             times: all time limits.
         """
         self._times = times
@@ -56,6 +66,7 @@ class Agent:
         self._silent = silent
         self._gone = gone
         self._stopping = stopping
+        self._frozen = frozen
         self._domain: Observation | None = None
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -78,7 +89,7 @@ class Agent:
             except TimeoutError:
                 pass
             self._changed.clear()
-            match agent_questions.turn(self._domain, stopping=self._stopping()):
+            match agent_questions.turn(self._domain, stopping=self._stopping(), frozen=self._frozen()):
                 case Turn.MISS:
                     self._gone()
                 case Turn.ASK if self._domain is not None:
@@ -102,21 +113,21 @@ class Agent:
         Raises:
             RequestRefused: no agent is available, or it does not answer.
         """
-        async with self._reading() as domain:
+        async with self._reading(anyway=self._frozen()) as domain:
             await self._hypervisor.ask_agent(domain, "guest-ping")
         return "{}"
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[str]:
+    async def _reading(self, *, anyway: bool = False) -> AsyncIterator[str]:
         """Yield the name of the domain in this reader's turn, and convert errors, such as an unavailable agent, to refusals."""
-        self._require_agent()
+        self._require_agent(anyway=anyway)
         try:
             async with asyncio.timeout(self._times.agent_turn):
                 await self._turn.acquire()
         except TimeoutError as error:
             raise RequestRefused("Timeout", "the guest agent has not answered an earlier command") from error
         try:
-            yield self._require_agent()
+            yield self._require_agent(anyway=anyway)
         except (AgentSilent, OperationTimeout) as error:
             raise RequestRefused("Timeout", str(error)) from error
         except OperationInvalid as error:
@@ -129,20 +140,27 @@ class Agent:
     @property
     def is_ready(self) -> bool:
         """True if an agent is connected, and its guest runs and is not shutting down."""
-        return not agent_questions.why_unavailable(self._domain, stopping=self._stopping())
+        return not agent_questions.why_unavailable(self._domain, stopping=self._stopping(), frozen=self._frozen())
 
-    async def do(self, command: str, arguments: Mapping[str, Any]) -> object:
+    async def do(self, command: str, arguments: Mapping[str, Any], *, seconds: int = AGENT_SECONDS, anyway: bool = False) -> object:
         """Return the agent's answer to a command, sent in turn with the questions.
+
+        Args:
+            command: of qemu-ga.
+            arguments: of the command.
+            seconds: the agent's time to answer.
+            anyway: send it also while the guest shuts down, or its file systems are frozen.
 
         Raises:
             RequestRefused: no agent is available.
             HypervisorError: it does not answer, or refuses.
         """
         async with self._turn:
-            return await self._hypervisor.ask_agent(self._require_agent(), command, arguments)
+            return await self._hypervisor.ask_agent(self._require_agent(anyway=anyway), command, arguments, seconds)
 
-    def _require_agent(self) -> str:
-        reason = agent_questions.why_unavailable(self._domain, stopping=self._stopping())
+    def _require_agent(self, *, anyway: bool = False) -> str:
+        stopping, frozen = (not anyway and each() for each in (self._stopping, self._frozen))
+        reason = agent_questions.why_unavailable(self._domain, stopping=stopping, frozen=frozen)
         if reason or self._domain is None:
             raise RequestRefused("Conflict", reason)
         return self._domain.name

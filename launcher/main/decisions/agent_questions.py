@@ -22,14 +22,17 @@ class Turn(Enum):
     PASS = "do nothing"  # noqa: S105  # no password
 
 
-def turn(domain: Observation | None, *, stopping: bool) -> Turn:
-    """Return the purpose of a turn; ``stopping``: the guest is shutting down."""
+def turn(domain: Observation | None, *, stopping: bool, frozen: bool = False) -> Turn:
+    """Return the purpose of a turn.
+
+    ``stopping``: the guest is shutting down. ``frozen``: its file systems are frozen, and qemu-ga refuses most commands.
+    """
     if domain is None or not domain.agent_connected:
         return Turn.MISS
-    return Turn.ASK if domain.state is State.RUNNING and not stopping else Turn.PASS
+    return Turn.ASK if domain.state is State.RUNNING and not stopping and not frozen else Turn.PASS
 
 
-def why_unavailable(domain: Observation | None, *, stopping: bool) -> str:
+def why_unavailable(domain: Observation | None, *, stopping: bool, frozen: bool = False) -> str:
     """Return why a domain's agent is unavailable, or an empty string."""
     if domain is None or not domain.active:
         return "the guest is not running"
@@ -39,6 +42,8 @@ def why_unavailable(domain: Observation | None, *, stopping: bool) -> str:
         return "no guest agent is connected: install the package qemu-guest-agent in the guest and start it"
     if domain.state is not State.RUNNING:
         return f"the guest is {domain.state.name.lower()}, and so is its agent"
+    if frozen:
+        return "the guest's file systems are frozen, and so is most of its agent"
     return ""
 
 

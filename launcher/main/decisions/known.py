@@ -40,6 +40,8 @@ class Known:
     """The XML passed to libvirt, or its equivalent if the domain comes from another pod."""
     stopping: life.Stopping | None = None
     """Set after a request to power off."""
+    thaw_at: float | None = None
+    """When the guest's frozen file systems must thaw, in the event loop's seconds; None: they are not frozen."""
     saving: str = ""
     """The id of the operation that saves the domain's memory now; empty: none."""
     releasing: bool = False
@@ -179,6 +181,7 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
         messages.LIVE_CHANGES,
     )
     room = known.status.has_room and seen.state is State.PAUSED
+    known = thawed(known) if seen.reboots > known.status.reboots else known
     return with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs, has_room=room)
 
 
@@ -274,6 +277,16 @@ def operated(known: Known, operation_id: str, problem: str = "") -> Known:
         for each in known.status.operations
     )
     return with_status(known, operations=over)
+
+
+def frozen(known: Known, thaw_at: float) -> Known:
+    """Return the state when the guest's file systems are, or may be, frozen."""
+    return with_status(dataclasses.replace(known, thaw_at=thaw_at), frozen=True)
+
+
+def thawed(known: Known) -> Known:
+    """Return the state when the guest's file systems are not frozen."""
+    return with_status(dataclasses.replace(known, thaw_at=None), frozen=False)
 
 
 def saving(known: Known, operation_id: str) -> Known:

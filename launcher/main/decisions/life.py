@@ -33,6 +33,7 @@ class Step(Enum):
     WAIT = "wait"
     ABORT_MIGRATION = "abort the migration"
     RESUME = "resume"
+    PREPARE = "thaw the file systems"
     ASK_AGENT = "ask the agent"
     PRESS_BUTTON = "press the power button"
     DESTROY = "destroy"
@@ -49,6 +50,8 @@ class Stopping:
     since: float
     attempts: int = 0
     last_attempt: float = float("-inf")
+    prepared: bool = False
+    """True once ``PREPARE`` has begun."""
 
 
 def next_step(
@@ -59,6 +62,7 @@ def next_step(
     leaving: bool,
     incoming: messages.MigrationState | None = None,
     operating: bool = False,
+    prepares: bool = False,
     times: Times = TIMES,
 ) -> Step:
     """Return the next step to power the guest off.
@@ -73,6 +77,7 @@ def next_step(
         leaving: whether an outgoing migration runs.
         incoming: the state of the migration by which the domain arrives; None after its release, and in other pods.
         operating: whether a request is running, which may be the release.
+        prepares: whether the guest needs ``PREPARE`` first.
         times: all time limits.
     """
     if domain is None or not domain.active:
@@ -88,6 +93,8 @@ def next_step(
         return Step.ABORT_MIGRATION
     if (domain.state is State.PAUSED and domain.reason in STANDS_STILL) or domain.state is State.PMSUSPENDED:
         return Step.RESUME
+    if prepares and not stopping.prepared and domain.state is State.RUNNING:
+        return Step.PREPARE
     if domain.state is State.SHUTDOWN or now < stopping.last_attempt + times.press:
         return Step.WAIT
     if domain.agent_connected and stopping.attempts % 2 == 0:

@@ -64,7 +64,10 @@ def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: 
         return life.Step.END
     incoming = known.arriving.state if known.arriving is not None else None
     leaving = known.leaving is not None or bool(known.saving)
-    step = life.next_step(now, known.stopping, known.domain, leaving=leaving, incoming=incoming, operating=operating, times=times)
+    prepares = known.status.frozen
+    step = life.next_step(
+        now, known.stopping, known.domain, leaving=leaving, incoming=incoming, operating=operating, prepares=prepares, times=times
+    )
     return step if fresh or step is life.Step.GIVE_UP else life.Step.WAIT
 
 
@@ -85,6 +88,8 @@ def begun(known: Known, step: life.Step, now: float) -> Known:
         case life.Step.ASK_AGENT | life.Step.PRESS_BUTTON if known.stopping is not None:
             stopping = dataclasses.replace(known.stopping, attempts=known.stopping.attempts + 1, last_attempt=now)
             return dataclasses.replace(known, stopping=stopping)
+        case life.Step.PREPARE if known.stopping is not None:
+            return dataclasses.replace(known, stopping=dataclasses.replace(known.stopping, prepared=True))
         case life.Step.DESTROY:
             return destroying(_ignored(known, now))
         case life.Step.END:

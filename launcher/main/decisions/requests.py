@@ -20,7 +20,12 @@ DOING: Final[Mapping[messages.OperationAction, str]] = {
     "InjectNMI": "inject an NMI",
     "SendKey": "press keys",
     "Suspend": "suspend",
+    "Freeze": "freeze the file systems",
+    "Thaw": "thaw the file systems",
 }
+FROZEN: Final = "the guest's file systems are frozen"
+_NOT_WHILE_FROZEN: Final = frozenset({"SoftReboot", "Suspend", "Freeze"})
+"""The guest could not end, or the next pod's virt-launcher would not thaw it."""
 LOST: Final = "QEMU ended after the guest had left the source, before it ran here"
 
 
@@ -96,6 +101,11 @@ def is_to_operate(known: Known, request: messages.Operate) -> bool:
     return True
 
 
+def why_not_while_frozen(known: Known, action: messages.OperationAction) -> str:
+    """Return why an operation must fail because of frozen file systems, or an empty string."""
+    return f"cannot {DOING[action]}: {FROZEN}" if known.status.frozen and action in _NOT_WHILE_FROZEN else ""
+
+
 def why_not_saved(known: Known) -> str:
     """Return why the guest's memory must not be saved, or an empty string: what its devices have must exist in the next pod."""
     if known.machine is None:
@@ -167,6 +177,8 @@ def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
         return False
     if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None or known.saving:
         raise RequestRefused("Conflict", "cannot migrate: the guest is off, being shut down, being suspended or being migrated already")
+    if known.status.frozen:
+        raise RequestRefused("Conflict", f"cannot migrate: {FROZEN}")
     if known.status.not_migratable:
         raise RequestRefused("Invalid", f"cannot migrate: {known.status.not_migratable}")
     if known.machine is not None:

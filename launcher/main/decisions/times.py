@@ -57,6 +57,10 @@ class Times:
     """For the package manager to end. The agent cannot kill it."""
     packages_look: float = 0.25
     """Between two checks whether it has ended."""
+    freeze: int = 30
+    """For the agent to write the guest's data and freeze its file systems; less than virt-handler waits."""
+    thaw_retry: float = 1.0
+    """Between two attempts to thaw them."""
     keys_look: float = 5.0
     """Between two checks of mounted public keys; the kubelet takes up to two minutes to update them."""
     keys_retry: float = 30.0

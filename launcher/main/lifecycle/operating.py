@@ -6,6 +6,7 @@ import asyncio
 from typing import Final, assert_never
 
 from launcher.hypervisor.port import Hypervisor
+from launcher.main.agent.freezing import Freezing
 from launcher.main.decisions import known, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle.record import Record
@@ -24,8 +25,11 @@ class Operations:
     The record says that an operation has begun before libvirt is asked, so it is never begun again. The guest ends with virt-launcher.
     """
 
-    def __init__(self, hypervisor: Hypervisor, record: Record, suspension: Suspension, signals: Signals, saving: Saving) -> None:
+    def __init__(
+        self, hypervisor: Hypervisor, record: Record, suspension: Suspension, signals: Signals, saving: Saving, freezing: Freezing
+    ) -> None:
         self._hypervisor = hypervisor
+        self._freezing = freezing
         self._record = record
         self._suspension = suspension
         self._signals = signals
@@ -54,6 +58,8 @@ class Operations:
 
     async def _carry_out(self, request: messages.Operate) -> str:
         """Do it, and return why it failed, or an empty string."""
+        if why := requests.why_not_while_frozen(self._record.known, request.action):
+            return why
         try:
             match request.action:
                 case "Reset":
@@ -68,6 +74,10 @@ class Operations:
                     await self._signals.press(request.keys, request.hold_milliseconds)
                 case "Suspend":
                     await self._saving.begin(request.id)
+                case "Freeze":
+                    await self._freezing.freeze(request.thaw_seconds)
+                case "Thaw":
+                    await self._freezing.thaw()
                 case _:
                     assert_never(request.action)
         except RequestRefused as refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from launcher.hypervisor.port import Hypervisor, HypervisorError
@@ -21,8 +21,12 @@ logger = logging.getLogger(__name__)
 class Stop:
     """Powers the guest off after a request."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch, migrations: Migrations, times: Times = TIMES) -> None:
+    def __init__(
+        self, hypervisor: Hypervisor, watch: Watch, migrations: Migrations, prepare: Callable[[], Awaitable[None]], times: Times = TIMES
+    ) -> None:
+        """Only store the settings; ``prepare`` prepares the guest, and raises no errors."""
         self._hypervisor = hypervisor
+        self._prepare = prepare
         self._times = times
         self._watch = watch
         self._record = watch.record
@@ -83,6 +87,8 @@ class Stop:
         match step:
             case Step.ASK_AGENT | Step.PRESS_BUTTON:
                 await self._hypervisor.press_power_button(name, agent=step is Step.ASK_AGENT)
+            case Step.PREPARE:
+                await self._prepare()
             case Step.RESUME:
                 await self._hypervisor.resume(name)
             case Step.ABORT_MIGRATION if self._record.known.saving:

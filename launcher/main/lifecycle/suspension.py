@@ -45,6 +45,7 @@ class Suspension:
                 await self._hypervisor.reset(self._record.known.name)
             except HypervisorError as error:
                 raise requests.refusal_of(error) from error
+            self._record.take(known.thawed)
         await self._watch.look()
 
     async def resume(self) -> None:

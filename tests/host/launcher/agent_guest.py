@@ -43,9 +43,17 @@ printf 'busybox\\t1.35.0\\nqemu-guest-agent\\t7.2\\n'
 """
 
 
+CHPASSWD: Final = """#!/bin/busybox sh
+cat > /tmp/chpasswd
+echo >> /tmp/chpasswd
+grep -q ^root: /tmp/chpasswd
+"""
+"""The program that qemu-ga runs to set a password; this one knows only root."""
+
+
 def build(base: Guest) -> Guest:
     """Return the guest, made at the first call on this machine."""
-    made_of = hashlib.sha256(f"{base.directory.name}{MODULES}{AGENT}{SHUTDOWN}{DPKG_QUERY}".encode()).hexdigest()[:8]
+    made_of = hashlib.sha256(f"{base.directory.name}{MODULES}{AGENT}{SHUTDOWN}{DPKG_QUERY}{CHPASSWD}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-agent-{made_of}"
     if not (cache / "initrd").exists():
         work = cache.with_suffix(f".{os.getpid()}")
@@ -73,7 +81,7 @@ def _archive(base: Guest, work: Path) -> bytes:
     for library in re.findall(r"=> (/\S+)", linked):
         shutil.copy(library, root / "lib/x86_64-linux-gnu")
     shutil.copy("/lib64/ld-linux-x86-64.so.2", root / "lib64")
-    for name, script in (("bin/agent", AGENT), ("bin/dpkg-query", DPKG_QUERY), ("sbin/shutdown", SHUTDOWN)):
+    for name, script in (("bin/agent", AGENT), ("bin/dpkg-query", DPKG_QUERY), ("sbin/shutdown", SHUTDOWN), ("bin/chpasswd", CHPASSWD)):
         (root / name).write_text(script)
         (root / name).chmod(0o755)
     archive = guest.packed(root)

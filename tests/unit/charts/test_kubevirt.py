@@ -15,6 +15,7 @@ import yaml
 from apiserver.apis.core import resources as core
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt.places import names, resources, streams
+from apiserver.apis.virt.spec import password
 from apiserver.endpoints.verbs.streamlimits import StreamLimits
 from apiserver.kubectl import verbs as plugin
 from apiserver.registry.virt.domainxml import DomainXML
@@ -478,7 +479,7 @@ def test_user_roles_grant_exactly_what_is_documented() -> None:
 
 
 def test_view_role_only_reads_and_opens_no_stream() -> None:
-    every = {*get_args(streams.Stream), *VERBS}
+    every = {*get_args(streams.Stream), *VERBS, password.NAME}
     view, edit = granted("view"), granted("edit")
     typed = set(get_args(streams.Stream)) - {"log"}
 

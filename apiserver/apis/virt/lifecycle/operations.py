@@ -17,15 +17,17 @@ from typing import Any, Final, Literal, get_args
 from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 
-Action = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend"]
-"""A hard reset of the guest, resuming its processors after a fault, a reboot by the guest itself, an NMI, pressed keys, or saving its
-memory, which ends the attempt."""
+Action = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"]
+"""A hard reset of the guest, resuming its processors after a fault, a reboot by the guest itself, an NMI, pressed keys, saving its memory,
+which ends the attempt, or freezing and thawing its file systems."""
 RESET: Final[Action] = "Reset"
 RESUME: Final[Action] = "Resume"
 SOFT_REBOOT: Final[Action] = "SoftReboot"
 INJECT_NMI: Final[Action] = "InjectNMI"
 SEND_KEY: Final[Action] = "SendKey"
 SUSPEND: Final[Action] = "Suspend"
+FREEZE: Final[Action] = "Freeze"
+THAW: Final[Action] = "Thaw"
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 Result = Literal["Succeeded", "Failed"]

@@ -17,7 +17,7 @@ from apiserver.apis.meta import names
 from apiserver.apis.meta.objectmeta import validate_labels
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
 from apiserver.apis.virt.hardware import disks, graphics, interfaces, vsock
-from apiserver.apis.virt.lifecycle import keys, migration_attempts, migration_policies, operations, phases, power, progress
+from apiserver.apis.virt.lifecycle import freezing, keys, migration_attempts, migration_policies, operations, phases, power, progress
 from apiserver.apis.virt.lifecycle.domainstates import DOMAIN_STATES
 from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.spec import live_changes
@@ -213,6 +213,7 @@ _PARAMETERS: Final = _record(
     {
         "keys": _list(keys.MAX_KEYS, _text(keys.errors)),
         "holdMilliseconds": _number(1, keys.MAX_HOLD_MILLISECONDS),
+        "unfreezeTimeoutSeconds": _number(1, freezing.MAX_UNFREEZE_TIMEOUT_SECONDS),
     }
 )
 _OPERATION: Final = _record(

@@ -293,6 +293,9 @@ class OperationParameters(Model):
         json_schema_extra=ATOMIC,
     )
     hold_milliseconds: Int32 | None = Field(None, description="Of SendKey: how long they are held down.")
+    unfreeze_timeout_seconds: Int32 | None = Field(
+        None, description="Of Freeze: after how many seconds the file systems thaw by themselves."
+    )
 
 
 class Operation(Model):
@@ -303,7 +306,7 @@ class Operation(Model):
     action: operations.Action = Field(
         description="The operation. Reset: the machine is reset at once. Resume: processors that a fault stopped run again. SoftReboot: "
         "the guest is asked to reboot. InjectNMI: the processors get a non-maskable interrupt. SendKey: keys are pressed. "
-        "Suspend: the guest's memory is saved, and the attempt ends."
+        "Suspend: the guest's memory is saved, and the attempt ends. Freeze, Thaw: the guest agent freezes or thaws its file systems."
     )
     parameters: OperationParameters | None = Field(None, description="Parameters of the operation, if it has any.")
     attempt: Int32 | None = Field(None, description="The attempt that it is about; it fails if the attempt ends first.")
@@ -389,6 +392,9 @@ class VirtualMachineStatus(Model):
     )
     guest: GuestStatus | None = Field(
         None, description="Information from the guest's agent, if it reported any; the subresource guestinfo has more."
+    )
+    fs_freeze_status: Literal["frozen"] | None = Field(
+        None, description="frozen: the guest's file systems are frozen, by the verb freeze; absent: they are not."
     )
     graphics: list[Graphics] | None = Field(None, description="Displays for viewers.", json_schema_extra=ATOMIC)
     vsock: VsockStatus | None = Field(None, description="Sockets between the guest and its node, as they are.")

@@ -112,6 +112,8 @@ def test_its_release_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         ("stop a --force", {"gracePeriodSeconds": 0}),
         ("sendkey a --keys KEY_A,30", {"keys": ["KEY_A", "30"]}),
         ("sendkey a --keys KEY_A --hold 1.5s", {"keys": ["KEY_A"], "holdMilliseconds": 1500}),
+        ("freeze a", {}),
+        ("freeze a --unfreeze-timeout 2m", {"unfreezeTimeoutSeconds": 120}),
         ("migrate a --node n --priority -5", {"nodeSelector": {"kubernetes.io/hostname": "n"}, "priority": -5}),
     ],
 )

@@ -50,6 +50,8 @@ def test_launchers_message_is_bounded() -> None:
         ("SoftReboot", "Succeeded", "", ("Normal", "RebootRequested", "the guest was asked to reboot")),
         ("InjectNMI", "Succeeded", "", ("Normal", "NMIInjected", "the guest got a non-maskable interrupt")),
         ("SendKey", "Succeeded", "", ("Normal", "KeysSent", "keys were pressed in the guest")),
+        ("Freeze", "Succeeded", "", ("Normal", "Frozen", "the guest's file systems are frozen")),
+        ("Thaw", "Succeeded", "", ("Normal", "Thawed", "the guest's file systems were thawed")),
         ("Reset", "Failed", "why", ("Warning", "ResetFailed", "why")),
         ("Resume", "Failed", "", ("Warning", "ResumeFailed", "")),
     ],

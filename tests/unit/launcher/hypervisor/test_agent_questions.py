@@ -13,7 +13,7 @@ import pytest
 
 from launcher.hypervisor import translate
 from launcher.hypervisor.connection import LibvirtHypervisor
-from launcher.hypervisor.port import AgentRefused, AgentSilent, OperationInvalid
+from launcher.hypervisor.port import AGENT_SECONDS, AgentRefused, AgentSilent, OperationInvalid
 
 NAME = "test"  # the initial domain of libvirt's test driver
 
@@ -29,8 +29,8 @@ class Agent:
 
     answer: Any = None
 
-    def command(self, domain: libvirt.virDomain, question: str) -> str:
-        assert domain.name() == NAME
+    def command(self, domain: libvirt.virDomain, question: str, seconds: int) -> str:
+        assert (domain.name(), seconds) == (NAME, AGENT_SECONDS)
         assert "execute" in json.loads(question)
         if isinstance(self.answer, Exception):
             raise self.answer

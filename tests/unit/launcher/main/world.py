@@ -36,6 +36,7 @@ QUICK = Times(
     agent_pause=0.0,
     clock_retry=0.01,
     save_look=0.01,
+    thaw_retry=0.01,
 )
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 """The header of the kernel's connection tables."""

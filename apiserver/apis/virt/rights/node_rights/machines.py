@@ -20,7 +20,7 @@ from apiserver.apis.meta.objects import dig, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError, forbidden
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_migration
-from apiserver.apis.virt.lifecycle import conditions, managed_save, migration_attempts, operations, phases, power
+from apiserver.apis.virt.lifecycle import conditions, freezing, managed_save, migration_attempts, operations, phases, power
 from apiserver.apis.virt.places import saved_image
 from apiserver.apis.virt.rights.node_rights import differences
 from apiserver.apis.virt.rights.node_rights.differences import PHASE_FIELDS, STATUS, shown
@@ -56,7 +56,7 @@ _WAITING: Final = Rights(
 _REPORTING: Final = Rights(
     PHASE_FIELDS
     | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports", "podIP"}
-    | {"operations", managed_save.FIELD, live_changes.FIELD, running.RUNNING},
+    | {"operations", managed_save.FIELD, live_changes.FIELD, running.RUNNING, freezing.FIELD},
     _OF_A_GUEST | {conditions.READY},
     attempt=frozenset({"runningTime"}),
 )

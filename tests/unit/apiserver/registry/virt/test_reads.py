@@ -7,22 +7,20 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.registry.virt import reads
-from apiserver.registry.virt.guestinfo import GuestInfo
 
 
-def wait(stack: ExitStack, read: GuestInfo, namespace: str, most: int) -> int:
+def wait(stack: ExitStack, waiting: reads.Waiting, namespace: str, most: int) -> int:
     for number in range(most):
         vm: dict[str, Any] = {"metadata": {"name": "vm", "namespace": namespace, "uid": f"{namespace}-{number}"}}
         try:
-            stack.enter_context(read._one(vm, "vm"))
+            stack.enter_context(waiting.one(vm, "vm"))
         except errors.TooManyRequests:
             return number
     return most
 
 
 def test_namespace_leaves_read_places_to_others() -> None:
-    nobody: Any = None
-    read = GuestInfo(nobody)
+    read = reads.Waiting()
     with ExitStack() as stack:
         greedy = [wait(stack, read, f"greedy{number}", reads.MAX_WAITING) for number in range(3)]
         assert sum(greedy) < reads.MAX_WAITING
@@ -34,6 +32,5 @@ def test_namespace_leaves_read_places_to_others() -> None:
 
 
 def test_single_namespace_gets_a_third_of_all_places() -> None:
-    nobody: Any = None
     with ExitStack() as stack:
-        assert wait(stack, GuestInfo(nobody), "one", reads.MAX_WAITING) == pytest.approx(reads.MAX_WAITING / 3, abs=1)
+        assert wait(stack, reads.Waiting(), "one", reads.MAX_WAITING) == pytest.approx(reads.MAX_WAITING / 3, abs=1)

@@ -52,6 +52,8 @@ def wrong_fields(name: str, vm: dict[str, Any], **body: Any) -> list[str]:
             {"keys": ["KEY_A"], "holdMilliseconds": 1},
             {"action": "SendKey", "parameters": {"keys": ["KEY_A"], "holdMilliseconds": 1}},
         ),
+        ("freeze", {}, {"action": "Freeze", "parameters": {"unfreezeTimeoutSeconds": 300}}),
+        ("freeze", {"unfreezeTimeoutSeconds": 1}, {"action": "Freeze", "parameters": {"unfreezeTimeoutSeconds": 1}}),
     ],
 )
 def test_an_operation_has_its_parameters_and_is_added_once(name: str, body: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -83,11 +85,30 @@ def test_keys_are_named_known_and_bounded(body: dict[str, Any], field: str) -> N
 
 
 @pytest.mark.parametrize("status", [{"pause": {"wanted": True, "attempt": 1}}, {"conditions": [{"type": "Paused", "status": "True"}]}])
-@pytest.mark.parametrize("name", ["softreboot", "nmi", "sendkey"])
+@pytest.mark.parametrize("name", ["softreboot", "nmi", "sendkey", "freeze", "thaw"])
 def test_a_paused_guest_gets_no_signal(name: str, status: dict[str, Any]) -> None:
     body = {"keys": ["KEY_A"]} if name == "sendkey" else {}
     assert refusal(name, a_vm(**status), **body) == "the guest is paused; unpause it first"
     assert "cannot" in refusal(name, a_vm("Stopped"), **body)
+
+
+@pytest.mark.parametrize("name", ["freeze", "softreboot", "suspend", "migrate"])
+def test_frozen_file_systems_refuse_what_would_lose_their_thaw(name: str) -> None:
+    verb = verbs.VERBS[name]
+    with pytest.raises(errors.Conflict, match="the guest's file systems are frozen; thaw them first"):
+        (verb.apply if isinstance(verb, Verb) else verb.make)(a_vm(fsFreezeStatus="frozen"), {}, NOW)  # type: ignore[union-attr]
+
+
+def test_thaw_requires_a_freeze_that_is_over_or_running() -> None:
+    assert refusal("thaw", a_vm()) == "the guest's file systems are not frozen"
+    assert call("thaw", a_vm(fsFreezeStatus="frozen"), id="t")["status"]["operations"][0]["action"] == "Thaw"
+    freezing = call("freeze", a_vm(), id="f")
+    assert [each["action"] for each in call("thaw", freezing, id="t")["status"]["operations"]] == ["Freeze", "Thaw"]
+
+
+@pytest.mark.parametrize("seconds", [0, 3601, "5m", True])
+def test_the_time_of_a_freeze_is_limited(seconds: object) -> None:
+    assert wrong_fields("freeze", a_vm(), unfreezeTimeoutSeconds=seconds) == ["unfreezeTimeoutSeconds"]
 
 
 def test_sendkey_is_refused_by_a_machine_that_is_being_deleted() -> None:

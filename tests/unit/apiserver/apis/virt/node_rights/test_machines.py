@@ -26,7 +26,19 @@ FOLLOWERS = {
     phases.UNKNOWN: {"Unknown", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Suspended"},
 }
 RESULTS = {"Stopped": "Stopped", "Succeeded": "Succeeded", "Failed": "Failed", "Suspended": "Suspended"}
-REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports", "changes"}
+REPORT = {
+    "observedGeneration",
+    "conditions",
+    "domain",
+    "interfaces",
+    "guest",
+    "fsFreezeStatus",
+    "graphics",
+    "vsock",
+    "devices",
+    "imports",
+    "changes",
+}
 MAY: dict[str, set[str]] = {
     "Scheduled": {"conditions", "imports"},
     "Unknown": {"conditions", "imports"},
@@ -48,6 +60,7 @@ SAMPLES: dict[str, Any] = {
     "graphics": [{"type": "spice"}],
     "guest": {"hostname": "h"},
     "imports": [{"disk": "d"}],
+    "fsFreezeStatus": "frozen",
     "interfaces": [{"name": "default"}],
     "managedSave": {"id": "o"},
     "migration": {"name": "m", "uid": "mig-1"},
@@ -67,7 +80,20 @@ SAMPLES: dict[str, Any] = {
     "running": {"generation": 1},
     "changes": [{"path": "spec.domain", "state": "Applied"}],
 }
-PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "devices", "changes", "running")
+PLACE = (
+    "nodeName",
+    "podIP",
+    "domain",
+    "interfaces",
+    "guest",
+    "fsFreezeStatus",
+    "graphics",
+    "vsock",
+    "imports",
+    "devices",
+    "changes",
+    "running",
+)
 
 
 def a_write(node: str, old: dict[str, Any], new: dict[str, Any], migration: dict[str, Any] | None = None) -> machines.MachineWrite:
@@ -349,6 +375,7 @@ def test_an_end_takes_the_place_away(field: str) -> None:
         "domain": {"state": "running"},
         "interfaces": [{"name": "default"}],
         "guest": {},
+        "fsFreezeStatus": "frozen",
         "graphics": [{"type": "vnc"}],
         "vsock": {"cid": 3},
         "imports": [{"disk": "root"}],

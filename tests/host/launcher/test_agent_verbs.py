@@ -1,0 +1,100 @@
+"""What the real qemu-ga does for verbs: file systems of a guest freeze and thaw."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.protocol import messages
+from tests.host.launcher import agent_guest, sandbox
+from tests.host.launcher.guest import Guest
+from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(660)]
+BOOT_SECONDS = 150
+
+
+@pytest.fixture(scope="session")
+def guest_with_agent(test_guest: Guest) -> Guest:
+    return agent_guest.build(test_guest)
+
+
+@pytest.fixture
+def pod(program: Path, guest_with_agent: Guest, tmp_path: Path) -> Iterator[Launcher]:
+    launchers = [Launcher(program, tmp_path / "pod0", guest_with_agent)]
+    with sandbox.killed_afterwards(launchers):
+        yield launchers[0]
+
+
+def a_disk(pod: Launcher) -> dict[str, Any]:
+    image = pod.disks / "data/disk.img"
+    image.parent.mkdir()
+    image.write_bytes(b"")
+    subprocess.run(["truncate", "-s", "16M", image], check=True)
+    subprocess.run(["/usr/sbin/mke2fs", "-q", "-t", "ext4", "-F", image], check=True)
+    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
+    return {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
+
+
+def operate(client: Client, number: int, action: messages.OperationAction, **more: Any) -> str:
+    client.call(messages.Operate(f"o{number}", number, action, **more))
+    found = client.status.operation_of(f"o{number}")
+    assert found is not None
+    return found.message or found.state
+
+
+def write(viewer: Viewer, name: str) -> None:
+    """Begin to write a file on the disk, and note when that is done."""
+    viewer.sh(f"(touch /data/{name}; touch /tmp/{name}) >/dev/null 2>&1 & true")
+
+
+def wrote(viewer: Viewer, name: str) -> bool:
+    return viewer.sh(f"sleep 1; ls /tmp | grep -cx {name}") == "1"
+
+
+def test_file_systems_freeze_and_thaw(pod: Launcher) -> None:
+    disk = a_disk(pod)
+    machine = a_machine(memory={"guest": "192Mi"}, devices={**sandbox.NO_GRAPHICS, "disks": [disk]})
+    with ExitStack() as stack:
+        client: Client = stack.enter_context(pod.client())
+        viewer: Viewer = stack.enter_context(pod.console())
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", seconds=BOOT_SECONDS)
+        viewer.sh("mkdir -p /var/run /data; agent")
+        client.until(lambda status: status.agent.connected and status.agent.version, 90)
+        assert operate(client, 1, "Freeze", thaw_seconds=300) == "the guest has no file system that it can freeze"
+        viewer.sh("mount -t ext4 /dev/vda /data")
+
+        assert operate(client, 2, "Freeze", thaw_seconds=300) == "succeeded"
+        assert client.status.frozen
+        write(viewer, "one")
+        assert not wrote(viewer, "one")
+        client.read("guestping")
+        with pytest.raises(AssertionError, match="file systems are frozen"):
+            client.read("guestinfo")
+        assert operate(client, 3, "Thaw") == "succeeded"
+        assert wrote(viewer, "one")
+
+        assert operate(client, 4, "Freeze", thaw_seconds=6) == "succeeded"
+        write(viewer, "two")
+        assert not wrote(viewer, "two")
+        client.until(lambda status: not status.frozen)  # by itself
+        assert wrote(viewer, "two")
+
+        client.call(messages.SetPassword("root", "a new one"))
+        assert viewer.sh("cat /tmp/chpasswd").endswith("root:a new one")
+        refused = client.call(messages.SetPassword("nobody", "a new one"))
+        assert isinstance(refused, messages.Refusal)
+        assert "a new one" not in refused.message
+
+        assert operate(client, 5, "Freeze", thaw_seconds=300) == "succeeded"
+        write(viewer, "three")
+        with suppress(EOFError):  # the pod ends, maybe before it answers
+            client.ask(messages.Shutdown(10))
+        viewer.expect("shutdown -h -P +0")  # a frozen agent refuses it
+    assert pod.wait() == 0
