@@ -32,7 +32,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "sendkey": ("sendkey web --keys KEY_LEFTCTRL,KEY_LEFTALT,KEY_DELETE",),
     "freeze": ("freeze web --wait", "freeze web db --unfreeze-timeout 1m --wait"),
     "thaw": ("thaw web --wait",),
-    "set-password": ("set-password web -l debian", "set-password web -l debian < password.txt"),
+    "set-password": ("set-password web -l debian", "set-password web -l debian --encrypted"),
     "migrate": ("migrate web --wait", "migrate web db --node node2"),
     "cancel-migration": ("cancel-migration web --wait",),
     "console": ("console web --wait 2m",),

@@ -96,7 +96,7 @@ class Connection:
         """Return whether this launcher, which may be older, supports this :class:`messages.Read`."""
         return what in self._reads
 
-    def knows(self, request: type[messages.Import | messages.PauseForMigration | messages.SetPassword]) -> bool:
+    def knows(self, request: type[messages.Import | messages.PauseForMigration | messages.SetPassword | messages.Execute]) -> bool:
         """Return whether this launcher, which may be older, supports a request."""
         return request.__name__ in self._actions
 

@@ -22,6 +22,7 @@ from launcher.protocol import messages
 
 MAX_LINE: Final = 1024
 MAX_MESSAGE: Final = 256
+EXEC_SECONDS: Final = 1.0
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n]*)?\r?\n")
 _NOBODY: Final = Outcome(None)
 
@@ -49,7 +50,7 @@ class Question:
 
     async def ask(self, link: Link) -> Outcome:
         """Probe once, and return the outcome."""
-        if self._probe.handler == probes.AGENT:
+        if self._probe.handler not in probes.OVER_NETWORK:
             return await self._ask_agent(link.connection)
         if not self._address:
             return _NOBODY
@@ -88,20 +89,35 @@ class Question:
         return Outcome(succeeded=True) if 200 <= status < 400 else self._failed(f"HTTP status {status}")
 
     async def _ask_agent(self, connection: Connection | None) -> Outcome:
-        if connection is None or not connection.tells(probes.PING):
+        if connection is None or not self._is_possible(connection):
             return _NOBODY  # its virt-launcher is too old for it, or disconnected; the guest may still run
         pending, self._ping = self._ping, None
         try:
             if pending is None or pending.connection is not connection:
-                pending = connection.begin(messages.Read(probes.PING))
-            if await pending.answered(within=self._probe.timeout_seconds):
+                pending = connection.begin(self._request())
+            if await pending.answered(within=self._probe.timeout_seconds + self._more_seconds):
                 return Outcome(succeeded=True)
         except LauncherRefused as refused:
             return self._failed(one_line(str(refused), MAX_MESSAGE))
         except Disconnected:
             return _NOBODY
-        self._ping = pending  # one ping at a time: its answer serves the next probe
+        self._ping = pending  # one request at a time: its answer serves the next probe
         return self._failed(f"no answer within {self._probe.timeout_seconds} s")
+
+    def _is_possible(self, connection: Connection) -> bool:
+        if self._probe.handler == probes.EXEC:
+            return connection.knows(messages.Execute) and not connection.status.frozen  # a frozen agent runs no commands
+        return connection.tells(probes.PING)
+
+    def _request(self) -> messages.Request:
+        if self._probe.handler == probes.EXEC:
+            return messages.Execute(self._probe.command, self._probe.timeout_seconds)
+        return messages.Read(probes.PING)
+
+    @property
+    def _more_seconds(self) -> float:
+        """Time for virt-launcher's own words about a command that does not end."""
+        return EXEC_SECONDS if self._probe.handler == probes.EXEC else 0.0
 
     def _failed(self, why: str) -> Outcome:
         return Outcome(succeeded=False, message=f"{description(self._probe)}: {why}")
@@ -124,5 +140,7 @@ def description(probe: Probe) -> str:
             return f"GET {one_line(probe.path, 64)} at port {probe.port}"
         case probes.TCP:
             return f"connection to port {probe.port}"
+        case probes.EXEC:
+            return "command in the guest"
         case _:
             return "guest agent"

@@ -15,15 +15,17 @@ from launcher.main.agent import passwords
 from launcher.main.agent.agent import Agent
 from launcher.main.agent.authorized_keys import AuthorizedKeys
 from launcher.main.agent.clock import GuestClock
-from launcher.main.agent.freezing import Freezing
+from launcher.main.agent.commands import Commands
 from launcher.main.decisions import agent_status, known, life, power_off, requests
 from launcher.main.decisions.power_off import Termination
 from launcher.main.decisions.times import TIMES, Times
 from launcher.main.disks import saved_images
 from launcher.main.disks.disk_servers import NETWORK, Network
+from launcher.main.lifecycle.before_stop import BeforeStop
 from launcher.main.lifecycle.changing import Changes
 from launcher.main.lifecycle.disk_server_watch import DiskServerWatch
 from launcher.main.lifecycle.free_space import FreeSpace, Measure, free_bytes
+from launcher.main.lifecycle.freezing import Freezing
 from launcher.main.lifecycle.imports import Imports
 from launcher.main.lifecycle.making import Making
 from launcher.main.lifecycle.migrations import Migrations
@@ -97,17 +99,18 @@ class ManagedDomain:
             times=times,
         )
         self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, reported=self._keys_reported, times=times)
-        self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent, times)
+        self._clock = GuestClock(self._agent, times)
+        self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent, self._clock, times)
         self._filesystems = Filesystems(children, look=self._watch.look, lost=self._filesystem_lost)
         self._passt = Passt(children, lost=self._passt_ended, found=self._passt_works_again)
         preparation = Preparation(hypervisor, children, self._filesystems, self._passt, serve_addresses, network, times)
         self._making = Making(hypervisor, self._record, preparation)
         self._imports = Imports(children, self._record, times=times)
-        self._clock = GuestClock(self._agent, times)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times, images, self._clock.request)
         self._suspension = Suspension(hypervisor, self._watch, times)
         self._saving = Saving(hypervisor, self._watch, times, images)
         signals = Signals(hypervisor, self._record, self._agent)
+        self._commands = Commands(self._agent, times)
         self._freezing = Freezing(self._agent, self._record, times)
         self._operations = Operations(hypervisor, self._record, self._suspension, signals, self._saving, self._freezing)
         self._changes = Changes(hypervisor, self._watch)
@@ -115,7 +118,7 @@ class ManagedDomain:
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
         self._migrations = Migrations(hypervisor, self._watch, self._making, times, memory)
-        self._stop = Stop(hypervisor, self._watch, self._migrations, self._freezing.end, times)
+        self._stop = Stop(hypervisor, self._watch, self._migrations, BeforeStop(self._record, self._freezing, self._commands).run, times)
         self.reads: Mapping[str, HandleRead] = {
             guestinfo.NAME: self._guest_info,
             subresource.NAME: self._domain_xml,
@@ -187,6 +190,8 @@ class ManagedDomain:
                 await self._changes.change(request)
             case messages.SetPassword():
                 await passwords.set_password(self._agent, request)
+            case messages.Execute():
+                await self._commands.run(request.command, request.seconds)
             case _:
                 await self._migrate(request)
 

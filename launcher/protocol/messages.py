@@ -140,6 +140,8 @@ class Machine:
     grace_seconds: float = 30.0
     """``terminationGracePeriodSeconds``: how long the guest may take to shut down, also after SIGTERM."""
     access_credentials: tuple[AccessCredential, ...] = ()
+    pre_stop: tuple[str, ...] = ()
+    """The command that the guest agent runs before a shutdown; empty: none."""
     domain_xml: str = ""
     """``spec.domainXML``; empty: the XML is made from ``domain``."""
     targets: dict[str, str] = field(default_factory=dict)
@@ -237,6 +239,18 @@ class SetPassword:
     password: str = field(repr=False)
     encrypted: bool = False
     """It is a hash, as in ``/etc/shadow``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Has the guest agent run a command in the guest, one at a time; answered when it ended with exit code 0.
+
+    Refused with ``Failed`` if it failed or did not end in time, with ``Conflict`` or ``Timeout`` if it could not be run. Send it only to
+    launchers with it in ``Hello.actions``; older ones do not support it.
+    """
+
+    command: tuple[str, ...]
+    seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +367,7 @@ Action = (
     | Operate
     | Change
     | SetPassword
+    | Execute
     | PrepareMigrationTarget
     | Migrate
     | PauseForMigration
@@ -584,6 +599,8 @@ class Status:
     """The guest is paused because a disk's storage was full, and a ``Resume`` may succeed."""
     frozen: bool = False
     """The guest's file systems are frozen."""
+    pre_stop_problem: str = ""
+    """Why the command before the shutdown failed; the guest may choose part of the text."""
     not_migratable: str = ""
     """Why a migration would be refused; empty if no reason is known."""
 
@@ -663,7 +680,7 @@ class Content:
     """JSON or XML, depending on ``Read.what``; at most ``codec.MAX_CONTENT_BYTES`` when encoded."""
 
 
-LATER_ACTIONS: Final = (Import.__name__, PauseForMigration.__name__, SetPassword.__name__)
+LATER_ACTIONS: Final = (Import.__name__, PauseForMigration.__name__, SetPassword.__name__, Execute.__name__)
 """``Hello.actions`` of this release."""
 
 FromLauncher = Hello | StatusChanged | Reply | Refusal | Content

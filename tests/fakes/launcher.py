@@ -172,7 +172,7 @@ class FakeLauncher:
                 return self._operate(request, domain)
             case messages.Change():
                 self._change(request, domain)
-            case messages.SetPassword():
+            case messages.SetPassword() | messages.Execute():
                 pass
         return None
 

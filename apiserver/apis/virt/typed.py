@@ -283,6 +283,10 @@ class EFI(TypedDict, total=False):
     persistent: bool
 
 
+class ExecAction(TypedDict, total=False):
+    command: Required[list[str]]
+
+
 class FeatureAPIC(TypedDict, total=False):
     endOfInterrupt: bool
 
@@ -504,6 +508,14 @@ class KernelBootContainer(TypedDict, total=False):
     initrdPath: str
 
 
+class Lifecycle(TypedDict, total=False):
+    preStop: LifecycleHandler
+
+
+class LifecycleHandler(TypedDict, total=False):
+    exec: ExecAction
+
+
 class Machine(TypedDict, total=False):
     type: str
 
@@ -711,6 +723,7 @@ class Port(TypedDict, total=False):
 class Probe(TypedDict, total=False):
     httpGet: HTTPGetAction
     tcpSocket: TCPSocketAction
+    exec: ExecAction
     guestAgentPing: dict[str, Any]
     initialDelaySeconds: int
     periodSeconds: int
@@ -797,6 +810,7 @@ class RunningHardware(TypedDict, total=False):
     domainXML: str
     accessCredentials: list[AccessCredential]
     managedSave: ManagedSave
+    lifecycle: Lifecycle
 
 
 class S3Import(TypedDict, total=False):
@@ -887,6 +901,7 @@ class VirtualMachineSpec(TypedDict, total=False):
     nodeName: str
     accessCredentials: list[AccessCredential]
     managedSave: ManagedSave
+    lifecycle: Lifecycle
     readinessProbe: Probe
     livenessProbe: Probe
     domain: Domain

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
@@ -25,6 +25,9 @@ from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
 
+PRE_STOP_FAILED: Final = "FailedPreStopHook"
+"""Reason of an Event, the same as the kubelet's."""
+
 
 class Applier:
     """Applies actions for one machine at a time."""
@@ -33,7 +36,7 @@ class Applier:
         self._ports = ports
         self._writer = writer
         self._start = start
-        self._counts: dict[str, tuple[int, int, int]] = {}
+        self._counts: dict[str, tuple[int, int, int, int]] = {}
         """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or happened before this process started."""
         self._failures: dict[str, dict[Change, guest_changes.Failure]] = {}
         """By uid of the pod: changes of its guest's hardware that failed."""
@@ -181,15 +184,17 @@ class Applier:
         return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))
 
     def _emit_counts(self, vm: Object, pod_uid: str, launcher: messages.Status) -> None:
-        """Emit Events if the guest rebooted, its watchdog fired or passt ended since the last call."""
-        counts = (launcher.reboots, launcher.watchdogs, launcher.passt_ends)
-        reboots, watchdogs, passt_ends = self._counts.setdefault(pod_uid, counts)
+        """Emit Events if the guest rebooted, its watchdog fired, passt ended or the pre-stop hook failed since the last call."""
+        counts = (launcher.reboots, launcher.watchdogs, launcher.passt_ends, int(bool(launcher.pre_stop_problem)))
+        reboots, watchdogs, passt_ends, hooks = self._counts.setdefault(pod_uid, counts)
         if launcher.watchdogs > watchdogs:
             self._ports.emit(vm, "Warning", guest_status.WATCHDOG_FIRED, "the guest's watchdog fired")
         if launcher.reboots > reboots:
             self._ports.emit(vm, "Normal", "Rebooted", "the guest rebooted")
         if launcher.passt_ends > passt_ends:
             self._ports.emit(vm, "Warning", passt_faults.PASST_ENDED, passt_faults.LOST)
+        if counts[-1] > hooks:
+            self._ports.emit(vm, "Warning", PRE_STOP_FAILED, guest_status.printable(launcher.pre_stop_problem))
         self._counts[pod_uid] = counts
 
 

@@ -43,6 +43,7 @@ def machine_of(
         ),
         grace_seconds=float(power.grace_seconds(vm)),
         access_credentials=tuple(_credential(each) for each in access_credentials.of(spec)),
+        pre_stop=tuple((((spec.get("lifecycle") or {}).get("preStop") or {}).get("exec") or {}).get("command") or ()),
         domain_xml=spec.get("domainXML") or "",
         targets=guest_devices.targets(vm),
     )

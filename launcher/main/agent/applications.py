@@ -5,13 +5,14 @@ Only these two fixed commands are run. They only read, and run at most every ten
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from apiserver.apis.meta.objects import Object
 from launcher.hypervisor.port import AgentRefused
+from launcher.main.agent import processes
+from launcher.main.agent.processes import Ask
 from launcher.main.decisions import agent_answers
 from launcher.main.decisions.times import TIMES, Times
 
@@ -21,9 +22,6 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 MAX_TEXT: Final = 1 << 20
 NEEDED: Final = ("guest-exec", "guest-exec-status")
-
-Ask = Callable[[str, Mapping[str, Any]], Awaitable[object]]
-"""Sends the agent (command, arguments); raises HypervisorError."""
 
 
 class NotListed(Exception):
@@ -51,15 +49,9 @@ async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
 async def _output(ask: Ask, path: str, pid: object, times: Times) -> str:
     if type(pid) is not int:
         raise NotListed(f"{path} in the guest: the agent returned no process ID")
-    try:
-        async with asyncio.timeout(times.packages_limit):
-            while True:
-                found = agent_answers.members(await ask("guest-exec-status", {"pid": pid}))
-                if found.get("exited") is True:
-                    break
-                await asyncio.sleep(times.packages_look)
-    except TimeoutError as error:
-        raise NotListed(f"{path} in the guest has not ended within {times.packages_limit:.0f} s") from error
+    found = await processes.report(ask, pid, times.packages_limit, times.packages_look)
+    if found is None:
+        raise NotListed(f"{path} in the guest has not ended within {times.packages_limit:.0f} s")
     if found.get("exitcode") != 0:
         raise NotListed(f"{path} in the guest failed")
     try:

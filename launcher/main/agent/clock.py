@@ -1,4 +1,4 @@
-"""The guest's clock after a resume from an image: its agent sets it, because the guest did not see the time pass."""
+"""The guest's clock after a resume from an image or a long pause: its agent sets it, because the guest did not see the time pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from launcher.hypervisor.port import HypervisorError
+from launcher.domain.states import State
+from launcher.hypervisor.port import HypervisorError, Observation
 from launcher.main.agent.agent import Agent
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.decisions.times import TIMES, Times
@@ -26,6 +27,17 @@ class GuestClock:
         self._times = times
         self._now = now
         self._wanted = asyncio.Event()
+        self._paused_at: float | None = None
+
+    def take(self, domain: Observation | None) -> None:
+        """Record the domain's state, and have the clock set after a pause of at least ``Times.clock_pause``."""
+        now = asyncio.get_running_loop().time()
+        if domain is not None and domain.state is State.PAUSED:
+            self._paused_at = now if self._paused_at is None else self._paused_at
+            return
+        paused_at, self._paused_at = self._paused_at, None
+        if domain is not None and domain.active and paused_at is not None and now - paused_at >= self._times.clock_pause:
+            self.request()
 
     def request(self) -> None:
         """Have the clock set."""
@@ -40,7 +52,7 @@ class GuestClock:
                 async with asyncio.timeout(self._times.clock_limit):
                     await self._set()
             except TimeoutError:
-                logger.warning("no guest agent set the guest's clock: it is behind by the duration of the suspension")
+                logger.warning("no guest agent set the guest's clock: it is behind by the duration of the pause")
 
     async def _set(self) -> None:
         while True:

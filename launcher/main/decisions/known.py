@@ -289,6 +289,11 @@ def thawed(known: Known) -> Known:
     return with_status(dataclasses.replace(known, thaw_at=None), frozen=False)
 
 
+def pre_stop_failed(known: Known, problem: str) -> Known:
+    """Return the state when the command before the shutdown failed."""
+    return with_status(known, pre_stop_problem=one_line(problem, MAX_PROBLEM))
+
+
 def saving(known: Known, operation_id: str) -> Known:
     """Return the state when libvirt is about to save the domain's memory."""
     return dataclasses.replace(known, saving=operation_id)

@@ -33,7 +33,7 @@ class Step(Enum):
     WAIT = "wait"
     ABORT_MIGRATION = "abort the migration"
     RESUME = "resume"
-    PREPARE = "thaw the file systems"
+    PREPARE = "prepare the guest"
     ASK_AGENT = "ask the agent"
     PRESS_BUTTON = "press the power button"
     DESTROY = "destroy"

@@ -64,7 +64,7 @@ def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: 
         return life.Step.END
     incoming = known.arriving.state if known.arriving is not None else None
     leaving = known.leaving is not None or bool(known.saving)
-    prepares = known.status.frozen
+    prepares = known.status.frozen or (known.machine is not None and bool(known.machine.pre_stop))
     step = life.next_step(
         now, known.stopping, known.domain, leaving=leaving, incoming=incoming, operating=operating, prepares=prepares, times=times
     )

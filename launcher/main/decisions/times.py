@@ -30,8 +30,10 @@ class Times:
 
     send: float = 60.0
     """For the disks that were made in the pod, before libvirt migrates: a few MiB."""
+    clock_pause: float = 5.0
+    """The shortest pause after which the guest's clock is set."""
     clock_retry: float = 1.0
-    """Between two attempts to set the guest's clock after a resume from an image."""
+    """Between two attempts to set it."""
     clock_limit: float = 300.0
     """For an agent that does so; a guest without one keeps its clock."""
     save_look: float = 0.5
@@ -55,6 +57,8 @@ class Times:
     """Between two runs of the guest's package manager."""
     packages_limit: float = 5.0
     """For the package manager to end. The agent cannot kill it."""
+    exec_look: float = 0.1
+    """Between two checks whether a command in the guest has ended."""
     packages_look: float = 0.25
     """Between two checks whether it has ended."""
     freeze: int = 30

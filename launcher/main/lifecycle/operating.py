@@ -6,9 +6,9 @@ import asyncio
 from typing import Final, assert_never
 
 from launcher.hypervisor.port import Hypervisor
-from launcher.main.agent.freezing import Freezing
 from launcher.main.decisions import known, requests
 from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.lifecycle.freezing import Freezing
 from launcher.main.lifecycle.record import Record
 from launcher.main.lifecycle.saving import Saving
 from launcher.main.lifecycle.signals import Signals

@@ -10,6 +10,7 @@ from typing import Final
 
 from launcher.hypervisor.port import Hypervisor, HypervisorError, Observation
 from launcher.main.agent.agent import Agent
+from launcher.main.agent.clock import GuestClock
 from launcher.main.decisions import known
 from launcher.main.decisions.times import TIMES, Times
 from launcher.main.lifecycle.record import Record
@@ -27,7 +28,14 @@ class Watch:
     """Observes the domain, and passes its state to the record, the consoles and the agent."""
 
     def __init__(
-        self, hypervisor: Hypervisor, record: Record, console: Console, ports: SerialPorts, agent: Agent, times: Times = TIMES
+        self,
+        hypervisor: Hypervisor,
+        record: Record,
+        console: Console,
+        ports: SerialPorts,
+        agent: Agent,
+        clock: GuestClock,
+        times: Times = TIMES,
     ) -> None:
         self._hypervisor = hypervisor
         self._times = times
@@ -35,6 +43,7 @@ class Watch:
         self._console = console
         self._ports = ports
         self._agent = agent
+        self._clock = clock
         self._looking = asyncio.Lock()
         self._changed = asyncio.Event()
         hypervisor.subscribe(self._changed.set)
@@ -79,6 +88,7 @@ class Watch:
         if self.record.known.ended:
             return
         self._agent.take(seen)
+        self._clock.take(seen)
         self.record.take(known.observed, seen, time.time())
         if seen is None or not seen.active:
             self._console.detach()

@@ -280,6 +280,46 @@ async def test_an_agent_is_asked_one_question_at_a_time(world: World) -> None:
         assert pings() == count
 
 
+async def test_a_command_is_run_in_the_guest(world: World) -> None:
+    probe = {"exec": {"command": ["/bin/live", "-a"]}, "periodSeconds": 1, "failureThreshold": 1}
+    problems: list[tuple[messages.RefusalReason, str]] = []
+
+    def answer(request: messages.Action) -> tuple[messages.RefusalReason, str] | None:
+        return problems[-1] if problems and isinstance(request, messages.Execute) else None
+
+    def runs() -> int:
+        return sum(each == messages.Execute(("/bin/live", "-a"), 1) for each in launcher.received)
+
+    async with probed(world, readinessProbe=probe) as (launcher, handler):
+        await eventually(lambda: ready(world)[0] == "True")
+        launcher.instead = answer
+        problems.append(("Failed", "/bin/live failed with exit code 1: \x1b[2J" + "no" * 400))
+        await eventually(lambda: ready(world) == ("False", "ReadinessProbeFailed"))
+        told = str((condition(world.status()["conditions"], "Ready") or {})["message"])
+        assert told.startswith("the readiness probe fails: command in the guest: /bin/live failed with exit code 1: [2Jno")
+        assert len(told) < 400
+        problems.clear()
+        launcher.change(frozen=True)  # the agent of a frozen guest runs no commands, which is not its fault
+        await asyncio.sleep(0.05)
+        count, answered = runs(), handler.asked
+        await eventually(lambda: handler.asked >= answered + 4)
+        assert (runs(), ready(world)) == (count, ("False", "ReadinessProbeFailed"))
+        launcher.change(frozen=False)
+        await eventually(lambda: ready(world)[0] == "True")
+
+
+async def test_an_older_launcher_runs_no_commands(world: World) -> None:
+    await world.vm()
+    probe = {"exec": {"command": ["a"]}, "periodSeconds": 1, "failureThreshold": 1}
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(livenessProbe=probe))
+    launcher = await world.launcher("pod-1")
+    launcher.later_actions = ("Import",)
+    async with world.handler() as handler:
+        await eventually(lambda: handler.asked >= 8)
+    assert phase_is(world, "Running")
+    assert not any(isinstance(each, messages.Execute) for each in launcher.received)
+
+
 async def test_disconnected_launcher_is_no_probe_failure(world: World) -> None:
     probe = {"guestAgentPing": {}, "periodSeconds": 1, "timeoutSeconds": 600, "failureThreshold": 1}
     await world.vm()

@@ -51,9 +51,15 @@ grep -q ^root: /tmp/chpasswd
 """The program that qemu-ga runs to set a password; this one knows only root."""
 
 
+HWCLOCK: Final = """#!/bin/busybox sh
+exit 0
+"""
+"""The program without which qemu-ga sets no clock."""
+
+
 def build(base: Guest) -> Guest:
     """Return the guest, made at the first call on this machine."""
-    made_of = hashlib.sha256(f"{base.directory.name}{MODULES}{AGENT}{SHUTDOWN}{DPKG_QUERY}{CHPASSWD}".encode()).hexdigest()[:8]
+    made_of = hashlib.sha256(f"{base.directory.name}{MODULES}{AGENT}{SHUTDOWN}{DPKG_QUERY}{CHPASSWD}{HWCLOCK}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-agent-{made_of}"
     if not (cache / "initrd").exists():
         work = cache.with_suffix(f".{os.getpid()}")
@@ -81,7 +87,13 @@ def _archive(base: Guest, work: Path) -> bytes:
     for library in re.findall(r"=> (/\S+)", linked):
         shutil.copy(library, root / "lib/x86_64-linux-gnu")
     shutil.copy("/lib64/ld-linux-x86-64.so.2", root / "lib64")
-    for name, script in (("bin/agent", AGENT), ("bin/dpkg-query", DPKG_QUERY), ("sbin/shutdown", SHUTDOWN), ("bin/chpasswd", CHPASSWD)):
+    for name, script in (
+        ("bin/agent", AGENT),
+        ("bin/dpkg-query", DPKG_QUERY),
+        ("sbin/shutdown", SHUTDOWN),
+        ("bin/chpasswd", CHPASSWD),
+        ("sbin/hwclock", HWCLOCK),
+    ):
         (root / name).write_text(script)
         (root / name).chmod(0o755)
     archive = guest.packed(root)

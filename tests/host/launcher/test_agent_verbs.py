@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -55,6 +57,45 @@ def write(viewer: Viewer, name: str) -> None:
 
 def wrote(viewer: Viewer, name: str) -> bool:
     return viewer.sh(f"sleep 1; ls /tmp | grep -cx {name}") == "1"
+
+
+def test_commands_run_in_the_guest_and_before_its_shutdown(pod: Launcher) -> None:
+    machine = dataclasses.replace(a_machine(memory={"guest": "192Mi"}), pre_stop=("sh", "-c", "echo GOOD''BYE > /dev/console"))
+    with ExitStack() as stack:
+        client: Client = stack.enter_context(pod.client())
+        viewer: Viewer = stack.enter_context(pod.console())
+        client.ask(messages.Sync(machine))
+        viewer.expect("GUEST-READY", seconds=BOOT_SECONDS)
+        viewer.sh("mkdir -p /var/run; agent")
+        client.until(lambda status: status.agent.connected and status.agent.version, 90)
+
+        client.ask(messages.Execute(("test", "-d", "/proc"), 10))
+        for command, told in (
+            (("sh", "-c", "echo not today >&2; exit 3"), "sh failed with exit code 3: not today"),
+            (("sh", "-c", "kill -9 $$"), "sh was ended by a signal"),
+            (("sleep", "8"), "sleep has not ended within 1 s"),
+            (("true",), "an earlier command still runs in the guest"),
+        ):
+            refused = client.call(messages.Execute(command, 1))
+            assert isinstance(refused, messages.Refusal)
+            assert (refused.reason, refused.message) == ("Failed", told)
+        missing = client.call(messages.Execute(("/bin/nothing",), 10))
+        while isinstance(missing, messages.Refusal) and "an earlier command" in missing.message:
+            missing = client.call(messages.Execute(("/bin/nothing",), 10))
+        assert isinstance(missing, messages.Refusal)
+        assert "/bin/nothing" in missing.message
+
+        clock = "date +%s"
+        client.ask(messages.Suspend())
+        time.sleep(8)
+        client.ask(messages.Resume())
+        sandbox.wait_for(lambda: abs(int(viewer.sh(clock)) - time.time()) < 3 or None, 30, "the guest's clock to be set")
+
+        with suppress(EOFError):  # the pod ends, maybe before it answers
+            client.ask(messages.Shutdown(20))
+        viewer.expect("GOODBYE")
+        viewer.expect("shutdown -h -P +0")
+    assert pod.wait(60) == 0
 
 
 def test_file_systems_freeze_and_thaw(pod: Launcher) -> None:

@@ -14,8 +14,9 @@ LIVENESS: Final = "livenessProbe"
 """Fields of ``spec``."""
 HTTP: Final = "httpGet"
 TCP: Final = "tcpSocket"
+EXEC: Final = "exec"
 AGENT: Final = "guestAgentPing"
-HANDLERS: Final = (HTTP, TCP, AGENT)
+HANDLERS: Final = (HTTP, TCP, EXEC, AGENT)
 """Fields of a probe; exactly one is set."""
 OVER_NETWORK: Final = (HTTP, TCP)
 PERIOD_SECONDS: Final = 10
@@ -23,6 +24,8 @@ TIMEOUT_SECONDS: Final = 1
 SUCCESS_THRESHOLD: Final = 1
 FAILURE_THRESHOLD: Final = 3
 MAX_SECONDS: Final = 24 * 3600
+MAX_EXEC_SECONDS: Final = 30
+"""``timeoutSeconds`` of ``exec``: less than virt-handler waits for an answer of virt-launcher."""
 MAX_THRESHOLD: Final = 1000
 MAX_PORT: Final = 65535
 PING: Final = "guestping"
@@ -44,6 +47,8 @@ class Probe:
     timeout_seconds: int = TIMEOUT_SECONDS
     success_threshold: int = SUCCESS_THRESHOLD
     failure_threshold: int = FAILURE_THRESHOLD
+    command: tuple[str, ...] = ()
+    """Of ``exec``."""
 
 
 def of(spec: Mapping[str, Any], field: str) -> Probe | None:
@@ -62,13 +67,19 @@ def of(spec: Mapping[str, Any], field: str) -> Probe | None:
         handler=handler,
         port=_port(asked),
         path=str(asked.get("path") or "/"),
+        command=tuple(map(str, asked.get("command") or ())),
         headers=tuple((str(each["name"]), str(each["value"])) for each in asked.get("httpHeaders") or ()),
         initial_delay_seconds=_number(given, "initialDelaySeconds", 0, (0, MAX_SECONDS)),
         period_seconds=_number(given, "periodSeconds", PERIOD_SECONDS, (1, MAX_SECONDS)),
-        timeout_seconds=_number(given, "timeoutSeconds", TIMEOUT_SECONDS, (1, MAX_SECONDS)),
+        timeout_seconds=_number(given, "timeoutSeconds", TIMEOUT_SECONDS, (1, max_timeout(handler))),
         success_threshold=_number(given, "successThreshold", SUCCESS_THRESHOLD, (1, MAX_THRESHOLD)),
         failure_threshold=_number(given, "failureThreshold", FAILURE_THRESHOLD, (1, MAX_THRESHOLD)),
     )
+
+
+def max_timeout(handler: str) -> int:
+    """Return the maximum of ``timeoutSeconds`` for a handler."""
+    return MAX_EXEC_SECONDS if handler == EXEC else MAX_SECONDS
 
 
 def _port(asked: Mapping[str, Any]) -> int:

@@ -23,7 +23,7 @@ from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.hardware import devices
 from apiserver.apis.virt.kinds import dig_vm
 
-FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave")
+FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave", "lifecycle")
 """Fields of ``spec`` that a guest keeps from its start to its end."""
 RUNNING: Final = "running"
 """The field of the status with the copy."""

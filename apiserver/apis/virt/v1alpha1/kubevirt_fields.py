@@ -47,7 +47,6 @@ _NAMES: Final = {
     "spec.domain.devices.interfaces.binding": "type: passt, or type: plugin with plugin",
     "spec.domain.devices.interfaces.macAddress": "mac",
     "spec.domain.devices.interfaces.multus": "network",
-    **{f"spec.{each}.exec": "httpGet, tcpSocket or guestAgentPing" for each in ("livenessProbe", "readinessProbe")},
 }
 """Paths of fields without indexes, with their replacements."""
 _VALUES: Final = {("spec.evictionStrategy", "None"): "Shutdown"}

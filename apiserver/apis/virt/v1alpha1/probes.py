@@ -12,7 +12,9 @@ from apiserver.apis.meta.schema import ATOMIC, Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.spec import probes
+from apiserver.apis.virt.v1alpha1 import guest_commands
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_count
+from apiserver.apis.virt.v1alpha1.guest_commands import ExecAction
 
 MAX_HEADERS: Final = 16
 MAX_HEADER: Final = 1024
@@ -59,14 +61,15 @@ class GuestAgentPing(Model):
 
 
 class Probe(Model):
-    """A periodic check of the running guest: one of httpGet, tcpSocket and guestAgentPing.
+    """A periodic check of the running guest: one of httpGet, tcpSocket, exec and guestAgentPing.
 
-    The guest's node sends it to the pod's address, like the kubelet's probes. It is suspended while the guest is paused, migrates or shuts
-    down.
+    The guest's node sends the first two to the pod's address, like the kubelet's probes. A probe is suspended while the guest is paused,
+    migrates or shuts down.
     """
 
     http_get: HTTPGetAction | None = Field(None, alias="httpGet", description="An HTTP request.")
     tcp_socket: TCPSocketAction | None = Field(None, alias="tcpSocket", description="A TCP connection.")
+    exec: ExecAction | None = Field(None, description="A command in the guest, run by the QEMU guest agent; timeoutSeconds is at most 30.")
     guest_agent_ping: GuestAgentPing | None = Field(None, alias="guestAgentPing", description="A ping of the QEMU guest agent.")
     initial_delay_seconds: Int32 | None = Field(
         None, description="Seconds between the guest's start and the first probe, for its boot. Default 0."
@@ -98,7 +101,7 @@ def _validate_probe(given: Object, path: Path) -> list[FieldError]:
     for field, least, most in (
         ("initialDelaySeconds", 0, probes.MAX_SECONDS),
         ("periodSeconds", 1, probes.MAX_SECONDS),
-        ("timeoutSeconds", 1, probes.MAX_SECONDS),
+        ("timeoutSeconds", 1, probes.max_timeout(handlers[0] if handlers else "")),
         ("successThreshold", 1, probes.MAX_THRESHOLD),
         ("failureThreshold", 1, probes.MAX_THRESHOLD),
     ):
@@ -107,6 +110,7 @@ def _validate_probe(given: Object, path: Path) -> list[FieldError]:
     for handler in probes.OVER_NETWORK:
         if (asked := given.get(handler)) is not None and asked.get("port") is not None:
             found += validate_between(asked["port"], 1, probes.MAX_PORT, path.child(handler, "port"))
+    found += guest_commands.validate(given.get(probes.EXEC), path.child(probes.EXEC))
     return found + _validate_request(given.get(probes.HTTP) or {}, path.child(probes.HTTP))
 
 

@@ -23,6 +23,7 @@ from apiserver.apis.virt.spec.live_changes import KNOWN as LIVE_CHANGES
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
+from apiserver.apis.virt.v1alpha1.guest_commands import Lifecycle
 from apiserver.apis.virt.v1alpha1.managed_save import ManagedSave, ManagedSaveStatus
 from apiserver.apis.virt.v1alpha1.migration_policy import MigrationOptions
 from apiserver.apis.virt.v1alpha1.probes import Probe
@@ -88,6 +89,7 @@ class VirtualMachineSpec(Model):
         None, description="Keys for logging in to the guest, and how the guest gets them.", json_schema_extra=ATOMIC
     )
     managed_save: ManagedSave | None = Field(None, description="Storage for the guest's memory, for the verb suspend.")
+    lifecycle: Lifecycle | None = Field(None, description="Commands that the guest agent runs at moments of the guest's life.")
     readiness_probe: Probe | None = Field(
         None,
         description="Test of whether the guest is ready. Until it succeeds, and while it fails, the machine is not Ready and Services "
@@ -334,6 +336,7 @@ class RunningHardware(Model):
         None, description="spec.accessCredentials of the guest.", json_schema_extra=ATOMIC
     )
     managed_save: ManagedSave | None = Field(None, description="spec.managedSave of the guest.")
+    lifecycle: Lifecycle | None = Field(None, description="spec.lifecycle of the guest.")
 
 
 class DeviceStatus(Model):

@@ -19,7 +19,7 @@ from apiserver.apis.meta.validation import (
 )
 from apiserver.apis.virt.lifecycle import phases, power
 from apiserver.apis.virt.places import names as virt_names
-from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, managed_save, placement, probes, size
+from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, guest_commands, managed_save, placement, probes, size
 from apiserver.apis.virt.v1alpha1 import allowed as allowing
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
@@ -54,7 +54,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
         found.append(too_long(METADATA_NAME, MAX_NAME))
     found += _validate_running(spec)
     found += access_credentials.validate(spec, SPEC) + placement.validate(spec, SPEC) + probes.validate(spec, SPEC)
-    return found + managed_save.validate(spec, SPEC)
+    return found + managed_save.validate(spec, SPEC) + guest_commands.validate_lifecycle(spec, SPEC)
 
 
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:

@@ -9,8 +9,8 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import AgentRefused, AgentSilent
-from launcher.main.agent.freezing import FREEZE, NOTHING, THAW
 from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.lifecycle.freezing import FREEZE, NOTHING, THAW
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, SYNC, World, state_of
 
@@ -53,7 +53,7 @@ async def test_a_freeze_lasts_until_the_thaw(world: World) -> None:
     await world.until(lambda: len(world.hypervisor.questions) > questions + 1)
 
 
-async def test_file_systems_thaw_after_their_time_even_if_the_agent_was_away(world: World) -> None:
+async def test_file_systems_thaw_late_if_the_agent_was_away(world: World) -> None:
     await started(world)
     await operate(world, 1, "Freeze", LONG)
     await operate(world, 2, "Thaw")

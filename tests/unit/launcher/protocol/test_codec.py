@@ -48,6 +48,8 @@ requests = st.one_of(
     st.just(messages.Suspend()),
     st.just(messages.Resume()),
     st.builds(messages.Operate, text, integers),
+    st.builds(messages.SetPassword, text, text, st.booleans()),
+    st.builds(messages.Execute, st.lists(text, max_size=3).map(tuple), integers),
     st.builds(messages.Change, st.sampled_from(messages.LIVE_CHANGES), text, st.just({"name": "data", "ioTune": {"totalIopsSec": 1}})),
     st.builds(messages.PrepareMigrationTarget, text, machines, st.booleans()),
     st.builds(messages.Migrate, text, integers, integers, integers, st.booleans(), st.booleans()),
@@ -95,7 +97,7 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 13
+    assert len(get_args(messages.Request)) == 15
     assert len(get_args(messages.FromLauncher)) == 5
 
 

@@ -95,8 +95,10 @@ def test_a_paused_guest_gets_no_signal(name: str, status: dict[str, Any]) -> Non
 @pytest.mark.parametrize("name", ["freeze", "softreboot", "suspend", "migrate"])
 def test_frozen_file_systems_refuse_what_would_lose_their_thaw(name: str) -> None:
     verb = verbs.VERBS[name]
+    assert isinstance(verb, Verb | CreatingVerb)
+    act = verb.make if isinstance(verb, CreatingVerb) else verb.apply
     with pytest.raises(errors.Conflict, match="the guest's file systems are frozen; thaw them first"):
-        (verb.apply if isinstance(verb, Verb) else verb.make)(a_vm(fsFreezeStatus="frozen"), {}, NOW)  # type: ignore[union-attr]
+        act(a_vm(fsFreezeStatus="frozen"), {}, NOW)
 
 
 def test_thaw_requires_a_freeze_that_is_over_or_running() -> None:

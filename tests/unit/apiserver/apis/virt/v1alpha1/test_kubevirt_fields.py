@@ -26,7 +26,6 @@ MANIFESTS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("VirtualMachine", {"domain": {}, "volumes": [{"name": "a"}]}, {"spec.volumes": "spec.domain.devices.disks"}),
     ("VirtualMachine", {"domain": {}, "networks": [{"name": "a"}]}, {"spec.networks": "spec.domain.devices.interfaces"}),
     ("VirtualMachine", {"domain": {}, "evictionStrategy": "None"}, {"spec.evictionStrategy": "Shutdown"}),
-    ("VirtualMachine", {"domain": {}, "readinessProbe": {"exec": {"command": ["a"]}}}, {"spec.readinessProbe.exec": "guestAgentPing"}),
     (
         "VirtualMachine",
         {"domain": {"devices": {"disks": [{"name": "a", "disk": {"bus": "virtio"}}, {"name": "b", "containerDisk": {"image": "c"}}]}}},

@@ -27,6 +27,7 @@ def errors(given: Any, field: str = "readinessProbe", **spec: Any) -> list[str]:
         {"guestAgentPing": {}, "failureThreshold": 1000},
         {"httpGet": {"port": 80, "path": "/live?a=%20", "scheme": "HTTP", "httpHeaders": [{"name": "Host", "value": "a b"}]}},
         {"httpGet": {"port": 80, "httpHeaders": [{"name": "X-Empty", "value": ""}]}},
+        {"exec": {"command": ["/bin/live", ""]}, "timeoutSeconds": 30},
     ],
 )
 @pytest.mark.parametrize("field", ["readinessProbe", "livenessProbe"])
@@ -37,7 +38,7 @@ def test_container_probes_are_accepted_for_guests(given: Any, field: str) -> Non
 @pytest.mark.parametrize(
     ("given", "wrong"),
     [
-        ({}, ["spec.readinessProbe: Required value: one of httpGet, tcpSocket, guestAgentPing"]),
+        ({}, ["spec.readinessProbe: Required value: one of httpGet, tcpSocket, exec, guestAgentPing"]),
         (
             {"guestAgentPing": {}, "tcpSocket": {"port": 1}, "httpGet": {"port": 1}},
             [
@@ -54,6 +55,18 @@ def test_container_probes_are_accepted_for_guests(given: Any, field: str) -> Non
                 "spec.readinessProbe.successThreshold: Invalid value: 0: must be greater than or equal to 1",
                 "spec.readinessProbe.failureThreshold: Invalid value: 1001: must be less than or equal to 1000",
             ],
+        ),
+        ({"exec": {"command": []}}, ["spec.readinessProbe.exec.command: Required value: name a program"]),
+        ({"exec": {"command": ["", "a"]}}, ["spec.readinessProbe.exec.command: Required value: name a program"]),
+        ({"exec": {"command": ["a"] * 65}}, ["spec.readinessProbe.exec.command: Too many: 65: must have at most 64 items"]),
+        ({"exec": {"command": ["a" * 4097]}}, ["spec.readinessProbe.exec.command: Too long: may not be more than 4096 bytes"]),
+        (
+            {"exec": {"command": ["a", "b\0"]}},
+            ['spec.readinessProbe.exec.command[1]: Invalid value: "b\\x00": must not contain a null character'],
+        ),
+        (
+            {"exec": {"command": ["a"]}, "timeoutSeconds": 31},
+            ["spec.readinessProbe.timeoutSeconds: Invalid value: 31: must be less than or equal to 30"],
         ),
         ({"tcpSocket": {"port": 0}}, ["spec.readinessProbe.tcpSocket.port: Invalid value: 0: must be greater than or equal to 1"]),
         ({"httpGet": {"port": 65536}}, ["spec.readinessProbe.httpGet.port: Invalid value: 65536: must be less than or equal to 65535"]),
