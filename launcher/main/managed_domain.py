@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.domainxml import subresource
+from apiserver.apis.virt.hardware import consoles
 from apiserver.apis.virt.spec import guestinfo, probes
 from launcher.hypervisor.port import Hypervisor, HypervisorError
 from launcher.main.agent import passwords
@@ -45,9 +47,12 @@ from launcher.main.programs.passt import Passt
 from launcher.main.programs.pod_memory import Available
 from launcher.main.programs.virtiofs import Filesystems
 from launcher.main.serving.console import Console
+from launcher.main.serving.console_pipe import ConsolePipe, default_console_pipe
 from launcher.main.serving.serial_ports import SerialPorts
 from launcher.main.serving.wire import HandleRead
 from launcher.protocol import messages, statistics
+
+logger = logging.getLogger(__name__)
 
 
 class ManagedDomain:
@@ -68,6 +73,7 @@ class ManagedDomain:
         memory: Available = pod_memory.available,
         times: Times = TIMES,
         images: Path = saved_images.ROOT,
+        console_pipe: Callable[[], ConsolePipe] = default_console_pipe,
     ) -> None:
         """Only create the parts.
 
@@ -84,8 +90,11 @@ class ManagedDomain:
             memory: returns how much memory the pod may still use.
             times: all time limits.
             images: where the claim for images of the guest's memory is mounted.
+            console_pipe: makes the pipe for the container that logs the console; raises OSError if that is impossible.
         """
         self._hypervisor = hypervisor
+        self._make_console_pipe = console_pipe
+        self._console_pipe: ConsolePipe | None = None
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
         self.console = console(self._viewers_changed)
         self.ports = ports(self._viewers_changed)
@@ -176,6 +185,7 @@ class ManagedDomain:
             case messages.Import():
                 await self._imports.ask(request.machine)
             case messages.Sync():
+                self._log_console(request.machine)
                 await self._start.start(request)
             case messages.Shutdown():
                 if requests.has_guest(self._record.known, "shut down"):
@@ -205,6 +215,7 @@ class ManagedDomain:
     ) -> None:
         match request:
             case messages.PrepareMigrationTarget():
+                self._log_console(request.machine)
                 await self._migrations.prepare(request)
             case messages.Migrate():
                 await self._migrations.migrate(request)
@@ -214,6 +225,16 @@ class ManagedDomain:
                 await self._migrations.abort(request.migration_uid)
             case messages.ReleaseMigration():
                 await self._migrations.release(request)
+
+    def _log_console(self, machine: messages.Machine) -> None:
+        if self._console_pipe is not None or not consoles.is_logged(machine.domain):
+            return
+        try:
+            self._console_pipe = self._make_console_pipe()
+        except OSError as error:
+            logger.warning("the output of the guest cannot be logged", extra={"error": str(error)})
+        else:
+            self.console.copy_to(self._console_pipe.write)
 
     async def _statistics(self) -> str:
         requests.require_guest(self._record.known, "read statistics")

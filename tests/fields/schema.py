@@ -22,6 +22,7 @@ BESIDE: Final[Mapping[str, str]] = {
     "spec.domain.devices.blockMultiQueue": "disks",
     "spec.domain.devices.networkInterfaceMultiqueue": "interfaces",
     "spec.domain.devices.autoattachMemBalloon": "memory",
+    "spec.domain.devices.logSerialConsole": "consoles",
 }
 """Fields next to their family's field, where KubeVirt has them."""
 OUTSIDE: Final = "spec"

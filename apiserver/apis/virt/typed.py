@@ -130,6 +130,7 @@ class Devices(TypedDict, total=False):
     interfaces: list[Interface]
     graphics: list[Graphics]
     consoles: list[Console]
+    logSerialConsole: bool
     video: Video
     inputs: list[Input]
     sound: Sound

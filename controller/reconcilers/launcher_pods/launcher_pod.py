@@ -18,6 +18,7 @@ from apiserver.apis.virt.spec import attachments, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
 from controller.reconcilers.launcher_pods import (
     access_credentials,
+    consoles,
     cpu,
     disks,
     domain_xml,
@@ -52,6 +53,7 @@ _FAMILIES: Final = (
     memory,
     disks,
     filesystems,
+    consoles,
     io_threads,
     firmware,
     interfaces,
@@ -111,11 +113,14 @@ def _pod(
 ) -> Object:
     own = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
     users = {key: value for key, value in labels_of(vm).items() if key not in names.POD_LABELS}  # so that Services can select the machine
-    container: Object = {
-        "name": names.CONTAINER,
+    of_image: Object = {
         "image": settings.launcher_image,
         "imagePullPolicy": settings.launcher_pull_policy,
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True},
+    }
+    container: Object = {
+        "name": names.CONTAINER,
+        **of_image,
         "resources": _resources(needed, placement),
         "volumeMounts": list(needed.mounts),
     }
@@ -134,6 +139,7 @@ def _pod(
         **scheduling(vm, placement),
         "tolerations": tolerations(vm),
         "readinessGates": [{"conditionType": names.GUEST_RUNNING_GATE}],
+        **({"initContainers": [{**each, **of_image} for each in needed.sidecars]} if needed.sidecars else {}),
         "containers": [container],
         "volumes": list(needed.volumes),
     }

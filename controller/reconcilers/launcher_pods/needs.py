@@ -41,6 +41,8 @@ class Needs:
     """Guest memory beyond the request: it may be used, but no node reserves it."""
     ports: tuple[Object, ...] = ()
     """Of the container."""
+    sidecars: tuple[Object, ...] = ()
+    """Further containers, without image and security context."""
 
     def __add__(self, other: Needs) -> Needs:
         return Needs(
@@ -56,6 +58,7 @@ class Needs:
             self.cpu_limit_milli + other.cpu_limit_milli,
             self.unrequested_bytes + other.unrequested_bytes,
             self.ports + other.ports,
+            self.sidecars + other.sidecars,
         )
 
 

@@ -72,6 +72,7 @@ class Console:
         self._changed = changed
         self._replay = Replay()
         self._viewers: set[asyncio.StreamWriter] = set()
+        self._copy: Callable[[bytes], None] | None = None
         self._readers = 0
         """Of the log, which still get the history."""
         self._guest: asyncio.StreamWriter | None = None
@@ -82,6 +83,10 @@ class Console:
     def viewers(self) -> int:
         """Return the number of connected viewers."""
         return len(self._viewers)
+
+    def copy_to(self, copy: Callable[[bytes], None]) -> None:
+        """Have all further output copied; ``copy`` does not wait."""
+        self._copy = copy
 
     def attach(self) -> None:
         """Connect to the serial port as soon as it exists."""
@@ -182,6 +187,8 @@ class Console:
 
     def _show(self, data: bytes) -> None:
         self._replay.add(data)
+        if self._copy is not None:
+            self._copy(data)
         for viewer in list(self._viewers):
             if viewer.transport.get_write_buffer_size() > MAX_BACKLOG:
                 logger.info("disconnected a client that does not read the console")

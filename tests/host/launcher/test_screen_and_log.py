@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec import screenshot
+from controller.reconcilers.launcher_pods import consoles
 from launcher.protocol import messages
 from tests import spice_peer
-from tests.host.launcher.sandbox import READY, Launcher, a_tiny_machine
+from tests.host.launcher.sandbox import NO_GRAPHICS, READY, Launcher, a_tiny_machine
 from tests.pictures import decoded
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
@@ -63,6 +66,25 @@ def test_guest_without_a_screen_has_no_screenshot(start: Start) -> None:
         said = whole(pod.socket(layout.SCREENSHOT_SOCKET))
         assert said.startswith(b"take a screenshot of domain ")
         assert len(said) <= screenshot.MAX_TEXT
+
+
+def test_a_pipe_has_all_output_of_the_guest(start: Start) -> None:
+    """The container's own command reads it, and may come before and after virt-launcher."""
+    pod = start()
+    pipe = pod.run_directory / layout.CONSOLE_PIPE
+    command = [each.replace(consoles.PIPE, str(pipe)) for each in consoles.COMMAND]
+    with pod.client() as client, pod.console() as viewer, subprocess.Popen(command, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        client.ask(messages.Sync(a_tiny_machine(devices={**NO_GRAPHICS, "logSerialConsole": True})))
+        viewer.expect(READY)
+        viewer.ask("echo said-to-the-guest")
+        with suppress(EOFError):
+            client.ask(messages.Shutdown(0))
+        said = reader.stdout.read()
+    assert said.count(READY.encode()) >= 1
+    assert b"said-to-the-guest" in said
+    assert reader.returncode == 0
+    assert pod.wait() == 0
 
 
 def test_log_begins_with_the_boot_and_follows_the_guest(start: Start) -> None:

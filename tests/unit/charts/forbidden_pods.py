@@ -19,7 +19,15 @@ from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, remo
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
-from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import CLAIMS, DISKS, FIRST_BOOT, MOVE, PLACED, TINY
+from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import (
+    CLAIMS,
+    DISKS,
+    FIRST_BOOT,
+    LOGGED,
+    MOVE,
+    PLACED,
+    TINY,
+)
 
 Pod = dict[str, Any]
 Change = Callable[[Pod], Any]
@@ -50,7 +58,7 @@ def examples() -> list[dict[str, Any]]:
         vm["metadata"] |= {"namespace": "default", "uid": f"6b0a1c1e-0000-4000-8000-00000000010{number}"}
     labelled = a_vm()
     labelled["metadata"]["labels"] = {"app": "db", names.COMPONENT_LABEL: "somebody-else"}
-    return [*found, TINY, DISKS, FIRST_BOOT, PLACED, labelled]
+    return [*found, TINY, DISKS, FIRST_BOOT, PLACED, LOGGED, labelled]
 
 
 def made() -> list[Pod]:
@@ -141,6 +149,13 @@ _BESIDE: Final = {
     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
 }
 
+_LOGGER: Final = launcher_pod(LOGGED, 3, {}, SETTINGS, Placement())["spec"]["initContainers"][0]
+
+
+def _logger_with(**fields: Any) -> Change:
+    return _with(initContainers=[{key: value for key, value in {**_LOGGER, **fields}.items() if value is not None}])
+
+
 CREATIONS: Final = MappingProxyType[str, Change](
     {
         "another name": lambda pod: pod["metadata"].update(name="debug"),
@@ -163,6 +178,19 @@ CREATIONS: Final = MappingProxyType[str, Change](
         "restarts": _with(restartPolicy="Always"),
         "a container beside it": lambda pod: pod["spec"]["containers"].append(_BESIDE),
         "a container before it": _with(initContainers=[_BESIDE]),
+        "a second container that logs": _with(initContainers=[_LOGGER, {**_LOGGER, "name": "more"}]),
+        "another name of the container that logs": _logger_with(name="shell"),
+        "another command of the container that logs": _logger_with(command=["/bin/sh", "-c", "id"]),
+        "no command of the container that logs": _logger_with(command=None),
+        "arguments of the container that logs": _logger_with(args=["id"]),
+        "environment of the container that logs": _logger_with(env=[{"name": "BASH_ENV", "value": "/x"}]),
+        "another image of the container that logs": _logger_with(image="registry.example/evil:v1"),
+        "a container that logs and ends": _logger_with(restartPolicy=None),
+        "a hook of the container that logs": _logger_with(lifecycle={"postStart": _PROBE}),
+        "privileges of the container that logs": _logger_with(securityContext={"privileged": True}),
+        "no container security of the container that logs": _logger_with(securityContext=None),
+        "a device of the container that logs": _logger_with(volumeDevices=[{"name": "x", "devicePath": "/dev/kubevirt-disks/x"}]),
+        "a disk of the container that logs": _logger_with(volumeMounts=[{"name": "x", "mountPath": "/var/lib/kubevirt/disks/x"}]),
         "another image": _container_with(image="registry.example/evil:v1"),
         "another tag": _container_with(image=f"{SETTINGS.launcher_image}-evil"),
         "another container": _container_with(name="shell"),

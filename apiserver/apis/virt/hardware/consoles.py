@@ -7,6 +7,11 @@ from apiserver.apis.virt.hardware import given
 from apiserver.apis.virt.hardware.given import Domain
 
 
+def is_logged(domain: Domain) -> bool:
+    """Return whether a container of the pod logs the first serial port: ``devices.logSerialConsole``."""
+    return bool((domain.get("devices") or {}).get("logSerialConsole") and defaulted(domain))
+
+
 def defaulted(domain: Domain) -> list[Object]:
     """Return ``devices.consoles``; by default one serial port."""
     return given.devices(domain, "consoles", [{"type": "pty"}])

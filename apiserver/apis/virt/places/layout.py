@@ -55,6 +55,8 @@ CONSOLE_REPLAY_BYTES: Final = 64 << 10
 """Recent output for each new connection: ten full screens of 80 by 50 characters with colours."""
 CONSOLE_HISTORY_BYTES: Final = 512 << 10
 """Output that virt-launcher keeps of each serial port."""
+CONSOLE_PIPE: Final = "guest-console"
+"""A named pipe with the output of the first serial port, for the container that logs it."""
 SERIAL_SOCKET: Final = "serial.sock"
 """QEMU's socket of the first serial port, only for virt-launcher."""
 SERIAL_PORTS: Final = 4

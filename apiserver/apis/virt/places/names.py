@@ -59,6 +59,8 @@ NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
 NODE_UID_CLAIM: Final = "authentication.kubernetes.io/node-uid"
 """The same for the uid of this Node when the token was made."""
 
+CONSOLE_CONTAINER: Final = "guest-console"
+"""The container that logs the first serial port."""
 CONTAINER: Final = "compute"
 """The container of a launcher pod with virt-launcher, libvirtd and QEMU."""
 

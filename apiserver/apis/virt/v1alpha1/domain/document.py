@@ -108,6 +108,11 @@ class Devices(Model):
         description="Serial ports. The console subresource shows the first, and with ?port=1 the second. Default: one.",
         json_schema_extra=ATOMIC,
     )
+    log_serial_console: bool | None = Field(
+        None,
+        description="Whether the pod has a container guest-console, so that kubectl logs shows what the guest prints on the first serial "
+        "port. The node keeps it as long as other logs. kubectl virt logs needs no container. Default false.",
+    )
     video: Video | None = Field(None, description="The video card. Default: one of type vga if there are displays.")
     inputs: list[Input] | None = Field(
         None,

@@ -296,7 +296,10 @@ HOST_DISKS = a_vm(
     }
 )
 
+LOGGED = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"graphics": [], "interfaces": [], "logSerialConsole": True}})
+
 PODS = {
+    "logged-console": launcher_pod(LOGGED, 1, {}, SETTINGS, Placement()),
     "host-disks": launcher_pod(HOST_DISKS, 1, {}, SETTINGS, Placement()),
     "plugin-disks": launcher_pod(PLUGIN_DISKS, 1, {}, SETTINGS, Placement()),
     "network-disks": launcher_pod(NETWORK_DISKS, 1, {}, SETTINGS, Placement()),

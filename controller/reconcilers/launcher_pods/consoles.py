@@ -1,0 +1,38 @@
+"""The container that logs the first serial port: a sidecar, which ends after virt-launcher and restarts by itself.
+
+It copies virt-launcher's pipe to its output. Its resources are as requested, so that it changes no pod's QoS class.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import consoles as hardware
+from apiserver.apis.virt.places import layout, names
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, in_mebibytes
+
+PIPE: Final = f"{layout.RUN_DIRECTORY}/{layout.CONSOLE_PIPE}"
+COMMAND: Final = ("/bin/sh", "-c", f"until [ -p {PIPE} ]; do sleep 0.2; done; exec cat {PIPE}")
+"""The policy for virt-controller's pods has the same words."""
+LOG_BYTES: Final = 128 * MIB
+"""Its log on the node's disk: as for virt-launcher's."""
+RESOURCES: Final = {"cpu": "20m", "memory": "32Mi", "ephemeral-storage": in_mebibytes(LOG_BYTES)}
+"""0.3 MiB are used; runtimes need more to start a container."""
+
+
+def needs(domain: Object, claims: Claims) -> Needs:
+    """Return the need of the container, if the machine has it."""
+    del claims
+    return Needs(sidecars=(_CONTAINER,)) if hardware.is_logged(domain) else Needs()
+
+
+_CONTAINER: Final[Object] = {
+    "name": names.CONSOLE_CONTAINER,
+    "command": list(COMMAND),
+    "restartPolicy": "Always",
+    "resources": {"requests": RESOURCES, "limits": RESOURCES},
+    "volumeMounts": [
+        {"name": each.name, "mountPath": each.directory} for each in layout.IN_MEMORY if each.directory == layout.RUN_DIRECTORY
+    ],
+}

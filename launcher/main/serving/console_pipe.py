@@ -1,0 +1,36 @@
+"""A named pipe with the output of the first serial port, for the pod's container ``guest-console``.
+
+It keeps 64 KiB for a reader that is late. Beyond that, output is lost: the guest and virt-launcher never wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from apiserver.apis.virt.places import layout
+
+
+class ConsolePipe:
+    """Writes to the pipe without waiting."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the pipe.
+
+        Raises:
+            OSError: it could not be made.
+        """
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(path, 0o600)
+        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # reading as well, so that it opens without a reader
+
+    def write(self, data: bytes) -> None:
+        """Append output, as far as there is room."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._pipe, data)
+
+
+def default_console_pipe() -> ConsolePipe:
+    """Make the pipe of a pod. It ends with this process."""
+    return ConsolePipe(Path(layout.RUN_DIRECTORY, layout.CONSOLE_PIPE))
