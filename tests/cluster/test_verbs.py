@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import spice_peer
-from tests.cluster.kube import Console, Kubectl, console
+from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import tiny_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -25,7 +25,7 @@ READY = "GUEST-READY"
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
     del testguest
     vm = tiny_vm(VM)
-    vm["spec"]["domain"]["devices"]["graphics"] = [{"type": "spice"}]
+    vm["spec"]["domain"]["devices"] |= {"graphics": [{"type": "spice"}], "logSerialConsole": True}
     kubectl.api.create(vm)
     kubectl.api.ready("vm", VM, timeout=90)
     return kubectl
@@ -48,6 +48,12 @@ def spice(kubectl: Kubectl) -> Iterator[int]:
             yield int(json.loads(proxy.stdout.readline())["port"])
         finally:
             proxy.terminate()
+
+
+def test_kubectl_logs_shows_the_console(machine: Kubectl) -> None:
+    pod = machine.api.get("vm", VM)["status"]["podName"]
+    eventually(lambda: READY in machine("logs", pod, "-c", "guest-console"), timeout=60, what="the guest's output in its container's log")
+    assert READY not in machine("logs", pod)
 
 
 def test_guest_gets_keys_and_an_nmi(machine: Kubectl) -> None:
