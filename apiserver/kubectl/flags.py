@@ -397,7 +397,7 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
         "--unfreeze-timeout",
         type=_seconds,
         metavar="DURATION",
-        help="the time after which they thaw by themselves (default 5m, at most 1h)",
+        help="they thaw automatically after this time (default 5m, at most 1h)",
     )
     parsers["migrate"].add_argument(
         "--priority",

@@ -27,7 +27,7 @@ VERBS: Final = {
     "softreboot": "ask the guest to reboot: its agent, else by the power button",
     "nmi": "send the guest's processors a non-maskable interrupt",
     "sendkey": "press keys on the guest's keyboard",
-    "freeze": "freeze the guest's file systems through its agent, for a backup or snapshot; they thaw by themselves later",
+    "freeze": "freeze the guest's file systems through its agent, for a backup or snapshot; they thaw automatically later",
     "thaw": "thaw the guest's frozen file systems",
     "migrate": "move the running guest to another node",
     "cancelmigration": "cancel the live migration of the guest, which stays on its node",

@@ -147,7 +147,7 @@ class Server:
         """Set a password in the guest; answer with an empty object."""
         info, machine = request.match_info, _machine(request)
         if self._set_password is None or info["stream"] != password.NAME:
-            raise errors.NotFound(f"a virtual machine has no verb {info['stream']!r} here")
+            raise errors.NotFound(f"virt-handler does not serve the verb {info['stream']!r}")
         target = self._found(request)
         try:
             given = password.of(await request.json())

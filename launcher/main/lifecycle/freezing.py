@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 FREEZE: Final = "guest-fsfreeze-freeze"
 THAW: Final = "guest-fsfreeze-thaw"
-NOTHING: Final = "the guest has no file system that it can freeze"
+NOTHING: Final = "the guest agent found nothing that it can freeze"
 
 
 class Freezing:

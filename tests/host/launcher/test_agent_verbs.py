@@ -108,7 +108,7 @@ def test_file_systems_freeze_and_thaw(pod: Launcher) -> None:
         viewer.expect("GUEST-READY", seconds=BOOT_SECONDS)
         viewer.sh("mkdir -p /var/run /data; agent")
         client.until(lambda status: status.agent.connected and status.agent.version, 90)
-        assert operate(client, 1, "Freeze", thaw_seconds=300) == "the guest has no file system that it can freeze"
+        assert operate(client, 1, "Freeze", thaw_seconds=300) == "the guest agent found nothing that it can freeze"
         viewer.sh("mount -t ext4 /dev/vda /data")
 
         assert operate(client, 2, "Freeze", thaw_seconds=300) == "succeeded"
