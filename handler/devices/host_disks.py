@@ -1,17 +1,13 @@
 """Files of the node as disks of a pod, bind-mounted in the pod's mount namespace.
 
 A pod with a mounted directory of the node would reach all of it, and Pod Security forbids that. Instead, virt-handler opens the file below
-a directory that the administrator allows, without following links, and moves a mount of this file (``open_tree(2)``, ``move_mount(2)``) to
-the disk's path in the pod. The mount ends with the pod's mount namespace.
-
-Both system calls affect only the calling thread's mount namespace. A temporary thread makes them, and does nothing else in the pod's
-namespace: it resolves none of the pod's paths.
+a directory that the administrator allows, without following links, and moves a mount of this file to the disk's path in the pod
+(:mod:`handler.pods.mounts`). The mount ends with the pod's mount namespace.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
@@ -25,7 +21,7 @@ from typing import Any, Final
 from apiserver.apis.virt.hardware import disks, host_disks
 from apiserver.apis.virt.places import layout
 from handler.devices.ownership import NotTheDevice
-from handler.pods import opening
+from handler.pods import mounts, opening
 
 MODE: Final = 0o600
 NODE: Final = Path("/proc/1")
@@ -33,23 +29,6 @@ NODE: Final = Path("/proc/1")
 _turns: Final[weakref.WeakValueDictionary[tuple[int, int], threading.Lock]] = weakref.WeakValueDictionary()
 """Locks by a directory's device and inode, held while its files are counted and one is made. Unused ones disappear."""
 _turns_change: Final = threading.Lock()
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-_CLONE_FS: Final = 0x200
-_CLONE_NEWNS: Final = 0x20000
-_AT_EMPTY_PATH: Final = 0x1000
-_SYS_OPEN_TREE: Final = 428
-_OPEN_TREE_CLONE: Final = 1
-_SYS_MOVE_MOUNT: Final = 429
-_MOVE_MOUNT_EMPTY_PATHS: Final = 0x4 | 0x40
-"""MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH: both ends are descriptors."""
-_SYS_MOUNT_SETATTR: Final = 442
-_RDONLY: Final = 1
-_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
-_PRIVATE: Final = 1 << 18
-
-
-class _Attributes(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_namespace"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +94,7 @@ def put(root: int, process: int, file: File, node: Path = NODE) -> None:
             if not stat.S_ISREG(os.fstat(target).st_mode):
                 raise NotTheDevice(f"disk {file.disk!r}: another file is at the path of its image in the pod")
             if not os.path.samestat(os.fstat(source), os.fstat(target)):
-                _move(source, target, process, node, read_only=file.read_only)
+                _mount(source, target, process, node, read_only=file.read_only)
         finally:
             os.close(target)
     finally:
@@ -221,34 +200,9 @@ def _target(root: int, disk: str) -> int:
     return opening.openat2(root, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)
 
 
-def _move(source: int, target: int, process: int, node: Path, *, read_only: bool) -> None:
+def _mount(source: int, target: int, process: int, node: Path, *, read_only: bool) -> None:
     space = os.open(node / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    failed: list[int] = []
     try:
-        attributes = _Attributes(_NOSUID_NODEV_NOEXEC | (_RDONLY if read_only else 0), 0, _PRIVATE, 0)
-        thread = threading.Thread(target=_moving, args=(source, target, process, space, attributes, failed))
-        thread.start()
-        thread.join()
+        mounts.move(mounts.Place(space, source), mounts.Place(process, target), read_only=read_only)
     finally:
         os.close(space)
-    if failed:
-        raise OSError(failed[0], os.strerror(failed[0]), "mount of a file of the node into a pod")
-
-
-def _moving(source: int, target: int, process: int, space: int, attributes: _Attributes, failed: list[int]) -> None:
-    """Move the mount in this thread; an error number goes to ``failed``."""
-    tree = -1
-    try:
-        if _libc.unshare(_CLONE_FS) < 0 or _libc.setns(space, _CLONE_NEWNS) < 0:  # this thread gets its own root and working directory
-            failed.append(ctypes.get_errno())
-            return
-        tree = _libc.syscall(_SYS_OPEN_TREE, source, b"", _AT_EMPTY_PATH | _OPEN_TREE_CLONE | os.O_CLOEXEC)
-        set_, size = ctypes.byref(attributes), ctypes.sizeof(attributes)
-        if tree < 0 or _libc.syscall(_SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, set_, size) < 0:
-            failed.append(ctypes.get_errno())
-            return
-        if _libc.setns(process, _CLONE_NEWNS) < 0 or _libc.syscall(_SYS_MOVE_MOUNT, tree, b"", target, b"", _MOVE_MOUNT_EMPTY_PATHS) < 0:
-            failed.append(ctypes.get_errno())
-    finally:
-        if tree >= 0:
-            os.close(tree)
