@@ -150,7 +150,9 @@ class Agent:
         theirs, records = Plugins(options.plugin_directory, allowed), Records(options.plugin_records / name)
         has_volumes = functools.partial(places.has_volumes, kubelet=options.kubelet)
         self._deleter = Deleter(records, theirs.call, has_volumes, event_recorder(self._recorder))
-        guests = node or Node(theirs, records, host_disks.Allowed(options.host_disks, options.host_disks_max_created), capabilities)
+        guests = node or Node(
+            theirs, records, host_disks.Allowed(options.host_disks, options.host_disks_max_created), capabilities, kubelet=options.kubelet
+        )
         self._loops = self._controllers(guests, disks or PluginDisks(theirs, records, options.kubelet))
 
     def _controllers(self, node: guest_ports.Node, disks: guest_ports.Disks) -> dict[str, Controller]:

@@ -11,13 +11,14 @@ from typing import Any
 from apiserver.apis.meta import objects
 from apiserver.apis.virt.hardware import disk_imports, disks, host_devices, interfaces, memory, vsock
 from apiserver.apis.virt.spec.described import domain_of
-from handler.devices import host_disks, ownership, passthrough
+from handler.devices import claims, host_disks, ownership, passthrough
 from handler.network import setup
 from handler.network.binding import Interface
 from handler.plugins.calling import Plugins
 from handler.plugins.records import Records
-from handler.pods import hanging, qemu_capabilities
+from handler.pods import attachments, hanging, places, qemu_capabilities
 from handler.pods.launcher import Connection
+from handler.pods.process import Launcher
 from launcher.protocol import messages
 
 
@@ -49,6 +50,7 @@ class Node:
         files: host_disks.Allowed | None = None,
         capabilities: Path = Path("/nonexistent"),
         *,
+        kubelet: Path = places.KUBELET_DIRECTORY,
         give: Give = ownership.give,
         patience_seconds: float = hanging.PATIENCE_SECONDS,
     ) -> None:
@@ -59,6 +61,7 @@ class Node:
             records: records of their calls.
             files: files of this node that may be disks.
             capabilities: the directory with libvirt's caches of QEMU's capabilities.
+            kubelet: the kubelet's directory.
             give: gives a device node below a root to the pod's user.
             patience_seconds: how long to wait for a pod with an unresponsive disk.
         """
@@ -66,6 +69,8 @@ class Node:
         self._files = files or host_disks.Allowed()
         self._capabilities = capabilities
         self._networks = setup.Networks(plugins, records)
+        self._kubelet = kubelet
+        self._mounts = hanging.Calls[None](patience_seconds)
         self._calls = hanging.Calls[messages.Accelerator](patience_seconds)
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
@@ -94,6 +99,35 @@ class Node:
 
         return await self._calls.run(pod_uid, begin)
 
+    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: str, *, read_only: bool) -> None:
+        """Mount the claim of an attachment pod at a disk's directory in a guest's pod. Idempotent.
+
+        Raises:
+            NotOfThisPod: the attachment pod's process is of another pod.
+            NotTheDevice: something else is in the disk's place.
+            StorageHangs: a disk of the pod does not respond.
+            OSError: a system call failed; also while the attachment pod's process does not listen yet.
+        """
+
+        def begin() -> Callable[[], None]:
+            return functools.partial(_mount_claim, connection.process.duplicate(), self._kubelet, attachment_uid, disk, read_only=read_only)
+
+        await self._mounts.run(pod_uid, begin, f"mount {disk}")
+
+    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
+        """Unmount a claim of ``mount_claim``. Idempotent.
+
+        Raises:
+            NotTheDevice: something else is in the disk's place.
+            StorageHangs: a disk of the pod does not respond.
+            OSError: a system call failed; EBUSY while QEMU uses the disk.
+        """
+
+        def begin() -> Callable[[], None]:
+            return functools.partial(_unmount_claim, connection.process.duplicate(), disk)
+
+        await self._mounts.run(pod_uid, begin, f"unmount {disk}")
+
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         """Return libvirt's cache of QEMU's capabilities for guests of this type; empty if there is none."""
         return qemu_capabilities.read(self._capabilities, accelerator)
@@ -115,6 +149,23 @@ class Node:
             CommandFailed: a program failed.
         """
         await setup.forward(connection.process, addresses)
+
+
+def _mount_claim(target: Launcher, kubelet: Path, attachment_uid: str, disk: str, *, read_only: bool) -> None:
+    """Mount a claim, and close the descriptors of the guest's pod."""
+    try:
+        with attachments.opened(attachment_uid, kubelet) as source:
+            claims.put(source, target, disk, read_only=read_only)
+    finally:
+        target.close()
+
+
+def _unmount_claim(target: Launcher, disk: str) -> None:
+    """Unmount a claim, and close the descriptors of the guest's pod."""
+    try:
+        claims.remove(target, disk)
+    finally:
+        target.close()
 
 
 def _give(

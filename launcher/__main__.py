@@ -34,6 +34,8 @@ def main() -> int:
     if Path(layout.IMAGE_REMOVAL_DIRECTORY).is_dir():
         return _delete_images(Path(layout.IMAGE_REMOVAL_DIRECTORY))
     _heed_sigterm()
+    if Path(layout.ATTACHMENT_DIRECTORY).is_dir():
+        return _hold(Path(layout.RUN_DIRECTORY, layout.ATTACHMENT_SOCKET))
     for name in ABSENT:
         sys.modules[name] = None  # type: ignore[assignment]  # the import system's way to say "not there"
     import asyncio  # after the loop above
@@ -56,6 +58,18 @@ def _delete_images(directory: Path) -> int:
             Path(TERMINATION_LOG).write_text(str(error))
         return 1
     return 0
+
+
+def _hold(path: Path) -> int:
+    """Listen for virt-handler, which takes a mount of this pod, until SIGTERM ends the process."""
+    import socket
+
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        while True:
+            listener.accept()[0].close()
 
 
 async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:

@@ -116,6 +116,16 @@ STATUS: Final[Object] = {
     "changes": [
         {"path": "spec.domain.devices.disks[root].ioTune", "state": "Failed", "message": "libvirt says no", "time": "2026-11-22T00:00:00Z"}
     ],
+    "volumeStatus": [
+        {
+            "name": "data",
+            "claimName": "data",
+            "phase": "AttachedToNode",
+            "reason": "DiskInUse",
+            "message": "why",
+            "hotplugVolume": {"attachPodName": "virt-launcher-vm-volume-aaaaa", "attachPodUID": "6b0a1c1e-0000-4000-8000-000000000009"},
+        }
+    ],
     "imports": [{"disk": "d", "phase": "Downloading", "transferredBytes": 1, "totalBytes": 2, "failures": 1, "message": "m"}],
     "migration": {
         **dict.fromkeys(("name", "uid", "sourceNode", "sourcePod", "targetNode", "targetPod", "phase"), "x"),

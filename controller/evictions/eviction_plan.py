@@ -36,6 +36,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.objects import (
     Object,
+    dig,
     is_deleting,
     is_true,
     key_of,
@@ -48,6 +49,7 @@ from apiserver.apis.meta.objects import (
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import conditions, evictions, phases, power
 from apiserver.apis.virt.places import node_states
+from apiserver.apis.virt.spec import hot_plug
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
 from controller.reconcilers.migrations import ended_drains, made_migrations, migratable
@@ -138,7 +140,7 @@ def plan(seen: Observed) -> Decision:
         return ALLOWED
     if vm is None or not ownership.is_controlled_by(pod, vm):
         return ALLOWED
-    if (waits := _under_way(pod, vm, seen.migrations)) is not None:
+    if (waits := _under_way(pod, vm, seen.migrations) or _has_a_disk(pod, vm)) is not None:
         return waits
     if not _is_to_go_on(pod, vm):
         return ALLOWED
@@ -179,6 +181,16 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
             how = f"migration {name}, {said}" if name else "its migration is starting"
             return Decision(allowed=False, message=f"the guest of virtual machine {name_of(vm)} must move to another node first: {how}")
     return None
+
+
+def _has_a_disk(pod: Object, vm: Object) -> Decision | None:
+    """Return a refusal for the pod with the claim of a disk that the guest has: it goes after the guest, also to another node."""
+    recorded = {dig(each, "hotplugVolume", "attachPodUID") for each in hot_plug.entries(vm)}
+    if not ownership.is_attachment(pod, vm) or uid_of(pod) not in recorded:
+        return None
+    return Decision(
+        allowed=False, message=f"the guest of virtual machine {name_of(vm)} must leave the node first: it uses a disk of this pod"
+    )
 
 
 def _is_to_go_on(pod: Object, vm: Object) -> bool:

@@ -107,6 +107,12 @@ def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*of_both, *_seen_as_files(mine, theirs), *_seen_as_files(theirs, mine))))
 
 
+def clashes(claim: str, use: disk_uses.Use, other: Object) -> bool:
+    """Return True if ``other`` uses the claim in a way that does not admit this use of it as a disk."""
+    mine = Claimed({claim: use}, {}, "", "")
+    return bool(contested(mine, claimed(other)))
+
+
 def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
     """Return the machine's claims that conflict with ``others`` of its namespace, each with the other's name."""
     mine = claimed(vm)

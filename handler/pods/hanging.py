@@ -1,7 +1,7 @@
 """Calls that may hang in the kernel, because they touch a pod's mounts.
 
-Unresponsive storage affects only its own pod: each pod has at most one such call at a time, in its own thread, and later callers wait for
-the same call. So there are never more threads than pods, and hung calls cannot exhaust a pool.
+Unresponsive storage affects only its own pod: each pod has at most one such call at a time for each purpose, in its own thread, and later
+callers wait for the same call. So the number of threads is limited, and hung calls cannot exhaust a pool.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ class Calls(Generic[T]):
 
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds
-        self._running: dict[str, asyncio.Future[T]] = {}
+        self._running: dict[tuple[str, str], asyncio.Future[T]] = {}
 
-    async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]]) -> T:
-        """Run the call that ``begin`` returns, or wait for the pod's hanging one, and return its result.
+    async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]], purpose: str = "") -> T:
+        """Run the call that ``begin`` returns, or wait for the pod's hanging one for this purpose, and return its result.
 
         Raises:
             StorageHangs: it has not returned in time.
             Exception: of the call.
         """
-        future = self._running.get(pod_uid)
+        key = (pod_uid, purpose)
+        future = self._running.get(key)
         if future is None:
             future = asyncio.get_running_loop().create_future()
             threading.Thread(target=_carry_out, args=(begin(), future), name=f"pod {pod_uid}", daemon=True).start()
-            self._running[pod_uid] = future
-            future.add_done_callback(lambda _: self._running.pop(pod_uid))
+            self._running[key] = future
+            future.add_done_callback(lambda _: self._running.pop(key))
         await asyncio.wait((future,), timeout=self._patience_seconds)
         if not future.done():
             raise StorageHangs(f"a mount in pod {pod_uid} does not respond; the storage of a disk may be unreachable")

@@ -84,6 +84,10 @@ class Launcher:
         finally:
             loop.remove_reader(self.pidfd)
 
+    def duplicate(self) -> Launcher:
+        """Return a copy with its own descriptors, for a thread that may run longer than a connection."""
+        return Launcher(self.pid, os.dup(self.pidfd), os.dup(self.network), os.dup(self.root))
+
     def close(self) -> None:
         """Close the descriptors; the object is unusable afterwards."""
         for descriptor in (self.pidfd, self.network, self.root):

@@ -362,6 +362,38 @@ class LibvirtHypervisor:
 
         await self._call(f"set the link of domain {name}", link)
 
+    async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
+        """See the port."""
+
+        def attach(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+            if conversion.disk_of(document, target) is not None:
+                return
+            for each in conversion.missing_controllers(document, controllers):
+                domain.attachDeviceFlags(each, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+            domain.attachDeviceFlags(disk, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+        await self._call(f"attach disk {target} to domain {name}", attach)
+
+    async def detach_disk(self, name: str, target: str) -> bool:
+        """See the port."""
+
+        def detach(connection: libvirt.virConnect) -> bool:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            if (found := _disk(domain, target)) is None:
+                return True
+            try:
+                domain.detachDeviceFlags(found, libvirt.VIR_DOMAIN_AFFECT_LIVE)  # waits for the guest for 5 s
+            except libvirt.libvirtError as error:
+                if "in the process of unplug" not in str(error):  # an earlier request; QEMU has no code for it
+                    raise
+            return _disk(domain, target) is None
+
+        return await self._call(f"detach disk {target} from domain {name}", detach)
+
     async def destroy(self, name: str) -> None:
         """See the port."""
 
@@ -543,12 +575,16 @@ class LibvirtHypervisor:
             self._watchdogs.take(domain.name(), time.monotonic())
             later(self._changed)
 
+        def on_device(_connection: object, _domain: libvirt.virDomain, _alias: str, _opaque: object) -> None:
+            later(self._changed)
+
         def on_close(closed: object, _reason: int, _opaque: object) -> None:
             later(lambda: self._on_close(closed))
 
         if not self._test_driver:
             connection.setKeepAlive(*KEEPALIVE)
             connection.registerCloseCallback(on_close, None)
+            connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED, on_device, None)
             connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_AGENT_LIFECYCLE, on_agent, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_lifecycle, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, on_reboot, None)
@@ -588,6 +624,11 @@ class LibvirtHypervisor:
 def _lookup(connection: libvirt.virConnect, name: str) -> libvirt.virDomain | None:
     # lookupByName logs an error in libvirtd for each absent domain. listing does not, and there are only a few domains.
     return next((domain for domain in connection.listAllDomains() if domain.name() == name), None)
+
+
+def _disk(domain: libvirt.virDomain, target: str) -> str | None:
+    """Return the XML of a domain's disk, or None."""
+    return conversion.disk_of(ET.fromstring(domain.XMLDesc()), target)  # noqa: S314  # libvirtd wrote it
 
 
 def _active_state(domain: libvirt.virDomain) -> State:

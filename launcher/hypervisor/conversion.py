@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
-from xml.etree.ElementTree import Element, SubElement, tostring
+from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
 
 import libvirt
 
@@ -77,6 +77,19 @@ def vcpus(domain: Element) -> int:
     found = domain.find("vcpu")
     number = "" if found is None else found.get("current") or (found.text or "").strip()
     return int(number) if number.isdecimal() else 0
+
+
+def disk_of(domain: Element, target: str) -> str | None:
+    """Return the XML of the disk with this target name, or None."""
+    found = (disk for disk in domain.iterfind("devices/disk") if (name := disk.find("target")) is not None and name.get("dev") == target)
+    return next((tostring(disk, encoding="unicode") for disk in found), None)
+
+
+def missing_controllers(domain: Element, wanted: Sequence[str]) -> list[str]:
+    """Return the XML of the controllers that a domain lacks, by type and index."""
+    there = {(each.get("type"), each.get("index")) for each in domain.iterfind("devices/controller")}
+    parsed = ((text, fromstring(text)) for text in wanted)  # noqa: S314  # ours
+    return [text for text, each in parsed if (each.get("type"), each.get("index")) not in there]
 
 
 def targets_by_alias(domain: Element) -> dict[str, str]:

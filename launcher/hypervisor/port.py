@@ -274,6 +274,12 @@ class Hypervisor(Protocol):
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         """Set the link state of a running domain's interface."""
 
+    async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
+        """Give the running domain a disk, and before it the controllers that it lacks, by their XML; nothing if it has ``target``."""
+
+    async def detach_disk(self, name: str, target: str) -> bool:
+        """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it."""
+
     async def destroy(self, name: str) -> None:
         """Power off at once."""
 

@@ -32,6 +32,7 @@ from launcher.main.lifecycle.imports import Imports
 from launcher.main.lifecycle.making import Making
 from launcher.main.lifecycle.migrations import Migrations
 from launcher.main.lifecycle.operating import Operations
+from launcher.main.lifecycle.plugging import Plugging
 from launcher.main.lifecycle.preparation import Preparation
 from launcher.main.lifecycle.record import Record
 from launcher.main.lifecycle.saving import Saving
@@ -117,6 +118,7 @@ class ManagedDomain:
         self._imports = Imports(children, self._record, times=times)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times, images, self._clock.request)
         self._suspension = Suspension(hypervisor, self._watch, times)
+        self._plugging = Plugging(hypervisor, self._watch)
         self._saving = Saving(hypervisor, self._watch, times, images)
         signals = Signals(hypervisor, self._record, self._agent)
         self._commands = Commands(self._agent, times)
@@ -202,6 +204,8 @@ class ManagedDomain:
                 await passwords.set_password(self._agent, request)
             case messages.Execute():
                 await self._commands.run(request.command, request.seconds)
+            case messages.AttachDisk() | messages.DetachDisk():
+                await self._plugging.handle(request)
             case _:
                 await self._migrate(request)
 

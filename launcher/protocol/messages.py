@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.virt.lifecycle.domainstates import DomainState
-from apiserver.apis.virt.spec import live_changes
+from apiserver.apis.virt.spec import hot_plug, live_changes
 
 PROTOCOL: Final = 1
 """Protocol version. A running virt-launcher keeps its version, so virt-handler must support every version still running."""
@@ -47,7 +47,7 @@ PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
 
 LiveChange = live_changes.What
 """What ``Change`` changes."""
-LIVE_CHANGES: Final = live_changes.KNOWN
+LIVE_CHANGES: Final = (*live_changes.KNOWN, hot_plug.DISK)
 """``DomainStatus.changes`` of this release."""
 
 DeviceKind = Literal["disk", "interface"]
@@ -254,6 +254,27 @@ class Execute:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachDisk:
+    """Gives the running guest a disk; its claim is mounted where ``places.layout`` says. Repeating it changes nothing.
+
+    Refused with ``Conflict`` when no guest stays in this pod now. Send it only to launchers with it in ``Hello.actions``.
+    """
+
+    disk: dict[str, Any]
+    """The disk as ``hardware.disks.defaulted`` returns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetachDisk:
+    """Asks the running guest to release a disk. Answered when it has.
+
+    Refused with ``NotReady`` while the guest has not released the disk. Send it only to launchers with it in ``Hello.actions``.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareMigrationTarget:
     """Prepares an empty pod for the domain: libvirtd runs, directories and overlays exist.
 
@@ -368,6 +389,8 @@ Action = (
     | Change
     | SetPassword
     | Execute
+    | AttachDisk
+    | DetachDisk
     | PrepareMigrationTarget
     | Migrate
     | PauseForMigration
@@ -680,7 +703,14 @@ class Content:
     """JSON or XML, depending on ``Read.what``; at most ``codec.MAX_CONTENT_BYTES`` when encoded."""
 
 
-LATER_ACTIONS: Final = (Import.__name__, PauseForMigration.__name__, SetPassword.__name__, Execute.__name__)
+LATER_ACTIONS: Final = (
+    Import.__name__,
+    PauseForMigration.__name__,
+    SetPassword.__name__,
+    Execute.__name__,
+    AttachDisk.__name__,
+    DetachDisk.__name__,
+)
 """``Hello.actions`` of this release."""
 
 FromLauncher = Hello | StatusChanged | Reply | Refusal | Content

@@ -24,6 +24,7 @@ ALONE = frozenset(
         "etcd_move",
         "eviction_strategies",
         "first_session",
+        "hotplug_disks",
         "live_changes",
         "node_certificates",
         "node_certificates_matrix",

@@ -65,6 +65,10 @@ class FakeHypervisor:
         """Figures of the migration that brought a domain here."""
         self.holds_saves = False
         """A save waits for ``end_migration`` or ``abort_job``."""
+        self.attached: list[str] = []
+        """XML of all disks and controllers that running domains got."""
+        self.keeps_disks = False
+        """The guest releases no disk."""
         self._callbacks: list[Callable[[], None]] = []
         self._connected = asyncio.Event()
         self._migrations: dict[str, asyncio.Future[None]] = {}
@@ -182,6 +186,22 @@ class FakeHypervisor:
     def _alter(self, name: str, altered: Callable[[Device], Device]) -> None:
         domain = self._active(name)
         self._put(dataclasses.replace(domain, devices=tuple(map(altered, domain.devices))))
+
+    async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
+        await self._step(f"attach {target}")
+        self._fail()
+        domain = self._active(name)
+        if all(each.target != target for each in domain.devices):
+            self.attached += [*controllers, disk]
+            self._put(dataclasses.replace(domain, devices=(*domain.devices, Device("disk", target))))
+
+    async def detach_disk(self, name: str, target: str) -> bool:
+        await self._step(f"detach {target}")
+        self._fail()
+        domain = self._active(name)
+        if not self.keeps_disks:
+            self._put(dataclasses.replace(domain, devices=tuple(each for each in domain.devices if each.target != target)))
+        return all(each.target != target for each in self.domains[name].devices)
 
     async def destroy(self, name: str) -> None:
         await self._step("destroy")

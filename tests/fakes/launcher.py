@@ -39,6 +39,8 @@ class FakeLauncher:
         """The next starts are refused with ``NotReady``."""
         self.importing: tuple[messages.ImportStatus, ...] = ()
         """Unfinished imports: requests for them get ``NotReady``."""
+        self.keeps_disks = False
+        """The guest releases no disk."""
         self.relapse = ""
         """The reason that pauses a resumed guest again."""
         self.starting: asyncio.Event | None = None
@@ -170,10 +172,29 @@ class FakeLauncher:
                 self.change(domain=replace(domain, state="running", reason="unpaused"))
             case messages.Operate():
                 return self._operate(request, domain)
-            case messages.Change():
-                self._change(request, domain)
+            case messages.AttachDisk() | messages.DetachDisk() | messages.Change():
+                return self._change_devices(request, domain)
             case messages.SetPassword() | messages.Execute():
                 pass
+        return None
+
+    def _change_devices(
+        self, request: messages.AttachDisk | messages.DetachDisk | messages.Change, domain: messages.DomainStatus
+    ) -> tuple[messages.RefusalReason, str] | None:
+        if not isinstance(request, messages.Change):
+            return self._plug(request, domain)
+        self._change(request, domain)
+        return None
+
+    def _plug(
+        self, request: messages.AttachDisk | messages.DetachDisk, domain: messages.DomainStatus
+    ) -> tuple[messages.RefusalReason, str] | None:
+        name = str(request.disk["name"]) if isinstance(request, messages.AttachDisk) else request.name
+        if isinstance(request, messages.DetachDisk) and self.keeps_disks:
+            return "NotReady", f"the guest has not released disk {name!r} yet"
+        others = tuple(each for each in domain.devices if (each.kind, each.name) != ("disk", name))
+        coming = (messages.DeviceStatus("disk", name, "vdb"),) if isinstance(request, messages.AttachDisk) else ()
+        self.change(domain=replace(domain, devices=(*others, *coming)))
         return None
 
     def _change(self, request: messages.Change, domain: messages.DomainStatus) -> None:

@@ -427,6 +427,11 @@ class HostDevice(TypedDict, total=False):
     deviceName: Required[str]
 
 
+class HotplugVolumeStatus(TypedDict, total=False):
+    attachPodName: str
+    attachPodUID: str
+
+
 class Hugepages(TypedDict, total=False):
     pageSize: Required[Literal["2Mi", "1Gi"]]
 
@@ -928,6 +933,7 @@ class VirtualMachineStatus(TypedDict, total=False):
     graphics: list[Graphics]
     vsock: VsockStatus
     devices: list[DeviceStatus]
+    volumeStatus: list[VolumeStatus]
     running: RunningHardware
     changes: list[Change]
     managedSave: ManagedSaveStatus
@@ -938,6 +944,15 @@ class VirtualMachineStatus(TypedDict, total=False):
     operations: list[Operation]
     runStrategyGeneration: int
     phaseTransitionTimestamps: list[PhaseTransitionTimestamp]
+
+
+class VolumeStatus(TypedDict, total=False):
+    name: Required[str]
+    claimName: str
+    phase: Literal["Pending", "AttachedToNode"]
+    reason: str
+    message: str
+    hotplugVolume: HotplugVolumeStatus
 
 
 class Vsock(TypedDict, total=False):

@@ -5,6 +5,8 @@ pod, next to its mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``
 ``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the only source of its node and mounts. A
 Migration's ``targetPodIPs`` must be that pod's. This costs one request per start and two per migration, else a comparison.
 
+A pod with a claim for a running guest (``status.volumeStatus``) is checked as well, because virt-handler takes its mount.
+
 It applies to every writer. Exempt is the end of a live migration, because the guest waits: the machine gets the pod for
 which its Migration was checked.
 """
@@ -26,6 +28,7 @@ from apiserver.apis.meta.validation import Path, forbidden, shortened
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.rights import pod_rights
+from apiserver.apis.virt.spec import hot_plug
 from apiserver.client.rest import Client, TransportError
 from apiserver.registry.generic import metadata
 from apiserver.registry.generic.admission import Attributes, Operation
@@ -73,6 +76,8 @@ class PodRestriction:
             ServiceUnavailable: kube-apiserver does not answer.
         """
         await self._validate_pod(attributes)
+        if attributes.resource.plural == VIRTUAL_MACHINES.plural:
+            await self._validate_attachments(attributes)
         if attributes.resource.plural == MIGRATIONS.plural:
             await self._validate_addresses(attributes)
 
@@ -95,6 +100,15 @@ class PodRestriction:
         pod = await self._pod(attributes, pod_name)
         if found := pod_rights.objections(machine, pod, pod_name, pod_uid):
             raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], found)
+
+    async def _validate_attachments(self, attributes: Attributes) -> None:
+        obj: Object = attributes.obj or {}
+        known = {dig(each, "hotplugVolume", "attachPodUID") for each in dig(attributes.old, "status", hot_plug.FIELD) or ()}
+        for entry in hot_plug.entries(obj):
+            if (uid := dig(entry, "hotplugVolume", "attachPodUID")) and uid not in known:
+                pod = await self._pod(attributes, str(dig(entry, "hotplugVolume", "attachPodName") or ""))
+                if found := pod_rights.attachment_objections(obj, entry, pod):
+                    raise _refusal(attributes, hot_plug.FIELD, found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
         """Return the machine that the pod must belong to; None if its Migration was already checked with the pod.

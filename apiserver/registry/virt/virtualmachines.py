@@ -13,7 +13,7 @@ from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import disk_uses, live_changes, password, running
+from apiserver.apis.virt.spec import disk_uses, hot_plug, live_changes, password, running
 from apiserver.apis.virt.spec.described import domain_of, size_of
 from apiserver.apis.virt.v1alpha1 import defaults, kubevirt_fields, status_validation, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
@@ -84,6 +84,7 @@ class VirtualMachineStrategy(Strategy):
         """Restore the record of the running hardware, with what the guest has taken since; end the operations of ended attempts."""
         running.keep(obj, old, has_guest=phases.keeps_guest(obj))
         live_changes.record(obj)
+        hot_plug.record(obj)
         operations.end_with_attempts(obj.get("status") or {})
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -142,7 +143,7 @@ class VirtualMachineStrategy(Strategy):
     def locks(self, obj: Object) -> frozenset[str]:
         """Return the exclusive locks on claims, from the assignment to a node until the guest is off, and while it is suspended.
 
-        They change only with the phase, because a guest keeps its hardware. An edit takes none; the next assignment to a node does.
+        An edit takes none. The next assignment to a node does, and the record of a pod with a new disk for the guest.
         """
         return frozenset(_key(obj, each) for each in self._locks(obj) if each.group == disk_uses.ALONE)
 

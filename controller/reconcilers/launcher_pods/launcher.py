@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import features
+from apiserver.apis.virt.hardware import disks, features
 from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, in_mebibytes
 
@@ -13,6 +13,12 @@ LAUNCHER_BYTES: Final = 80 * MIB
 """virt-launcher and libvirtd: 60 MiB measured, and a migration's second connection."""
 QEMU_BYTES: Final = (78 + features.TRANSLATION_CACHE_MEBIBYTES) * MIB
 """QEMU without guest memory: 74 MiB measured, 4 spare, and the translation cache (also with KVM, which does not use it)."""
+PLACES_BYTES: Final = MIB
+"""Directories for the claims that virt-handler mounts while the guest runs."""
+ATTACHMENT_BYTES: Final = 32 * MIB
+"""The process of a pod without a guest: 12 MiB measured."""
+ATTACHMENT_LOG_BYTES: Final = MIB
+"""On the node's disk; with a limit of 0 a kubelet evicts a pod that has any log."""
 LOG_BYTES: Final = 128 * MIB
 """virt-launcher's log on the node's disk: kubelets keep 50 MiB by default, and check every ten seconds."""
 
@@ -20,7 +26,31 @@ LOG_BYTES: Final = 128 * MIB
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the memory, disk space and volumes that each pod needs."""
     del domain, claims
-    return Needs(overhead_bytes=QEMU_BYTES, storage_bytes=LOG_BYTES) + removal_needs()
+    place = Needs(
+        overhead_bytes=PLACES_BYTES,
+        volumes=({"name": layout.DISKS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(PLACES_BYTES)}},),
+        mounts=({"name": layout.DISKS_VOLUME, "mountPath": layout.DISKS_DIRECTORY},),
+    )
+    return Needs(overhead_bytes=QEMU_BYTES, storage_bytes=LOG_BYTES) + removal_needs() + place
+
+
+def attachment_needs(disk: Object) -> Needs:
+    """Return the needs of the pod that has the claim of a disk of ``disks.defaulted``."""
+    run = layout.IN_MEMORY[0]
+    read_only = {"readOnly": True} if disk["readOnly"] else {}
+    return Needs(
+        overhead_bytes=ATTACHMENT_BYTES + run.size,
+        storage_bytes=ATTACHMENT_LOG_BYTES,
+        volumes=(
+            {"name": run.name, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(run.size)}},
+            {"name": layout.ATTACHMENT_VOLUME, "persistentVolumeClaim": {"claimName": disks.claim_of(disk)}},
+        ),
+        mounts=(
+            {"name": run.name, "mountPath": run.directory},
+            {"name": layout.ATTACHMENT_VOLUME, "mountPath": layout.ATTACHMENT_DIRECTORY, **read_only},
+        ),
+        owns_files=True,
+    )
 
 
 def removal_needs() -> Needs:

@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import Object, labels_of, name_of, namespace_of
 from apiserver.apis.virt.lifecycle import migration_attempts, power
 from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import attachments, running, service_accounts
+from apiserver.apis.virt.spec import attachments, hot_plug, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
 from controller.reconcilers.launcher_pods import (
     access_credentials,
@@ -41,11 +41,14 @@ from controller.reconcilers.launcher_pods import (
     vsock,
 )
 from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes, in_processors
-from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling, tolerations
+from controller.reconcilers.launcher_pods.scheduling import Placement, beside_guest, scheduling, tolerations
 from controller.reconcilers.settings import Settings
 
 GRACE_MARGIN_SECONDS: Final = 15
 """Added to the machine's grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and exit."""
+ATTACHMENT_GRACE_SECONDS: Final = 5
+OF_A_GUEST: Final = frozenset({"serviceAccountName", "serviceAccount", "topologySpreadConstraints", "nodeName", "nodeSelector", "affinity"})
+"""Fields of the spec that a pod without a guest does not take from the machine."""
 
 _FAMILIES: Final = (
     launcher,
@@ -92,6 +95,19 @@ def removal_pod(vm: Object, claim: str, settings: Settings) -> Object:
     return _pod(vm, removal_pod_name(vm), {}, power.current_attempt(vm), needed, settings, Placement())
 
 
+def attachment_pod(vm: Object, disk: Object, settings: Settings) -> Object:
+    """Return the pod that has the claim of a disk on the guest's node, for virt-handler to take the mount.
+
+    It does not have the labels and networks of the machine, and the readiness gate keeps Services away.
+    """
+    pod = _pod(vm, hot_plug.pod_name(vm, disk), {}, power.current_attempt(vm), launcher.attachment_needs(disk), settings, Placement())
+    pod["metadata"]["labels"] = _own_labels(vm)
+    pod["metadata"]["annotations"] = {}
+    spec = {key: value for key, value in pod["spec"].items() if key not in OF_A_GUEST}
+    pod["spec"] = {**spec, "terminationGracePeriodSeconds": ATTACHMENT_GRACE_SECONDS, **beside_guest(vm)}
+    return pod
+
+
 def needs(vm: Object, claims: Claims) -> Needs:
     """Return the needs of all parts of a machine."""
     domain, spec = domain_of(vm), running.spec_of(vm)
@@ -111,7 +127,7 @@ def _pod(
     settings: Settings,
     placement: Placement,
 ) -> Object:
-    own = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
+    own = _own_labels(vm)
     users = {key: value for key, value in labels_of(vm).items() if key not in names.POD_LABELS}  # so that Services can select the machine
     of_image: Object = {
         "image": settings.launcher_image,
@@ -163,6 +179,10 @@ def _pod(
         },
         "spec": spec,
     }
+
+
+def _own_labels(vm: Object) -> dict[str, str]:
+    return {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
 
 
 def grace_seconds(vm: Object) -> int:

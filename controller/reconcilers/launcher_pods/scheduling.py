@@ -65,6 +65,12 @@ def scheduling(vm: Object, placement: Placement) -> Object:
     return result
 
 
+def beside_guest(vm: Object) -> Object:
+    """Return the scheduling fields of a pod on the guest's node. The scheduler takes part, because it binds claims."""
+    terms = [{"matchFields": [{"key": _NODE_NAME, "operator": "In", "values": [dig_vm(vm, "status", "nodeName")]}]}]
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}
+
+
 def tolerations(vm: Object) -> list[Object]:
     """Return the machine's tolerations, and those that keep its pod on a silent node.
 

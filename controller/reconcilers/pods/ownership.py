@@ -76,6 +76,11 @@ def is_controlled_by(pod: Object, vm: Object) -> bool:
     return owners_of(pod) == [Owner(namespace_of(vm), uid_of(vm))]
 
 
+def is_attachment(pod: Object, vm: Object) -> bool:
+    """True if this pod of the machine can only have the claim of a disk, and no guest: by its name, which no client can change."""
+    return names.is_attachment_pod(name_of(pod), name_of(vm)) and uid_of(pod) != dig_vm(vm, "status", "podUID")
+
+
 def is_labelled(pod: Object) -> bool:
     """True if the informer of pods, which selects by label, gets this pod."""
     return labels_of(pod).get(names.COMPONENT_LABEL) == names.LAUNCHER

@@ -8,11 +8,12 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import node_loss, phases, power
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import attachments, chosen_cpu
+from apiserver.apis.virt.spec import attachments, chosen_cpu, disk_uses, hot_plug
 from apiserver.client.rest import Client
 from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.indexes import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
@@ -77,7 +78,9 @@ class Gathering:
         return Observed(
             vm=vm,
             pods=pods,
-            claims=claims_for(vm, self._informers.claims),
+            claims={**self._claims_to_attach(vm), **claims_for(vm, self._informers.claims)},
+            attachment_pods=self._attachment_pods(vm),
+            wanted_in_use=self._wanted_in_use(vm),
             now=now,
             settings=self._settings,
             kvm_offered=offers_kvm(self._informers.nodes),
@@ -153,13 +156,33 @@ class Gathering:
         others = [each for uid, each in there.items() if uid != uid_of(vm) and phases.phase_of(each) in phases.WITH_GUEST]
         return tuple(f"{path} of node {node} by {_who(vm, other)}" for other in others for path in disk_claims.contested_files(vm, other))
 
+    def _attachment_pods(self, vm: Object) -> tuple[Object, ...]:
+        owned = self._informers.pods_of(Owner(namespace_of(vm), uid_of(vm)))
+        return tuple(each for each in owned if ownership.is_attachment(each, vm))
+
+    def _claims_to_attach(self, vm: Object) -> dict[str, Object | None]:
+        claims = (str(disks.claim_of(each)) for each in hot_plug.added(vm))
+        return {claim: self._informers.claims.get(namespace_of(vm), claim) for claim in claims}
+
+    def _wanted_in_use(self, vm: Object) -> dict[str, str]:
+        """Return the claims of disks that the guest may get and that machines with a guest use, with the name of one machine each."""
+        uses = disk_uses.uses({"devices": {"disks": list(hot_plug.added(vm))}})
+        found = {}
+        for claim, use in uses.items():
+            holders = self._informers.holders_of(NamespacedName(namespace_of(vm), claim))
+            others = (each for each in holders if uid_of(each) != uid_of(vm) and phases.keeps_guest(each))
+            if other := next((each for each in others if disk_claims.clashes(claim, use, each)), None):
+                found[claim] = name_of(other)
+        return found
+
     def _namesakes(self, vm: Object) -> tuple[str, ...]:
         """Return the names of other machines with a pod and a MAC address of this one, at most ``MAX_NAMESAKES`` per address."""
         found = (each for mac in macs_of_vm(vm) for each in self._informers.machines_with_mac(mac))
         return tuple(sorted({name_of(each) for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}))
 
     def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
-        pods = {uid_of(each): each for each in self._informers.pods_of(Owner(namespace_of(vm), uid_of(vm)))}
+        owned = self._informers.pods_of(Owner(namespace_of(vm), uid_of(vm)))
+        pods = {uid_of(each): each for each in owned if not ownership.is_attachment(each, vm)}
         for reference in references:
             found = self._informers.pods.get(namespace_of(vm), reference.name)
             if found is not None and ownership.is_meant(found, reference, vm):
@@ -169,7 +192,8 @@ class Gathering:
     async def _live_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
         selector = f"{names.CREATED_BY_LABEL}={uid_of(vm)}"
         listed = await self._client.list(PODS, namespace_of(vm), label_selector=selector, limit=LIVE_PAGE, trim=trim_pod)
-        pods = {uid_of(each): each for each in listed["items"] if ownership.is_controlled_by(each, vm)}
+        its_own = (each for each in listed["items"] if ownership.is_controlled_by(each, vm))
+        pods = {uid_of(each): each for each in its_own if not ownership.is_attachment(each, vm)}
         for reference in references:
             if reference.uid in pods:
                 continue

@@ -23,6 +23,7 @@ class Observed:
     pods: tuple[Object, ...]
     """All pods of the machine: those it controls, and those in its status by uid."""
     claims: Mapping[str, Object | None]
+    """Claims of the running form, and of the disks that the guest may get."""
     now: datetime
     settings: Settings
     kvm_offered: bool = False
@@ -56,6 +57,10 @@ class Observed:
     """Nodes that a start avoids."""
     lost: restart_turns.Queue = field(default_factory=restart_turns.Queue)
     """The machines of lost nodes, if this is one that may restart."""
+    attachment_pods: tuple[Object, ...] = ()
+    """Pods of the machine that only have the claim of a disk."""
+    wanted_in_use: Mapping[str, str] = field(default_factory=dict)
+    """Names of other machines by the claim of a disk that the guest may get."""
     nodes: tuple[Object, ...] = ()
     """All nodes, if a CPU may be chosen (:mod:`controller.reconcilers.nodes.baseline_cpu`)."""
 

@@ -41,6 +41,7 @@ from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.pods import absences, liveness, pod_state
 from controller.reconcilers.pods.liveness import Absent, Unknown
 from controller.reconcilers.virtual_machines import (
+    attachment_pods,
     attempt_end,
     attempt_start,
     attempts,
@@ -67,10 +68,11 @@ QUICK_SECONDS: Final = 1
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return the next actions."""
     actions = disruptions.report(seen) or outdated.over(seen) or restart_required.over(seen) or _decide(seen)
+    recorded = (*actions, *_record_migration(seen, actions))
     return (
         *_hold(seen),
-        *actions,
-        *_record_migration(seen, actions),
+        *recorded,
+        *_attach(seen, recorded),
         *disruptions.until_settled(seen),
         *silent_nodes.until_silent(seen),
     )
@@ -88,6 +90,13 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
         return ()
     record = migration_record.record(seen.vm, seen.migrations, seen.now)
     return () if record == dig_vm(seen.vm, "status", "migration") else (WriteStatus({**statuses.status_of(seen), "migration": record}),)
+
+
+def _attach(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Return the actions for pods with disks of the guest, in a pass that writes nothing else."""
+    if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
+        return ()
+    return attachment_pods.plan(seen)
 
 
 def _decide(seen: Observed) -> tuple[Action, ...]:

@@ -16,7 +16,17 @@ from controller.runtime.reconciling import Result
 from handler.network.binding import Interface
 from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Link
-from handler.reconcilers.guests import guest_changes, guest_operations, guest_plan, guest_report, guest_status, passt_faults, reboot_loops
+from handler.reconcilers.guests import (
+    guest_changes,
+    guest_disks,
+    guest_operations,
+    guest_plan,
+    guest_report,
+    guest_status,
+    passt_faults,
+    reboot_loops,
+)
+from handler.reconcilers.guests.disk_steps import DiskSteps
 from handler.reconcilers.guests.guest_plan import Action
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_start import GuestStart
@@ -36,6 +46,8 @@ class Applier:
         self._ports = ports
         self._writer = writer
         self._start = start
+        self.disks = DiskSteps(ports, writer)
+        """Gives guests disks, and takes them."""
         self._counts: dict[str, tuple[int, int, int, int]] = {}
         """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or happened before this process started."""
         self._failures: dict[str, dict[Change, guest_changes.Failure]] = {}
@@ -48,6 +60,7 @@ class Applier:
         self._counts = {uid: counts for uid, counts in self._counts.items() if is_alive(uid)}
         self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
         self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
+        self.disks.forget(is_alive)
 
     def failures_of(self, pod_uid: str) -> guest_changes.Failures:
         """Return the changes that failed in a pod."""
@@ -62,6 +75,8 @@ class Applier:
                     rest = await self._start.start(vm, link, paused=action.paused)
                 case guest_plan.SendRequest():
                     rest = await self._send(vm, link, action.request)
+                case guest_disks.Attach() | guest_disks.Detach():
+                    rest = await self.disks.take(vm, link, action)
                 case guest_plan.ChangeGuest():
                     rest = await self._change(vm, link, action.request)
                 case guest_operations.Fail():
@@ -159,9 +174,13 @@ class Applier:
         # A fault of a program may be fixed without an event.
         if self._ports.networks.may_heal(link.pod_uid) or self._ports.disks.is_wrong(link.pod_uid):
             again = self._ports.limits.network_seconds
-        failures, now = self.failures_of(link.pod_uid), asyncio.get_running_loop().time()
-        if (pause := guest_changes.pause(vm, link.status, failures, now)) is not None:
-            again = min(pause, again) if again is not None else pause
+        now = asyncio.get_running_loop().time()
+        for pause in (
+            guest_changes.pause(vm, link.status, self.failures_of(link.pod_uid), now),
+            guest_disks.pause(vm, link.status, self.disks.failures_of(link.pod_uid), now),
+        ):
+            if pause is not None:
+                again = min(pause, again) if again is not None else pause
         if not seen.is_dead and self._writer.is_written(vm, status):
             return Result(again)
         if not await self._writer.write(vm, status):
@@ -178,7 +197,7 @@ class Applier:
         verdict = self._ports.probes.verdict(vm, link, _address_of(interfaces))
         self._reboots[link.pod_uid] = reboots = reboot_loops.noted(self._reboots.get(link.pod_uid), launcher.reboots, now)
         seen = guest_report.Observed(vm, launcher, interfaces, verdict, network=fault, disks=None, now=now, reboots=reboots)
-        seen = dataclasses.replace(seen, failures=self.failures_of(link.pod_uid))
+        seen = dataclasses.replace(seen, failures=self.failures_of(link.pod_uid), disk_failures=self.disks.failures_of(link.pod_uid))
         if seen.is_dead:
             return seen
         return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))

@@ -13,7 +13,7 @@ from typing import Any, Final
 from apiserver.apis.meta import objects
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
-from handler.reconcilers.guests import ending_causes, guest_changes, guest_operations, guest_status
+from handler.reconcilers.guests import ending_causes, guest_changes, guest_disks, guest_operations, guest_status
 from handler.reconcilers.guests.guest_status import End
 from launcher.protocol import messages
 
@@ -38,6 +38,8 @@ class Observed:
     """Operations that the launcher supports."""
     failures: guest_changes.Failures = field(default_factory=dict)
     """Changes of the guest's hardware that failed."""
+    disk_failures: guest_disks.Failures = field(default_factory=dict)
+    """Disks that the guest did not get or release."""
     now: float = 0.0
     """The event loop's time."""
     not_understood: str = ""
@@ -90,6 +92,8 @@ Action = (
     StartGuest
     | SendRequest
     | ChangeGuest
+    | guest_disks.Attach
+    | guest_disks.Detach
     | guest_operations.Fail
     | guest_operations.ResumeByRequest
     | ReportGuest
@@ -167,6 +171,8 @@ def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -
 def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
     match guest_operations.next_step(seen.vm, launcher, seen.operations):
         case None:
+            if (disk := guest_disks.next_step(dict(seen.vm), launcher, seen.disk_failures, seen.now)) is not None:
+                return (disk,)
             change = guest_changes.next_change(seen.vm, launcher, seen.failures, seen.now)
             return (ReportGuest(),) if change is None else (ChangeGuest(change),)
         case messages.Operate() as request:

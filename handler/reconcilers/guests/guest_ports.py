@@ -50,6 +50,14 @@ class Node(Protocol):
         """Give the pod's device nodes to its user; return the guest's accelerator. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
+    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: str, *, read_only: bool) -> None:
+        """Mount an attachment pod's claim for a disk of a guest. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
+        ...
+
+    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
+        """Unmount it. Raises NotTheDevice, StorageHangs, OSError."""
+        ...
+
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         """Return libvirt's cache of QEMU's capabilities for guests of this type; empty if there is none."""
         ...

@@ -19,6 +19,7 @@ from handler.reconcilers.guests import (
     frozen_filesystems,
     guest_agent,
     guest_changes,
+    guest_disks,
     guest_operations,
     guest_probes,
     guest_status,
@@ -62,6 +63,8 @@ class Observed:
     """None: unknown."""
     failures: guest_changes.Failures = field(default_factory=dict)
     """Changes of the guest's hardware that failed."""
+    disk_failures: guest_disks.Failures = field(default_factory=dict)
+    """Disks that the guest did not get or release."""
 
     @property
     def is_dead(self) -> bool:
@@ -123,4 +126,5 @@ def _running(seen: Observed) -> Object:
     if operations.of(vm):
         status["operations"] = guest_operations.with_results(vm, launcher.operations, seen.now)
     status = guest_changes.with_entries(vm, status, launcher, seen.failures, seen.now)
+    status = guest_disks.with_entries(vm, status, launcher, seen.disk_failures, seen.now)
     return guest_status.with_network(vm, status, fault, seen.now)

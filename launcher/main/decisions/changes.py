@@ -23,7 +23,7 @@ def _settings(machine: messages.Machine, seen: Observation) -> Iterator[messages
     if seen.vcpus:
         yield messages.SettingStatus(live_changes.PROCESSORS.what, "", str(seen.vcpus))
     for device, name in machines.named(machine, seen.devices):
-        for what in messages.LIVE_CHANGES:
+        for what in live_changes.KNOWN:
             if (value := setting_of(what, device)) is not None:
                 yield messages.SettingStatus(what, name, value)
 

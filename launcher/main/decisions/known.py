@@ -115,6 +115,12 @@ def prepared(known: Known, xml: str = "") -> Known:
     return with_status(known, not_migratable=machines.not_migratable(known.machine, xml))
 
 
+def plugged(known: Known, machine: messages.Machine) -> Known:
+    """Return the state when the running guest has this machine's disks."""
+    known = dataclasses.replace(known, machine=machine)
+    return with_status(known, not_migratable=machines.not_migratable(machine, known.xml))
+
+
 def created(known: Known) -> Known:
     """Return the state when the domain exists, before its first instruction."""
     return with_status(known, started=True)

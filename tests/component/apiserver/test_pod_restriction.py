@@ -108,6 +108,37 @@ async def test_a_disk_that_the_machine_names_may_be_there(cluster: Cluster) -> N
     assert (await patch(cluster, f"{BASE}/virtualmachines/vm2/status", status))[0] == 200
 
 
+async def test_recorded_pod_of_a_disk_is_own_and_has_only_its_claim(cluster: Cluster) -> None:
+    """virt-handler takes the mount of this pod."""
+    disks = [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}]
+    spec = {"domain": {"memory": {"guest": "64Mi"}, "devices": {"disks": disks}}}
+    machine = await cluster.admin("POST", f"{BASE}/virtualmachines", {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})
+    volume = {"name": "attachment", "persistentVolumeClaim": {"claimName": "data"}}
+    name = "virt-launcher-vm2-volume-aaaaa"
+    await cluster.kube.put(PODS, launcher_pod(machine, name, "uid-9", volume))
+    await cluster.kube.put(PODS, launcher_pod(machine, f"{name[:-1]}b", "uid-8", volume, CLAIM))
+    await cluster.kube.put(PODS, launcher_pod(machine, f"{name[:-1]}c", "uid-7", volume, namespace="bank"))
+
+    async def recorded(name: str, uid: str, disk: str = "data") -> tuple[int, Any]:
+        entry = {"name": disk, "claimName": "data", "hotplugVolume": {"attachPodName": name, "attachPodUID": uid}}
+        return await patch(cluster, f"{BASE}/virtualmachines/vm2/status", {"phase": "Running", "volumeStatus": [entry]})
+
+    for pod, uid, disk, why in (
+        (f"{name[:-1]}b", "uid-8", "data", "mounts PersistentVolumeClaim database as volume disk-0: the virtual machine does not name it"),
+        (f"{name[:-1]}c", "uid-7", "data", 'in namespace "acc" has this uid'),
+        (name, "uid-9", "other", 'disk "other" with PersistentVolumeClaim data is not in the spec'),
+        (name, "uid-1", "data", 'in namespace "acc" has this uid'),
+    ):
+        code, status = await recorded(pod, uid, disk)
+        assert code == 403
+        assert {each["field"] for each in status["details"]["causes"]} == {"status.volumeStatus"}
+        assert why in status["message"]
+    assert (await recorded(name, "uid-9"))[0] == 200
+    before = len(await asked(cluster))
+    assert (await patch(cluster, f"{BASE}/virtualmachines/vm2/status", {"volumeStatus": []}))[0] == 200
+    assert len(await asked(cluster)) == before
+
+
 async def test_every_kind_of_write_by_any_user_is_checked(cluster: Cluster) -> None:
     obj = await cluster.admin("GET", VM)
     stolen = {**SCHEDULED, "podUID": "uid-9"}

@@ -46,6 +46,12 @@ class PureNode:
         assert all(each.path.startswith("/") for each in nodes.device_nodes(vm))
         return "qemu"
 
+    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: str, *, read_only: bool) -> None:
+        pass
+
+    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
+        pass
+
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         return f"<{accelerator}/>"
 

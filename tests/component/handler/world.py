@@ -71,6 +71,9 @@ class FakeNode:
         self.tried = 0
         self.wired = 0
         self.fault: Exception | None = None
+        self.mounted: dict[str, str] = {}
+        """Uids of attachment pods by the disks that have their claims."""
+        self.no_mount: Exception | None = None
         self.no_network: Exception | None = None
         self.forwarded: list[tuple[str, ...]] = []
         """Targets to which the connections of departed guests were forwarded."""
@@ -84,6 +87,16 @@ class FakeNode:
         if self.fault is not None:
             raise self.fault
         return self.accelerators.get(pod_uid, "qemu")
+
+    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: str, *, read_only: bool) -> None:
+        if self.no_mount is not None:
+            raise self.no_mount
+        self.mounted[disk] = attachment_uid
+
+    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
+        if self.no_mount is not None:
+            raise self.no_mount
+        self.mounted.pop(disk, None)
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         return f"<{accelerator}/>"

@@ -14,8 +14,10 @@ from typing import Any, Final
 
 import yaml
 
+from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.places import names
-from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, removal_pod, target_pod
+from apiserver.apis.virt.spec.described import domain_of
+from controller.reconcilers.launcher_pods.launcher_pod import attachment_pod, launcher_pod, removal_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
@@ -66,7 +68,10 @@ def made() -> list[Pod]:
     claims = (CLAIMS, {"myvolumeclaim": {"spec": {"volumeMode": "Block"}}})
     starts = [launcher_pod(vm, 3, each, SETTINGS, where) for vm in examples() for each in claims for where in placements]
     removals = [removal_pod(vm, "memory", SETTINGS) for vm in examples()]
-    return [*starts, *removals, *(target_pod(vm, a_migration(), 1, CLAIMS, SETTINGS, MOVE) for vm in examples())]
+    attachments = [
+        attachment_pod(vm, disk, SETTINGS) for vm in examples() for disk in disks.defaulted(domain_of(vm)) if disks.claim_of(disk)
+    ]
+    return [*starts, *removals, *attachments, *(target_pod(vm, a_migration(), 1, CLAIMS, SETTINGS, MOVE) for vm in examples())]
 
 
 def _container(pod: Pod) -> dict[str, Any]:

@@ -45,8 +45,20 @@ OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
 HANDLED: Final = OWNED_BY_HANDLER | {UNKNOWN}
 """Phases that virt-handler of ``status.nodeName`` may replace: its own, and virt-controller's for a silent node."""
 OF_A_PLACE: Final = (
-    "nodeName", "podIP", "domain", "interfaces", "guest", "fsFreezeStatus", "graphics", "vsock", "imports", "devices", "changes", "running"
-)  # fmt: skip
+    "nodeName",
+    "podIP",
+    "domain",
+    "interfaces",
+    "guest",
+    "fsFreezeStatus",
+    "graphics",
+    "vsock",
+    "imports",
+    "devices",
+    "changes",
+    "volumeStatus",
+    "running",
+)
 """Status fields of a VirtualMachine about the place and state of its guest, removed at its end.
 
 ``podName`` stays for the log of a failed attempt's pod, and ``podUID`` because no attempt begins before that pod is over. ``attempts`` has

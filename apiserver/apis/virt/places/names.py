@@ -65,6 +65,7 @@ CONTAINER: Final = "compute"
 """The container of a launcher pod with virt-launcher, libvirtd and QEMU."""
 
 
+_SUFFIX_LENGTH: Final = 5
 _HANDLER_DOMAIN: Final = f".{HANDLER}"
 _MAX_NODE_NAME: Final = 240
 """With the domain, a server name may have 253 characters (RFC 1035, 2.3.4)."""
@@ -75,7 +76,7 @@ _NODE: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 def _suffix(*parts: str) -> str:
     digest = hashlib.sha256("\0".join(parts).encode()).digest()
-    return base64.b32encode(digest)[:5].decode().lower()
+    return base64.b32encode(digest)[:_SUFFIX_LENGTH].decode().lower()
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
@@ -101,6 +102,21 @@ def node_lease_namespace(namespace: str) -> str:
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
     """Return the unique name of a migration attempt's target pod; the uid is the attempt's."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
+
+
+def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> str:
+    """Return the unique name of the pod that has the claim of a disk for the guest in the pod with this uid."""
+    return f"{_attachments(vm_name)}{_suffix(pod_uid, disk, claim)}"
+
+
+def is_attachment_pod(name: str, vm_name: str) -> bool:
+    """Return whether a machine's pod of this name can only have the claim of a disk, and no guest."""
+    return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
+
+
+def _attachments(vm_name: str) -> str:
+    """Return the beginning of the names. What follows the machine's name is longer than in the names of pods for guests."""
+    return f"virt-launcher-{vm_name}-volume-"
 
 
 def removal_pod_name(vm_name: str, vm_uid: str) -> str:

@@ -18,7 +18,7 @@ from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, filesy
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import managed_save, phases
 from apiserver.apis.virt.places import forms
-from apiserver.apis.virt.spec import access_credentials, attachments, running, service_accounts
+from apiserver.apis.virt.spec import access_credentials, attachments, hot_plug, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
 
 Object = Mapping[str, Any]
@@ -112,6 +112,30 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
     for volume in dig(pod, "spec", "volumes") or ():
         found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, account, allowed)]
     return found + [f'pod "{name}" has {each}' for each in attachments.excess(vm, pod)]
+
+
+def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list[str]:
+    """Return why an entry of ``status.volumeStatus`` may not contain this pod; empty if it may.
+
+    Args:
+        vm: the machine.
+        entry: the entry.
+        pod: the current pod of the name in the entry, or None.
+    """
+    name, uid = (str(dig(entry, "hotplugVolume", each) or "") for each in ("attachPodName", "attachPodUID"))
+    if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
+        return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
+    found = []
+    if (controller_of(pod) or {}).get("uid") != uid_of(vm):
+        found.append(f'the controller of pod "{name}" is not this virtual machine')
+    known = (*hot_plug.added(vm), *hot_plug.kept(vm), *hot_plug.removed(vm))
+    claim = next((disks.claim_of(each) for each in known if each["name"] == entry.get("name")), None)
+    if claim is None or claim != entry.get("claimName"):
+        found.append(f'disk "{entry.get("name")}" with PersistentVolumeClaim {entry.get("claimName")} is not in the spec')
+    for volume in dig(pod, "spec", "volumes") or ():
+        allowed = frozenset({Content(disks.CLAIM, str(claim))})
+        found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, "", allowed)]
+    return found
 
 
 def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:

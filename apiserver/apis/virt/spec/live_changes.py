@@ -20,7 +20,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import cpu, disk_io_tune, disks, interfaces
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.spec import running
+from apiserver.apis.virt.spec import hot_plug, running
 from apiserver.apis.virt.spec.running import Difference
 
 What = Literal["disk.ioTune", "interface.state", "cpu.sockets"]
@@ -121,11 +121,13 @@ def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
     supported = dig_vm(vm, "status", "domain", "liveChanges") or ()
     failed = {entry.get("path") for entry in entries(vm) if entry.get("state") == FAILED}
     live = [change for change in of(vm) if change.what in supported and str(change) not in failed]
-    if not live:
+    plugged = [name for name in hot_plug.live(vm) if hot_plug.path_of(name) not in failed]
+    if not live and not plugged:
         return running.differences(vm)
     spec = vm.get("spec") or {}
     runs = running.spec_of(vm)
-    return running.between(spec, {**runs, "domain": with_changes(runs.get("domain") or {}, spec.get("domain") or {}, live)})
+    domain = with_changes(runs.get("domain") or {}, spec.get("domain") or {}, live)
+    return running.between(spec, {**runs, "domain": hot_plug.with_disks(domain, spec["domain"], plugged) if plugged else domain})
 
 
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
@@ -146,6 +148,8 @@ def record(vm: Object) -> None:
         del status[FIELD]
     if found := [change for change in of(vm) if str(change) in taken]:
         _take(vm, found)
+    if gone := [str(each["name"]) for each in hot_plug.removed(vm) if hot_plug.path_of(str(each["name"])) in taken]:
+        hot_plug.take(vm, gone)
 
 
 def _take(vm: Object, found: list[Change]) -> None:
@@ -157,11 +161,15 @@ def _take(vm: Object, found: list[Change]) -> None:
 
 
 def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether the running form of ``new`` is that of ``old`` with settings of the spec, as :func:`record` makes it."""
+    """Return whether the running form of ``new`` is that of ``old`` with settings of the spec, and without disks that it does not have."""
     left = of(new)
     expected = {**old, "status": dict(old.get("status") or {})}
     if taken := [change for change in of(old) if change not in left]:
         _take(expected, taken)
+    there = {each["name"] for each in (*hot_plug.kept(new), *hot_plug.removed(new))}
+    if gone := [str(each["name"]) for each in hot_plug.removed(expected) if each["name"] not in there]:
+        hot_plug.take(expected, gone)
+    hot_plug.record(expected)
     return bool(dig_vm(expected, "status", running.RUNNING) == dig_vm(new, "status", running.RUNNING))
 
 

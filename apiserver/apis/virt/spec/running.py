@@ -27,7 +27,7 @@ FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave", "lif
 """Fields of ``spec`` that a guest keeps from its start to its end."""
 RUNNING: Final = "running"
 """The field of the status with the copy."""
-OF_A_GUEST: Final = (RUNNING, "devices", "changes")
+OF_A_GUEST: Final = (RUNNING, "devices", "changes", "volumeStatus")
 """Fields of the status that virt-api removes in each write that leaves a machine without a guest."""
 MAX_TOLD: Final = 8
 """Maximum differences in a message."""

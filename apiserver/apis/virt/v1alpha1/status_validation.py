@@ -260,6 +260,15 @@ _DEVICE: Final = _record(
         "address": _text(forms.device_errors),
     }
 )
+_VOLUME: Final = _record(
+    {
+        "name": _text(names.label_errors),
+        "claimName": _NAME,
+        "reason": _text(forms.reason_errors),
+        "message": _MESSAGE,
+        "hotplugVolume": _record({"attachPodName": _NAME, "attachPodUID": _UID}),
+    }
+)
 _IMPORT: Final = _record(
     {
         "disk": _text(names.label_errors),
@@ -304,6 +313,7 @@ _MACHINE: Final = _record(
         "guest": _GUEST,
         "graphics": _list(graphics.MAX_GRAPHICS, _anything),
         "devices": _list(MAX_DEVICES, _DEVICE),
+        "volumeStatus": _keyed_list(disks.MAX_DISKS, "name", _VOLUME),
         "running": _record({"generation": _COUNT}),  # the rest was validated as a spec
         "changes": _list(live_changes.MAX_CHANGES, _CHANGE),
         "vsock": _record({"cid": _number(vsock.CIDS.start, vsock.CIDS.stop - 1)}),

@@ -339,6 +339,26 @@ class RunningHardware(Model):
     lifecycle: Lifecycle | None = Field(None, description="spec.lifecycle of the guest.")
 
 
+class HotplugVolumeStatus(Model):
+    """The pod that has a claim for a running guest."""
+
+    attach_pod_name: str | None = Field(None, description="The pod's name.")
+    attach_pod_uid: str | None = Field(None, alias="attachPodUID", description="The pod's uid.")
+
+
+class VolumeStatus(Model):
+    """A claim that was added to a running machine, and that the machine's own pod does not have."""
+
+    name: str = Field(description="The disk's name in the spec.")
+    claim_name: str | None = Field(None, description="The disk's PersistentVolumeClaim.")
+    phase: Literal["Pending", "AttachedToNode"] | None = Field(
+        None, description="Pending: it waits for the claim or the pod. AttachedToNode: the pod runs on the guest's node."
+    )
+    reason: str | None = Field(None, description="Why it is Pending, in one CamelCase word.")
+    message: str | None = Field(None, description="The same, for people.")
+    hotplug_volume: HotplugVolumeStatus | None = Field(None, description="The pod that has the claim.")
+
+
 class DeviceStatus(Model):
     """A device of the guest, as libvirt has it."""
 
@@ -403,6 +423,9 @@ class VirtualMachineStatus(Model):
     vsock: VsockStatus | None = Field(None, description="Sockets between the guest and its node, as they are.")
     devices: list[DeviceStatus] | None = Field(
         None, description="Disks and network interfaces of the guest, as libvirt reports them.", json_schema_extra=ATOMIC
+    )
+    volume_status: list[VolumeStatus] | None = Field(
+        None, description="Claims that were added to the running machine, with their pods.", json_schema_extra=ATOMIC
     )
     running: RunningHardware | None = Field(
         None,

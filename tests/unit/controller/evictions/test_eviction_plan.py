@@ -176,6 +176,18 @@ def test_a_pod_may_go_that_the_guest_is_not_in() -> None:
     assert judged(vm).allowed
 
 
+def test_pod_with_a_disk_of_the_guest_goes_after_the_guest() -> None:
+    vm, pod = a_running_vm(), a_pod()
+    pod["metadata"] |= {"name": "virt-launcher-testvm-volume-aaaaa", "uid": "of-the-disk"}
+    assert judged(vm, pod=pod).allowed
+    vm["status"]["volumeStatus"] = [{"name": "data", "hotplugVolume": {"attachPodUID": "of-the-disk"}}]
+    told = judged(vm, pod=pod)
+    assert not told.allowed
+    assert told.migration is None
+    assert "must leave the node first: it uses a disk of this pod" in told.message
+    assert judged(vm).migration is not None
+
+
 @pytest.mark.parametrize("change", [{"runStrategy": "Halted"}, {"deleting": True}])
 def test_pod_of_a_guest_meant_to_be_off_may_be_evicted(change: dict[str, Any]) -> None:
     assert judged(a_vm(phase="Running", attempts=[an_attempt()], **change)).allowed

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver.apis.virt.spec import live_changes
 from launcher.protocol import codec, messages
 from launcher.protocol.codec import MAX_ITEMS, MAX_LINE_BYTES, MAX_REPLY_BYTES, ProtocolError, encode
 
@@ -50,7 +51,9 @@ requests = st.one_of(
     st.builds(messages.Operate, text, integers),
     st.builds(messages.SetPassword, text, text, st.booleans()),
     st.builds(messages.Execute, st.lists(text, max_size=3).map(tuple), integers),
-    st.builds(messages.Change, st.sampled_from(messages.LIVE_CHANGES), text, st.just({"name": "data", "ioTune": {"totalIopsSec": 1}})),
+    st.builds(messages.Change, st.sampled_from(live_changes.KNOWN), text, st.just({"name": "data", "ioTune": {"totalIopsSec": 1}})),
+    st.builds(messages.AttachDisk, st.just({"name": "data", "target": {"bus": "scsi"}})),
+    st.builds(messages.DetachDisk, text),
     st.builds(messages.PrepareMigrationTarget, text, machines, st.booleans()),
     st.builds(messages.Migrate, text, integers, integers, integers, st.booleans(), st.booleans()),
     st.builds(messages.PauseForMigration, text),
@@ -97,7 +100,7 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 15
+    assert len(get_args(messages.Request)) == 17
     assert len(get_args(messages.FromLauncher)) == 5
 
 

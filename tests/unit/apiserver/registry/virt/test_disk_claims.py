@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.lifecycle import phases
-from apiserver.apis.virt.spec import disk_uses, running
+from apiserver.apis.virt.spec import disk_uses, hot_plug, running
 from apiserver.apis.virt.spec.disk_uses import Use
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic import codec
@@ -77,6 +77,15 @@ class Virt:
         new = copy.deepcopy(old)
         new["spec"]["domain"]["devices"]["disks"] = list(disks)
         VirtualMachineStrategy().prepare_for_update(new, old)
+        return await self._replace(name, new)
+
+    async def record(self, name: str, disk: str) -> bool:
+        """Record the pod with a new disk's claim; return whether virt-api accepted that."""
+        old = self.items[name].object
+        (new_disk,) = (each for each in hot_plug.added(old) if each["name"] == disk)
+        volume = {"attachPodName": hot_plug.pod_name(old, new_disk), "attachPodUID": "uid"}
+        new = {**old, "status": {**old["status"], "volumeStatus": [{"name": disk, "claimName": disk, "hotplugVolume": volume}]}}
+        VirtualMachineStrategy().prepare_for_status_update(new, old)
         return await self._replace(name, new)
 
     async def _replace(self, name: str, new: dict[str, Any]) -> bool:
@@ -477,3 +486,24 @@ async def test_stale_lock_of_a_machine_with_others_blocks_no_machine() -> None:
     await virt.storage.commit([], [Put(f"{ROOT}/claims/kubevirt.io/disk/acc/b", virt.items["one"].key.encode())])
     await virt.create(a_vm("two", a_disk("b")))
     assert await virt.enter("two", phases.SCHEDULED)
+
+
+async def test_new_disk_is_locked_from_the_record_of_its_pod_on() -> None:
+    virt = Virt()
+    await virt.create(a_vm("one", a_disk("own")))
+    await virt.create(a_vm("two", a_disk("data")))
+    assert await virt.enter("one", phases.RUNNING)
+    assert await virt.edit("one", a_disk("own"), a_disk("data"))
+    assert await virt.locks() == ["disk/acc/own"]
+    assert await virt.enter("two", phases.RUNNING)
+    assert not await virt.record("one", "data")
+    assert virt.refusal.startswith('PersistentVolumeClaim "data" is in use by virtual machine "two"')
+    assert await virt.enter("two", phases.STOPPED)
+    assert await virt.record("one", "data")
+    assert await virt.locks() == ["disk/acc/data", "disk/acc/own"]
+    assert not await virt.enter("two", phases.RUNNING)
+    assert await virt.edit("one", a_disk("own"))
+    assert await virt.enter("one", phases.RUNNING)
+    assert await virt.locks() == ["disk/acc/data", "disk/acc/own"]
+    assert await virt.enter("one", phases.STOPPED)
+    assert await virt.locks() == []

@@ -79,6 +79,7 @@ SAMPLES: dict[str, Any] = {
     "devices": [{"kind": "disk", "name": "root", "target": "vda"}],
     "running": {"generation": 1},
     "changes": [{"path": "spec.domain", "state": "Applied"}],
+    "volumeStatus": [{"name": "data"}],
 }
 PLACE = (
     "nodeName",
@@ -92,6 +93,7 @@ PLACE = (
     "imports",
     "devices",
     "changes",
+    "volumeStatus",
     "running",
 )
 
@@ -382,6 +384,7 @@ def test_an_end_takes_the_place_away(field: str) -> None:
         "devices": [{"kind": "disk", "name": "root"}],
         "running": {"generation": 1, "domain": {}},
         "changes": [{"path": "spec.domain", "state": "Pending"}],
+        "volumeStatus": [{"name": "data"}],
     }
     old = stored("Running", **of)
     new = written(old, "Succeeded", **{field: old["status"][field]})

@@ -1,0 +1,160 @@
+"""Disks that a running guest gets and loses without a restart. Pure.
+
+A pod cannot gain volumes. So virt-controller makes an *attachment pod* for a disk that the desired form has and the running form lacks. It
+has the disk's claim, on the guest's node. virt-controller records the pod in ``status.volumeStatus``, and virt-api copies the disk to the
+running form in this write, which also locks the claim. So the running form has every disk that the guest may have. virt-handler attaches a
+disk that the running form has and the guest lacks.
+
+A removed disk stays in the running form until virt-handler writes that the guest released it (``live_changes``).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.virt.hardware import disk_imports, disks
+from apiserver.apis.virt.hardware.given import Domain
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import running
+
+FIELD: Final = "volumeStatus"
+"""The field of the status."""
+DISK: Final = "disk"
+"""In ``status.domain.liveChanges`` of a guest that takes disks."""
+BUSES: Final = ("virtio", "scsi")
+"""Buses that take disks while the guest runs."""
+PENDING: Final = "Pending"
+ATTACHED_TO_NODE: Final = "AttachedToNode"
+"""Phases of a volume; the names are KubeVirt's."""
+NEEDS_RESTART: Final = "VolumeModeBlock"
+"""The reason of a claim that only the next start can use."""
+
+
+class AttachmentPod(NamedTuple):
+    """The pod that has a disk's claim."""
+
+    name: str
+    uid: str
+
+
+def is_pluggable(disk: Mapping[str, Any]) -> bool:
+    """Return whether a running guest can get and lose a disk of ``disks.defaulted``: a claim whose image exists or is created blank."""
+    return (
+        bool(disks.claim_of(disk))
+        and disk["device"] == "disk"
+        and disk["target"]["bus"] in BUSES
+        and not disks.is_overlaid(disk)
+        and disk_imports.of(disk) is None
+        and not disk.get("bootOrder")
+        and not disk.get("dedicatedIOThread")
+    )
+
+
+def takes_disks(vm: Mapping[str, Any]) -> bool:
+    """Return whether the machine's guest can get disks: its virt-launcher says so."""
+    return DISK in (dig_vm(vm, "status", "domain", "liveChanges") or ())
+
+
+def path_of(disk: str) -> str:
+    """Return the path of a disk in the spec."""
+    return f"spec.domain.devices.disks[{disk}]"
+
+
+def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return the pluggable disks that the desired form has and the running form lacks."""
+    there = _by_name(_running(vm))
+    return tuple(each for name, each in _by_name(_desired(vm)).items() if name not in there and is_pluggable(each))
+
+
+def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return the pluggable disks that the running form has and the desired form lacks."""
+    wanted = _by_name(_desired(vm))
+    return tuple(each for name, each in _by_name(_running(vm)).items() if name not in wanted and is_pluggable(each))
+
+
+def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return the pluggable disks that both forms have, as in the running form."""
+    wanted = _by_name(_desired(vm))
+    return tuple(each for name, each in _by_name(_running(vm)).items() if name in wanted and is_pluggable(each))
+
+
+def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return ``status.volumeStatus``."""
+    return tuple(dig_vm(vm, "status", FIELD) or ())
+
+
+def entry_of(vm: Mapping[str, Any], disk: str) -> Object | None:
+    """Return the entry of a disk, or None."""
+    return next((each for each in entries(vm) if each.get("name") == disk), None)
+
+
+def pod_name(vm: Object, disk: Mapping[str, Any]) -> str:
+    """Return the name of the attachment pod of a disk for the guest in its present pod."""
+    return names.attachment_pod_name(name_of(vm), str(dig_vm(vm, "status", "podUID")), str(disk["name"]), str(disks.claim_of(disk)))
+
+
+def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
+    """Return the recorded attachment pod of a disk, or None: then the guest's own pod has the claim, or none has it yet."""
+    found = (entry_of(vm, str(disk["name"])) or {}).get("hotplugVolume") or {}
+    pod = AttachmentPod(str(found.get("attachPodName") or ""), str(found.get("attachPodUID") or ""))
+    return pod if pod.uid and pod.name == pod_name(vm, disk) else None
+
+
+def record(vm: Object) -> None:
+    """Copy each new disk with a recorded attachment pod to the running form. ``vm`` is changed in place."""
+    coming = [str(each["name"]) for each in added(vm) if pod_of(vm, each) is not None]
+    if coming and dig_vm(vm, "status", running.RUNNING):
+        take(vm, coming)
+
+
+def take(vm: Object, changed: Collection[str]) -> None:
+    """Give the running form the desired presence of some disks. ``vm`` is changed in place."""
+    kept = vm["status"][running.RUNNING]
+    vm["status"][running.RUNNING] = {**kept, "domain": with_disks(kept.get("domain") or {}, vm["spec"]["domain"], changed)}
+    if not running.differences(vm):
+        del vm["status"][running.RUNNING]
+
+
+def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the disks that the running guest gets or loses."""
+    if not takes_disks(vm):
+        return ()
+    waits = {each.get("name") for each in entries(vm) if each.get("reason") == NEEDS_RESTART}
+    return tuple(str(each["name"]) for each in (*added(vm), *removed(vm)) if each["name"] not in waits)
+
+
+def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
+    """Return the running domain with the desired presence of some disks, in the desired order."""
+    there, wanted = _written(runs), _written(desired)
+    found = [there.get(name, disk) for name, disk in wanted.items() if name in there or name in changed]
+    found += [disk for name, disk in there.items() if name not in wanted and name not in changed]
+    return {**runs, "devices": {**(runs.get("devices") or {}), "disks": copy.deepcopy(found)}}
+
+
+def _written(domain: Domain) -> dict[str, Object]:
+    """Return the disks as they are written, each with its name, by name."""
+    every = disks.defaulted(domain)
+    written = (domain.get("devices") or {}).get("disks") or ()
+    return {str(each["name"]): {"name": each["name"], **own} for each, own in zip(every, written, strict=True)}
+
+
+def _desired(vm: Mapping[str, Any]) -> Domain:
+    return _domain(vm.get("spec") or {}, vm)
+
+
+def _running(vm: Mapping[str, Any]) -> Domain:
+    return _domain(running.spec_of(vm), vm)
+
+
+def _domain(spec: Mapping[str, Any], vm: Mapping[str, Any]) -> Domain:
+    """Return the domain of a form; empty for a machine with XML, which lists its disks itself."""
+    has_xml = (vm.get("spec") or {}).get("domainXML") or running.spec_of(vm).get("domainXML")
+    return {} if has_xml else spec.get("domain") or {}
+
+
+def _by_name(domain: Domain) -> dict[str, Object]:
+    return {str(each["name"]): each for each in disks.defaulted(domain)}

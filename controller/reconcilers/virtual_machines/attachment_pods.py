@@ -1,0 +1,98 @@
+"""The pods with claims for a running guest, and their records in ``status.volumeStatus``. Pure.
+
+The record of a pod's uid is the write that locks the claim. So it is written once the pod runs and no other machine uses the claim. A pod
+stays while its disk is in the running form, and the guest is in the pod for which it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
+from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.spec import hot_plug
+from controller.reconcilers import disk_claims
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Requeue, WriteStatus
+from controller.reconcilers.launcher_pods import launcher_pod
+from controller.reconcilers.pods import liveness, pod_state
+from controller.reconcilers.virtual_machines import statuses
+from controller.reconcilers.virtual_machines.observed import Observed
+
+LOOK_SECONDS: Final = 5.0
+"""Delay before the next look at a claim that is missing or in use, which no event may announce."""
+
+
+class _Wait(NamedTuple):
+    reason: str
+    message: str
+
+
+def plan(seen: Observed) -> tuple[Action, ...]:
+    """Return the creation and deletion of pods, and the write of their records."""
+    phase = phases.phase_of(seen.vm)
+    if phase != phases.RUNNING:
+        return () if phase in phases.WITH_GUEST else tuple(map(_delete, seen.attachment_pods))
+    new = hot_plug.added(seen.vm) if hot_plug.takes_disks(seen.vm) else ()
+    waits = {name_of_pod: wait for each in new if (wait := _wait(seen, each)) for name_of_pod in (hot_plug.pod_name(seen.vm, each),)}
+    wanted = {hot_plug.pod_name(seen.vm, each): each for each in (*_attached(seen), *new)}
+    there = {name_of(each): each for each in seen.attachment_pods}
+    found = [_entry(seen, disk, there.get(name), waits.get(name)) for name, disk in wanted.items()]
+    made = tuple(_create(seen, disk) for name, disk in wanted.items() if name not in there and name not in waits)
+    gone = (pod for name, pod in there.items() if name not in wanted or not liveness.may_run(pod, seen.evidence))
+    look = (Requeue(LOOK_SECONDS),) if waits else ()
+    return (*made, *(_delete(pod) for pod in gone if not is_deleting(pod)), *_write(seen, found), *look)
+
+
+def _attached(seen: Observed) -> Iterator[Object]:
+    """Yield the disks that the guest has from a pod, or is about to get."""
+    return (each for each in (*hot_plug.kept(seen.vm), *hot_plug.removed(seen.vm)) if hot_plug.pod_of(seen.vm, each) is not None)
+
+
+def _wait(seen: Observed, disk: Object) -> _Wait | None:
+    """Return why a new disk gets no pod now, or None."""
+    name = str(disks.claim_of(disk))
+    claim = seen.claims.get(name)
+    if claim is None:
+        return _Wait("ClaimNotFound", f"PersistentVolumeClaim {name} does not exist")
+    if is_deleting(claim):
+        return _Wait("ClaimTerminating", f"PersistentVolumeClaim {name} is being deleted")
+    if disk_claims.is_block(claim):
+        return _Wait(
+            hot_plug.NEEDS_RESTART, f"PersistentVolumeClaim {name} has volumeMode Block, so the guest gets the disk at its next start"
+        )
+    if other := seen.wanted_in_use.get(name):
+        return _Wait("DiskInUse", f"PersistentVolumeClaim {name} is in use by virtual machine {other}")
+    if under_way := next((each for each in seen.migrations if phases.is_unfinished(each)), None):
+        return _Wait("Migrating", f"Migration {name_of(under_way)} must end first")
+    return _Wait("PodRefused", seen.refusal) if seen.refusal else None
+
+
+def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None) -> Object:
+    """Return the record of a disk. A recorded pod stays recorded until another one runs, because the guest may have the disk."""
+    entry: Object = {"name": disk["name"], "claimName": disks.claim_of(disk)}
+    if wait is None and pod is not None and pod_state.is_running(pod) and not is_deleting(pod):
+        volume = {"attachPodName": name_of(pod), "attachPodUID": uid_of(pod)}
+        return {**entry, "phase": hot_plug.ATTACHED_TO_NODE, "hotplugVolume": volume}
+    known = hot_plug.entry_of(seen.vm, str(disk["name"]))
+    if wait is None and known is not None and hot_plug.pod_of(seen.vm, disk) is not None:
+        return known
+    name = hot_plug.pod_name(seen.vm, disk)
+    why = wait or _Wait("PodNotRunning", f"pod {name} does not run yet: kubectl describe pod {name}")
+    return {**entry, "phase": hot_plug.PENDING, "reason": why.reason, "message": why.message}
+
+
+def _create(seen: Observed, disk: Object) -> CreatePod:
+    return CreatePod(launcher_pod.attachment_pod(seen.vm, disk, seen.settings), seen.vm)
+
+
+def _delete(pod: Object) -> DeletePod:
+    return DeletePod(name_of(pod), uid_of(pod))
+
+
+def _write(seen: Observed, found: list[Object]) -> tuple[WriteStatus, ...]:
+    if found == list(hot_plug.entries(seen.vm)):
+        return ()
+    status = {key: value for key, value in statuses.status_of(seen).items() if key != hot_plug.FIELD}
+    return (WriteStatus({**status, hot_plug.FIELD: found} if found else status),)

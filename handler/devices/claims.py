@@ -1,0 +1,75 @@
+"""Claims of attachment pods in the pod of a running guest.
+
+virt-handler clones the mount of the claim in the attachment pod, and moves the clone to the disk's directory in the guest's pod. It
+resolves all paths inside of each pod's root without links. The guest's pod has an emptyDir for these directories.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from apiserver.apis.virt.places import layout
+from handler.devices.ownership import NotTheDevice
+from handler.pods import mounts, opening
+from handler.pods.process import Launcher
+
+_DIRECTORY: int = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> None:
+    """Mount the claim of an attachment pod at a disk's directory in the guest's pod. Idempotent.
+
+    Args:
+        source: the process of the attachment pod.
+        target: the guest's launcher.
+        disk: the disk's name.
+        read_only: the guest only reads the disk.
+
+    Raises:
+        NotTheDevice: something else is there.
+        OSError: a system call failed.
+    """
+    with _opened(source.root, layout.ATTACHMENT_DIRECTORY) as claim, _opened(target.root, layout.DISKS_DIRECTORY) as directory:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(disk, mode=0o755, dir_fd=directory)
+        with _opened(directory, disk) as place:
+            if os.path.samestat(os.fstat(claim), os.fstat(place)):
+                return
+            if _is_mount(directory, place):
+                raise NotTheDevice(f"disk {disk!r}: another volume is mounted at its directory in the pod")
+            mounts.move(mounts.Place(source.pidfd, claim), mounts.Place(target.pidfd, place), read_only=read_only)
+
+
+def remove(target: Launcher, disk: str) -> None:
+    """Unmount what :func:`put` mounted, and remove the directory. Idempotent.
+
+    Raises:
+        OSError: a system call failed; EBUSY if QEMU still uses the disk.
+    """
+    with _opened(target.root, layout.DISKS_DIRECTORY) as directory:
+        try:
+            with _opened(directory, disk) as place:
+                is_mounted = _is_mount(directory, place)
+        except FileNotFoundError:
+            return
+        if is_mounted:
+            mounts.unmount(mounts.Place(target.pidfd, directory), disk)
+        os.rmdir(disk, dir_fd=directory)
+
+
+@contextlib.contextmanager
+def _opened(directory: int, path: str) -> Iterator[int]:
+    try:
+        found = opening.openat2(directory, path.lstrip("/"), _DIRECTORY, resolve=opening.NO_SYMLINKS)
+    except NotADirectoryError as error:
+        raise NotTheDevice(f"{path} in the pod is not a directory") from error
+    try:
+        yield found
+    finally:
+        os.close(found)
+
+
+def _is_mount(directory: int, place: int) -> bool:
+    return os.fstat(directory).st_dev != os.fstat(place).st_dev

@@ -1,0 +1,28 @@
+"""The processes of attachment pods, which have claims for guests of this node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from apiserver.apis.virt.places import layout
+from handler.pods import places
+from handler.pods.process import Launcher
+
+
+@contextmanager
+def opened(pod_uid: str, kubelet: Path = places.KUBELET_DIRECTORY) -> Iterator[Launcher]:
+    """Yield the process of an attachment pod.
+
+    Raises:
+        NotOfThisPod: a process outside of this pod listens there.
+        OSError: the pod is not on this node, or its process does not listen yet.
+        ValueError: the uid is invalid.
+    """
+    with places.run_directory(pod_uid, kubelet) as directory, places.connect(directory, layout.ATTACHMENT_SOCKET) as link:
+        process = Launcher.of(places.peer_process(link), pod_uid)
+    try:
+        yield process
+    finally:
+        process.close()

@@ -1,0 +1,69 @@
+"""The disk that a running guest gets or loses: the machine with and without it, and its XML. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+from xml.etree.ElementTree import Element, tostring
+
+from apiserver.apis.virt.hardware import disks as hardware
+from launcher.domain import disks
+from launcher.domain.definition import Definition, Tree
+from launcher.domain.disk_origins import Found
+from launcher.protocol import messages
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plugged:
+    """libvirt's XML of a disk, and of the controllers that it needs."""
+
+    target: str
+    """libvirt's name of the disk."""
+    disk: str
+    controllers: tuple[str, ...]
+
+
+def machine_with(machine: messages.Machine, disk: Mapping[str, Any]) -> messages.Machine:
+    """Return the machine with a disk, in place of one of this name. The other disks keep libvirt's names."""
+    others = [each for each in hardware.defaulted(machine.domain) if each["name"] != disk["name"]]
+    given = disks.assigned(machine.targets, machine.domain)
+    domain = _with_disks(machine.domain, [*others, dict(disk)])
+    return dataclasses.replace(machine, domain=domain, targets=disks.assigned(given, domain))
+
+
+def machine_without(machine: messages.Machine, name: str) -> messages.Machine:
+    """Return the machine without a disk. The other disks keep libvirt's names."""
+    given = disks.assigned(machine.targets, machine.domain)
+    domain = _with_disks(machine.domain, [each for each in hardware.defaulted(machine.domain) if each["name"] != name])
+    return dataclasses.replace(machine, domain=domain, targets=disks.assigned(given, domain))
+
+
+def targets(machine: messages.Machine) -> dict[str, str]:
+    """Return libvirt's names of the machine's disks, by the disks' names; none for a machine with its own XML."""
+    return {} if machine.domain_xml else disks.assigned(machine.targets, machine.domain)
+
+
+def alone(machine: messages.Machine, name: str) -> dict[str, Any]:
+    """Return ``spec.domain`` with one of the machine's disks."""
+    return _with_disks(machine.domain, [each for each in hardware.defaulted(machine.domain) if each["name"] == name])
+
+
+def plugged(machine: messages.Machine, name: str, found: Mapping[str, Found]) -> Plugged:
+    """Return the XML of one of the machine's disks.
+
+    Raises:
+        InvalidSpecification: names the field.
+    """
+    definition = Definition(
+        machine.namespace, machine.name, machine.uid, alone(machine, name), machine.accelerator, found=found, targets=machine.targets
+    )
+    tree = Tree(Element("domain"), Element("features"), Element("devices"))
+    disks.append(tree, definition)
+    (disk,) = tree.devices.findall("disk")
+    controllers = tuple(tostring(each, encoding="unicode") for each in tree.devices.findall("controller"))
+    return Plugged(machine.targets[name], tostring(disk, encoding="unicode"), controllers)
+
+
+def _with_disks(domain: Mapping[str, Any], found: list[dict[str, Any]]) -> dict[str, Any]:
+    return {**domain, "devices": {**(domain.get("devices") or {}), "disks": found}}

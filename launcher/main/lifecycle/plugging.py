@@ -1,0 +1,77 @@
+"""Attaches disks to the running guest, and detaches them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from launcher.domain.values import InvalidSpecification
+from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.main.decisions import known, plugging, requests
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.disks import blank_disks, file_sizes, files
+from launcher.main.lifecycle.watching import Watch
+from launcher.protocol import messages
+
+
+class Plugging:
+    """Attaches and detaches one disk at a time. libvirt's devices say what was done before."""
+
+    def __init__(self, hypervisor: Hypervisor, watch: Watch) -> None:
+        self._hypervisor = hypervisor
+        self._watch = watch
+        self._record = watch.record
+
+    async def handle(self, request: messages.AttachDisk | messages.DetachDisk) -> None:
+        """Attach or detach a disk."""
+        await (self.attach(request) if isinstance(request, messages.AttachDisk) else self.detach(request))
+
+    async def attach(self, request: messages.AttachDisk) -> None:
+        """Give the guest a disk, unless it has it.
+
+        Raises:
+            RequestRefused: no guest stays here, the disk cannot be used or not yet, or libvirt failed.
+        """
+        async with self._record.operation:
+            requests.require_guest_that_stays(self._record.known, "attach a disk")
+            if (machine := self._record.known.machine) is None:
+                raise RequestRefused("Conflict", "this pod has no machine")
+            machine = plugging.machine_with(machine, request.disk)
+            plugged = await self._prepared(machine, str(request.disk["name"]))
+            try:
+                await self._hypervisor.attach_disk(self._record.known.name, plugged.target, plugged.disk, plugged.controllers)
+            except HypervisorError as error:
+                raise requests.refusal_of(error) from error
+            self._record.take(known.plugged, machine)
+        await self._watch.look()
+
+    async def detach(self, request: messages.DetachDisk) -> None:
+        """Ask the guest to release a disk, unless it has none of this name.
+
+        Raises:
+            RequestRefused: no guest stays here, libvirt failed, or the guest did not release it yet.
+        """
+        async with self._record.operation:
+            requests.require_guest_that_stays(self._record.known, "detach a disk")
+            machine = self._record.known.machine
+            if machine is None or request.name not in plugging.targets(machine):
+                return
+            target = plugging.targets(machine)[request.name]
+            try:
+                is_gone = await self._hypervisor.detach_disk(self._record.known.name, target)
+            except HypervisorError as error:
+                raise requests.refusal_of(error) from error
+            if not is_gone:
+                raise RequestRefused("NotReady", f"the guest has not released disk {request.name!r} yet", (request.name,))
+            self._record.take(known.plugged, plugging.machine_without(machine, request.name))
+        await self._watch.look()
+
+    async def _prepared(self, machine: messages.Machine, name: str) -> plugging.Plugged:
+        alone = plugging.alone(machine, name)
+        try:
+            await asyncio.to_thread(blank_disks.create, alone)
+            await asyncio.to_thread(file_sizes.prepare, alone)
+            return plugging.plugged(machine, name, await asyncio.to_thread(files.look, alone))
+        except files.NotReady as error:
+            raise RequestRefused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
+        except (files.DiskUnusable, InvalidSpecification, OSError) as error:
+            raise RequestRefused("Failed", str(error)) from error

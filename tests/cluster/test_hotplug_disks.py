@@ -1,0 +1,103 @@
+"""A running guest gets a claim as a disk by an edit, keeps it over a migration and kills of virt-handler, and loses it by an edit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import Object
+from tests.cluster.api import is_true
+from tests.cluster.kube import Console, Kubectl, console
+from tests.cluster.manifests import linux_vm, migration, shared_claim, with_disks
+from tests.cluster.test_bad_days import await_recovery, kill_all
+from tests.cluster.test_migrations import final_phase, other_node
+from tests.testbed import kubectl as testbed_kubectl
+from tests.testbed import layout
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="looks at the files of a claim"),
+]
+VM = "plugged"
+ROOT = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}}
+DATA = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data", "create": {"size": "16Mi"}}, "serial": "hotplugged"}
+
+
+def edit(kubectl: Kubectl, *disks: dict[str, Any]) -> None:
+    kubectl.api.patch("vm", VM, {"spec": {"domain": {"devices": {"disks": list(disks)}}}})
+
+
+def names(vm: Object) -> list[str]:
+    return [each["name"] for each in vm["status"].get("devices") or () if each["kind"] == "disk"]
+
+
+def until_disks(kubectl: Kubectl, *expected: str) -> Object:
+    def check(vm: Object) -> bool:
+        return names(vm) == list(expected) and "running" not in vm["status"]
+
+    return kubectl.api.until("vm", VM, check, timeout=90, what=f"disks {expected}")
+
+
+def attachment_pods(kubectl: Kubectl) -> list[str]:
+    found = kubectl.api.list("pods", label_selector=f"vm.kubevirt.io/name={VM}")
+    return [each["metadata"]["name"] for each in found if "-volume-" in each["metadata"]["name"]]
+
+
+def sees_disk(guest: Console) -> None:
+    guest.run("n=0; while test ! -e /sys/block/vdb/serial -a $n -lt 30; do sleep 1; n=$((n+1)); done")
+    assert "hotplugged" in guest.run("cat /sys/block/vdb/serial")
+
+
+def has_disk(guest: Console) -> bool:
+    return "vdb" in guest.run("ls /sys/block").split()
+
+
+def test_claim_is_attached_moves_with_the_guest_and_is_detached(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+    del testguest
+    kubectl.api.apply(shared_claim("data"), with_disks(linux_vm(VM), ROOT))
+    vm = kubectl.api.ready("vm", VM, timeout=240)
+    pod, node = vm["status"]["podUID"], vm["status"]["nodeName"]
+    with console(kubectl, VM) as guest:
+        guest.expect("GUEST-READY", timeout=120)
+        edit(kubectl, ROOT, DATA)
+        vm = until_disks(kubectl, "scratch", "data")
+        assert vm["status"]["podUID"] == pod
+        assert not is_true("RestartRequired")(vm)
+        (entry,) = vm["status"]["volumeStatus"]
+        assert (entry["name"], entry["phase"]) == ("data", "AttachedToNode")
+        assert attachment_pods(kubectl) == [entry["hotplugVolume"]["attachPodName"]]
+        kubectl.api.events("DiskAttached", of=VM, timeout=10)
+        sees_disk(guest)
+        guest.run("echo of-the-guest | dd of=/dev/vdb conv=fsync")
+    await_recovery(system, "virt-handler", kill_all(system, "virt-handler"))
+
+    made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
+    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+    vm = kubectl.api.until("vm", VM, lambda each: "volumeStatus" not in each["status"], timeout=60, what="no volume")
+    assert (vm["status"]["nodeName"] == node, names(vm)) == (False, ["scratch", "data"])
+    kubectl.api.until_list(
+        "pods", lambda found: not any("-volume-" in each["metadata"]["name"] for each in found), timeout=60, what="no pod"
+    )
+    with console(kubectl, VM) as guest:
+        assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")
+        edit(kubectl, ROOT)
+        until_disks(kubectl, "scratch")
+        assert not has_disk(guest)
+
+        edit(kubectl, ROOT, DATA)  # now from an attachment pod next to a mount of the guest's own pod
+        until_disks(kubectl, "scratch", "data")
+        sees_disk(guest)
+        assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")
+        killed = kill_all(system, "virt-handler")
+        edit(kubectl, ROOT)
+        await_recovery(system, "virt-handler", killed)
+        until_disks(kubectl, "scratch")
+        assert not has_disk(guest)
+    kubectl.api.events("DiskDetached", of=VM, timeout=10)
+    kubectl.api.until_list(
+        "pods", lambda found: not any("-volume-" in each["metadata"]["name"] for each in found), timeout=60, what="no pod"
+    )
+    images = [each for each in layout.shared_volumes().rglob("disk.img") if each.read_bytes().startswith(b"of-the-guest")]
+    assert len(images) == 1

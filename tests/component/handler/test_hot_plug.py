@@ -1,0 +1,102 @@
+"""Disks that a running guest gets and loses: virt-handler between a fake API server and a launcher with the real protocol."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.spec import hot_plug
+from launcher.protocol import messages
+from tests.component.handler.world import VMS, World, eventually, phase_is
+from tests.fakes.launcher import FakeLauncher
+
+PATH = "spec.domain.devices.disks[data]"
+DATA: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+
+
+def report(launcher: FakeLauncher, *disks: str) -> None:
+    assert launcher.status.domain is not None
+    devices = tuple(messages.DeviceStatus("disk", each, "vda") for each in ("disk0", *disks))
+    launcher.change(domain=replace(launcher.status.domain, devices=devices, changes=(hot_plug.DISK,)))
+
+
+def requests(launcher: FakeLauncher) -> list[str]:
+    return [type(each).__name__ for each in launcher.received if isinstance(each, messages.AttachDisk | messages.DetachDisk)]
+
+
+async def plugged(world: World, *, wanted: bool = True) -> None:
+    """Play virt-api and virt-controller: the running form has the disk, from an attachment pod."""
+
+    def edit(vm: dict[str, Any]) -> None:
+        devices = vm["spec"]["domain"]["devices"]
+        domain = {**vm["spec"]["domain"], "devices": {**devices, "disks": [devices["disks"][0], DATA]}}
+        if wanted:
+            vm["spec"]["domain"] = domain
+        else:
+            vm["status"]["running"] = {"generation": 1, "domain": domain}
+        (disk,) = (each for each in (*hot_plug.kept(vm), *hot_plug.removed(vm)) if each["name"] == "data")
+        volume = {"attachPodName": hot_plug.pod_name(vm, disk), "attachPodUID": "pod-of-the-claim"}
+        vm["status"]["volumeStatus"] = [{"name": "data", "claimName": "data", "hotplugVolume": volume}]
+
+    await world.api.edit(VMS, "default", "testvm", edit)
+
+
+def entry(world: World) -> dict[str, str]:
+    return next((dict(each) for each in world.status().get("changes") or ()), {})
+
+
+def devices(world: World) -> list[str]:
+    return [each["name"] for each in world.status().get("devices") or () if each["kind"] == "disk"]
+
+
+async def test_disk_is_mounted_and_attached_once(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher)
+        await plugged(world)
+        await eventually(lambda: "data" in devices(world))
+        assert handler.node.mounted == {"data": "pod-of-the-claim"}
+        await eventually(lambda: "DiskAttached" in world.events())
+    async with world.handler() as again:
+        await eventually(lambda: again.node.wired == 1)
+    assert requests(launcher) == ["AttachDisk"]
+
+
+async def test_mount_that_fails_is_tried_again_and_then_told(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher)
+        handler.node.no_mount = FileNotFoundError("the pod does not listen yet")
+        await plugged(world)
+        await eventually(lambda: entry(world).get("state") == "Failed")
+        assert (entry(world)["path"], entry(world)["message"]) == (PATH, "the pod does not listen yet")
+        assert requests(launcher) == []
+        handler.node.no_mount = None
+        await eventually(lambda: "data" in devices(world))
+        await eventually(lambda: entry(world) == {})
+
+
+@pytest.mark.parametrize("there", [("data",), ()])
+async def test_removed_disk_is_released_then_unmounted(world: World, there: tuple[str, ...]) -> None:
+    """Also if virt-handler was killed after the guest released it."""
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        handler.node.mounted["data"] = "pod-of-the-claim"
+        report(launcher, *there)
+        launcher.keeps_disks = True
+        await plugged(world, wanted=False)
+        await eventually(lambda: entry(world).get("state") == "Failed")
+        assert entry(world)["message"] == "the guest has not released disk 'data' yet"
+        assert handler.node.mounted == {"data": "pod-of-the-claim"}
+        launcher.keeps_disks = False
+        await eventually(lambda: "running" not in world.status())
+        assert handler.node.mounted == {}
+        await eventually(lambda: "DiskDetached" in world.events())

@@ -1,0 +1,115 @@
+"""A running guest gets a disk from another pod's claim, writes to it, and loses it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.places import layout
+from handler.devices import claims
+from handler.pods.process import Launcher as Process
+from launcher.protocol import messages
+from tests.damage import never_again
+from tests.host.launcher import guest
+from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, a_machine, killed_afterwards
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+MIB = 1 << 20
+
+
+@contextmanager
+def an_attachment_pod(claim: Path) -> Iterator[Process]:
+    """Yield a process with the claim at its place."""
+    top = Path(layout.ATTACHMENT_DIRECTORY)
+    script = (
+        f"mount --make-rprivate / && mount --bind {claim} /mnt && mount -t tmpfs none {top.parents[1]} && mkdir -p {top}"
+        f" && mount --move /mnt {top} && echo ready && exec sleep 300"
+    )
+    with subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        with opened(process.pid) as found:
+            yield found
+        process.kill()
+
+
+@contextmanager
+def opened(pid: int) -> Iterator[Process]:
+    root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY)
+    found = Process(pid, os.pidfd_open(pid), os.open(f"/proc/{pid}/ns/net", os.O_RDONLY), root)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def claim(tmp_path: Path) -> Path:
+    directory = tmp_path / "claim"
+    directory.mkdir()
+    os.chown(directory, layout.USER_ID, layout.USER_ID)
+    image = directory / layout.DISK_IMAGE
+    image.write_bytes(b"of-the-claim".ljust(MIB, b"\0"))
+    os.chown(image, layout.USER_ID, layout.USER_ID)
+    return directory
+
+
+@pytest.fixture
+def pod(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Launcher]:
+    launchers: list[Launcher] = []
+    with killed_afterwards(launchers):
+        launchers.append(Launcher(program, tmp_path / "pod", test_guest, disks="1M"))
+        yield launchers[0]
+
+
+@pytest.mark.parametrize("bus", ["virtio", "scsi"])
+def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: str) -> None:
+    disk: dict[str, Any] = {
+        "name": "data",
+        "type": "PersistentVolumeClaim",
+        "source": {"name": "data"},
+        "device": "disk",
+        "readOnly": False,
+        "target": {"bus": bus},
+        "serial": "hotplugged",
+    }
+    pod.socket(layout.LAUNCHER_SOCKET).close()
+    with opened(pod.process.pid) as target, an_attachment_pod(claim) as source, pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": []})))
+        viewer.expect("GUEST-READY", seconds=120)
+        assert viewer.sh("ls /sys/block") == ""
+        refused = client.call(messages.AttachDisk(disk))
+        assert isinstance(refused, messages.Refusal)
+        assert (refused.reason, "No such file or directory" in refused.message) == ("Failed", True)
+        claims.put(source, target, "data", read_only=False)
+        client.ask(messages.AttachDisk(disk))
+        claims.put(source, target, "data", read_only=False)  # virt-handler has restarted
+        status = client.ask(messages.AttachDisk(disk))
+        assert status.domain is not None
+        (told,) = status.domain.devices
+        assert (told.kind, told.name) == ("disk", "data")
+        viewer.sh('while test -z "$(ls /sys/block)"; do sleep 1; done')  # a SCSI host is scanned in the background
+        name = viewer.sh("ls /sys/block")
+        assert name == {"virtio": "vda", "scsi": "sda"}[bus]
+        assert viewer.sh(f"head -c 12 /dev/{name}") == "of-the-claim"
+        viewer.sh(f"echo of-the-guest | dd of=/dev/{name} conv=fsync")
+        with pytest.raises(OSError, match="busy") as busy:
+            claims.remove(target, "data")
+        assert busy.value.errno == errno.EBUSY
+        client.ask(messages.DetachDisk("data"))
+        claims.remove(target, "data")
+        status = client.ask(messages.DetachDisk("data"))
+        claims.remove(target, "data")
+        assert status.domain is not None
+        assert status.domain.devices == ()
+        assert viewer.sh("ls /sys/block") == ""
+        assert list(pod.disks.iterdir()) == []
+    with never_again("a lost write"):
+        assert (claim / layout.DISK_IMAGE).read_bytes().startswith(b"of-the-guest")

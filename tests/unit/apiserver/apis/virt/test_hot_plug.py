@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.spec import hot_plug, live_changes
+
+POD_UID = "1b0a1c1e-0000-4000-8000-000000000001"
+
+
+def a_disk(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": "PersistentVolumeClaim", "source": {"name": name}, **more}
+
+
+def a_vm(desired: list[dict[str, Any]], runs: list[dict[str, Any]] | None = None, *entries: dict[str, Any]) -> dict[str, Any]:
+    status: dict[str, Any] = {"phase": "Running", "podUID": POD_UID, "domain": {"liveChanges": ["disk"]}, "volumeStatus": list(entries)}
+    if runs is not None:
+        status["running"] = {"generation": 1, "domain": {"memory": {"guest": "1Gi"}, "devices": {"disks": runs}}}
+    spec = {"domain": {"memory": {"guest": "1Gi"}, "devices": {"disks": desired}}}
+    return {"metadata": {"name": "testvm", "namespace": "default", "uid": "u"}, "spec": spec, "status": status}
+
+
+def an_entry(vm: dict[str, Any], disk: dict[str, Any]) -> dict[str, Any]:
+    (full,) = (each for each in hot_plug.added(vm) if each["name"] == disk["name"])
+    volume = {"attachPodName": hot_plug.pod_name(vm, full), "attachPodUID": "2b0a1c1e-0000-4000-8000-000000000001"}
+    return {"name": disk["name"], "claimName": disk["source"]["name"], "phase": "AttachedToNode", "hotplugVolume": volume}
+
+
+def names(*found: tuple[dict[str, Any], ...]) -> list[list[str]]:
+    return [[each["name"] for each in disks] for disks in found]
+
+
+ROOT, DATA, LOGS = a_disk("root"), a_disk("data"), a_disk("logs", target={"bus": "scsi"})
+
+
+def test_added_removed_and_kept_disks_are_found_by_name() -> None:
+    vm = a_vm([ROOT, DATA], [ROOT, LOGS])
+    assert names(hot_plug.added(vm), hot_plug.removed(vm), hot_plug.kept(vm)) == [["data"], ["logs"], ["root"]]
+    assert hot_plug.live(vm) == ("data", "logs")
+    vm["status"]["domain"] = {}  # a launcher of an earlier release
+    assert hot_plug.live(vm) == ()
+
+
+@pytest.mark.parametrize(
+    "disk",
+    [
+        a_disk("x", target={"bus": "sata"}),
+        a_disk("x", device="cdrom"),
+        a_disk("x", device="lun"),
+        a_disk("x", bootOrder=1),
+        a_disk("x", dedicatedIOThread=True),
+        {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "ephemeral": True}},
+        {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "import": {"url": "http://server/x"}}},
+        {"name": "x", "type": "Image", "source": {"reference": "registry/x"}},
+        {"name": "x", "type": "EmptyDisk", "source": {"size": "1Gi"}},
+    ],
+)
+def test_other_disks_need_a_restart(disk: dict[str, Any]) -> None:
+    assert hot_plug.live(a_vm([ROOT, disk], [ROOT])) == ()
+    assert hot_plug.live(a_vm([ROOT], [ROOT, disk])) == ()
+
+
+def test_machines_with_xml_need_a_restart() -> None:
+    vm = a_vm([ROOT, DATA], [ROOT])
+    vm["spec"]["domainXML"] = "<domain/>"
+    assert names(hot_plug.added(vm), hot_plug.removed(vm), hot_plug.kept(vm)) == [[], [], []]
+
+
+def test_record_of_a_pod_copies_its_disk_to_the_running_form() -> None:
+    vm = a_vm([ROOT, DATA, LOGS], [ROOT])
+    hot_plug.record(vm)
+    assert [each["name"] for each in vm["status"]["running"]["domain"]["devices"]["disks"]] == ["root"]
+    vm["status"]["volumeStatus"] = [an_entry(vm, DATA)]
+    hot_plug.record(vm)
+    assert vm["status"]["running"]["domain"]["devices"]["disks"] == [ROOT, DATA]
+    vm["status"]["volumeStatus"].append(an_entry(vm, LOGS))
+    hot_plug.record(vm)
+    assert "running" not in vm["status"]  # nothing differs any more
+
+
+@pytest.mark.parametrize("field", ["podUID", "disk", "claim"])
+def test_record_of_another_pods_guest_or_claim_does_not_count(field: str) -> None:
+    vm = a_vm([ROOT, DATA], [ROOT])
+    vm["status"]["volumeStatus"] = [an_entry(vm, DATA)]
+    match field:
+        case "podUID":
+            vm["status"]["podUID"] = "3b0a1c1e-0000-4000-8000-000000000001"
+        case "disk":
+            vm["status"]["volumeStatus"][0]["name"] = "other"
+        case _:
+            vm["spec"]["domain"]["devices"]["disks"][1] = {**DATA, "source": {"name": "other"}}
+    hot_plug.record(vm)
+    assert [each["name"] for each in vm["status"]["running"]["domain"]["devices"]["disks"]] == ["root"]
+
+
+def test_taken_disks_have_the_desired_order_and_others_stay() -> None:
+    vm = a_vm([DATA, ROOT], [ROOT, LOGS])
+    hot_plug.take(vm, ["data"])
+    assert vm["status"]["running"]["domain"]["devices"]["disks"] == [DATA, ROOT, LOGS]
+    hot_plug.take(vm, ["logs"])
+    assert "running" not in vm["status"]
+
+
+def test_disks_without_a_name_keep_their_default_name() -> None:
+    unnamed = {key: value for key, value in ROOT.items() if key != "name"}
+    vm = a_vm([unnamed, DATA, LOGS], [unnamed])
+    hot_plug.take(vm, ["data"])
+    assert vm["status"]["running"]["domain"]["devices"]["disks"] == [{"name": "disk0", **unnamed}, DATA]
+
+
+def test_block_claim_waits_for_the_next_start() -> None:
+    vm = a_vm([ROOT, DATA], [ROOT], {"name": "data", "phase": "Pending", "reason": hot_plug.NEEDS_RESTART})
+    assert hot_plug.live(vm) == ()
+
+
+def test_released_disk_leaves_the_running_form() -> None:
+    vm = a_vm([ROOT], [ROOT, DATA, LOGS])
+    vm["status"]["changes"] = [
+        {"path": hot_plug.path_of("data"), "state": "Applied"},
+        {"path": hot_plug.path_of("logs"), "state": "Failed"},
+    ]
+    live_changes.record(vm)
+    assert vm["status"]["running"]["domain"]["devices"]["disks"] == [ROOT, LOGS]
+    assert [each["path"] for each in vm["status"]["changes"]] == [hot_plug.path_of("logs")]
+
+
+def test_virt_handler_takes_only_removed_disks_from_running_form() -> None:
+    old = a_vm([ROOT, a_disk("new")], [ROOT, DATA, LOGS])
+    runs = {"memory": {"guest": "1Gi"}}
+
+    def with_disks(*found: dict[str, Any]) -> dict[str, Any]:
+        status = {**old["status"], "running": {"generation": 1, "domain": {**runs, "devices": {"disks": list(found)}}}}
+        return {**old, "status": status}
+
+    for allowed in ((ROOT, DATA, LOGS), (ROOT, LOGS), (ROOT,)):
+        assert live_changes.follows(old, with_disks(*allowed)), allowed
+    for refused in ((DATA, LOGS), (ROOT, DATA, LOGS, a_disk("new")), (ROOT, {**LOGS, "readOnly": True}), (ROOT, a_disk("other"))):
+        assert not live_changes.follows(old, with_disks(*refused)), refused
+    old["status"]["volumeStatus"] = [an_entry(old, a_disk("new"))]  # virt-api copies this disk in any write
+    assert live_changes.follows(old, with_disks(ROOT, a_disk("new"), DATA, LOGS))
+    assert not live_changes.follows(old, with_disks(ROOT, DATA, LOGS))
+
+
+def test_restart_is_required_only_for_what_does_not_change_live() -> None:
+    vm = a_vm([ROOT, DATA, a_disk("boot", bootOrder=1)], [ROOT, LOGS])
+    assert [str(each) for each in live_changes.rest(vm)] == ["spec.domain.devices.disks[boot] (added)"]
+    vm["status"]["changes"] = [{"path": hot_plug.path_of("logs"), "state": "Failed"}]
+    assert [str(each) for each in live_changes.rest(vm)] == [
+        "spec.domain.devices.disks[logs] (removed)",
+        "spec.domain.devices.disks[boot] (added)",
+    ]

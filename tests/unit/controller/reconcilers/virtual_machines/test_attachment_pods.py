@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from apiserver.apis.meta.objects import name_of
+from apiserver.apis.virt.places import layout, names, shape
+from apiserver.apis.virt.spec import hot_plug
+from apiserver.client.informer import Informer
+from apiserver.client.store import Store
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Requeue, WriteStatus
+from controller.reconcilers.indexes import BY_HELD_STORAGE, BY_OWNER, Informers, held_storage_of_vm
+from controller.reconcilers.pods import ownership
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines import attachment_pods
+from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
+from controller.reconcilers.virtual_machines.gathering import Gathering
+from controller.reconcilers.virtual_machines.observed import Observed
+from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+NONE: Any = None
+DISK = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+CLAIM: dict[str, Any] = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+
+
+def a_machine(
+    *, wanted: bool = True, runs: bool = False, phase: str = "Running", entries: tuple[dict[str, Any], ...] = ()
+) -> dict[str, Any]:
+    labels = {"app": "web"}
+    vm = a_vm(phase=phase, attempts=[an_attempt(nodeName="node1")], affinity={"podAntiAffinity": {}}, nodeSelector={"a": "b"})
+    vm["metadata"]["labels"] = labels
+    vm["spec"]["domain"]["devices"] = {"disks": [DISK] if wanted else []}
+    vm["status"] |= {"nodeName": "node1", "domain": {"liveChanges": ["disk"]}}
+    if entries:
+        vm["status"]["volumeStatus"] = list(entries)
+    if wanted != runs:
+        domain = {"memory": {"guest": "128Mi"}, "devices": {"disks": [DISK] if runs else []}}
+        vm["status"]["running"] = {"generation": 1, "domain": domain}
+    return vm
+
+
+def disk_of(vm: dict[str, Any]) -> dict[str, Any]:
+    return next(iter((*hot_plug.added(vm), *hot_plug.kept(vm), *hot_plug.removed(vm))))
+
+
+def an_attachment(vm: dict[str, Any], **more: Any) -> dict[str, Any]:
+    pod = a_pod(**more)
+    pod["metadata"] |= {"name": hot_plug.pod_name(vm, disk_of(vm)), "uid": "uid-of-attachment"}
+    return pod
+
+
+def attached(vm: dict[str, Any]) -> dict[str, Any]:
+    volume = {"attachPodName": hot_plug.pod_name(vm, disk_of(vm)), "attachPodUID": "uid-of-attachment"}
+    return {"name": "data", "claimName": "data", "phase": "AttachedToNode", "hotplugVolume": volume}
+
+
+def plan(vm: dict[str, Any], *pods: dict[str, Any], claim: dict[str, Any] | None = CLAIM, **more: Any) -> tuple[Action, ...]:
+    seen = Observed(vm=vm, pods=(a_pod(),), claims={"data": claim}, now=NOW, settings=Settings("launcher"), attachment_pods=pods, **more)
+    return attachment_pods.plan(seen)
+
+
+def entries(actions: tuple[Action, ...]) -> list[dict[str, Any]]:
+    return next(each.status.get("volumeStatus", []) for each in actions if isinstance(each, WriteStatus))
+
+
+def deleted(actions: tuple[Action, ...]) -> list[str]:
+    return [each.uid for each in actions if isinstance(each, DeletePod)]
+
+
+def test_new_disk_gets_a_pod_on_the_guests_node() -> None:
+    vm = a_machine()
+    actions = plan(vm)
+    (made,) = (each.pod for each in actions if isinstance(each, CreatePod))
+    spec, (container,) = made["spec"], made["spec"]["containers"]
+    assert shape.fits(made)
+    assert ownership.is_attachment(made, vm)
+    assert ownership.is_controlled_by(made, vm)
+    assert not ownership.is_attachment(a_pod(), vm)
+    assert {each["mountPath"] for each in container["volumeMounts"]} == {layout.RUN_DIRECTORY, layout.ATTACHMENT_DIRECTORY}
+    assert [each["persistentVolumeClaim"] for each in spec["volumes"] if "persistentVolumeClaim" in each] == [{"claimName": "data"}]
+    assert spec["affinity"] == {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node1"]}]}]
+            }
+        }
+    }
+    assert not {"nodeSelector", "nodeName"} & spec.keys()
+    assert set(made["metadata"]["labels"]) == {names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL}  # no Service's
+    assert made["metadata"]["annotations"] == {}  # no further network
+    assert spec["readinessGates"] == [{"conditionType": names.GUEST_RUNNING_GATE}]
+    assert container["resources"]["limits"]["ephemeral-storage"] == "1Mi"  # a kubelet evicts a pod that exceeds it by any file
+    assert (spec["automountServiceAccountToken"], spec["securityContext"]["fsGroup"]) == (False, 107)
+    (entry,) = entries(actions)
+    assert (entry["phase"], entry["reason"]) == ("Pending", "PodNotRunning")
+
+
+def test_running_pod_is_recorded_once() -> None:
+    vm = a_machine()
+    actions = plan(vm, an_attachment(vm))
+    assert entries(actions) == [attached(vm)]
+    assert plan(a_machine(entries=(attached(vm),)), an_attachment(vm)) == ()
+    assert plan(a_machine(runs=True, entries=(attached(vm),)), an_attachment(vm)) == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "given"),
+    [
+        ("ClaimNotFound", {"claim": None}),
+        ("ClaimTerminating", {"claim": {**CLAIM, "metadata": {"name": "data", "deletionTimestamp": "2026-01-01T00:00:00Z"}}}),
+        ("VolumeModeBlock", {"claim": {**CLAIM, "spec": {"volumeMode": "Block"}}}),
+        ("DiskInUse", {"wanted_in_use": {"data": "other"}}),
+        ("PodRefused", {"refusal": "exceeded quota"}),
+        ("Migrating", {"migrations": (a_migration(phase="Running"),)}),
+    ],
+)
+def test_wait_is_reported_and_no_pod_is_recorded(reason: str, given: dict[str, Any]) -> None:
+    vm = a_machine()
+    for pods, known in (((), ()), ((an_attachment(vm),), ()), ((an_attachment(vm),), (attached(vm),))):
+        actions = plan(a_machine(entries=known), *pods, **given)
+        assert not [each for each in actions if isinstance(each, CreatePod)]
+        (entry,) = entries(actions)
+        assert (entry["phase"], entry["reason"]) == ("Pending", reason)
+        assert "hotplugVolume" not in entry
+        assert Requeue(attachment_pods.LOOK_SECONDS) in actions
+
+
+def test_pod_stays_until_the_disk_left_the_running_form() -> None:
+    vm = a_machine(wanted=False, runs=True)
+    entry, pod = attached(vm), an_attachment(vm)
+    assert plan(a_machine(wanted=False, runs=True, entries=(entry,)), pod) == ()
+    actions = plan(a_machine(wanted=False, entries=(entry,)), pod)
+    assert deleted(actions) == ["uid-of-attachment"]
+    assert entries(actions) == []
+
+
+def test_pod_goes_after_the_guest_moved_to_another_pod() -> None:
+    vm = a_machine(runs=True)
+    entry, pod = attached(vm), an_attachment(vm)
+    moved = a_machine(runs=True, entries=(entry,))
+    moved["status"]["podUID"] = "uid-of-the-target"
+    actions = plan(moved, pod)
+    assert deleted(actions) == ["uid-of-attachment"]
+    assert entries(actions) == []
+    assert not [each for each in actions if isinstance(each, CreatePod)]
+
+
+def test_lost_pod_is_replaced() -> None:
+    vm = a_machine(runs=True)
+    known = a_machine(runs=True, entries=(attached(vm),))
+    assert [name_of(each.pod) for each in plan(known) if isinstance(each, CreatePod)] == [hot_plug.pod_name(vm, disk_of(vm))]
+    assert deleted(plan(known, an_attachment(vm, phase="Failed", exit_code=1))) == ["uid-of-attachment"]
+    again = an_attachment(vm)
+    again["metadata"]["uid"] = "uid-of-the-next"
+    (entry,) = entries(plan(known, again))
+    assert entry["hotplugVolume"]["attachPodUID"] == "uid-of-the-next"
+
+
+@pytest.mark.parametrize(("phase", "stays"), [("Stopping", True), ("Unknown", True), ("Stopped", False), ("Scheduling", False)])
+def test_pods_end_with_the_guest(phase: str, *, stays: bool) -> None:
+    vm = a_machine(runs=True)
+    assert deleted(plan(a_machine(runs=True, phase=phase), an_attachment(vm))) == ([] if stays else ["uid-of-attachment"])
+
+
+def test_guest_of_an_earlier_release_gets_no_pod() -> None:
+    vm = a_machine()
+    vm["status"]["domain"] = {}
+    assert plan(vm) == ()
+
+
+def test_plan_of_a_machine_includes_its_attachment_pods() -> None:
+    seen = Observed(vm=a_machine(), pods=(a_pod(),), claims={"data": CLAIM}, now=NOW, settings=Settings("launcher"))
+    made = [each.pod for each in planning.plan(seen) if isinstance(each, CreatePod)]
+    assert [name_of(each) for each in made] == [hot_plug.pod_name(seen.vm, disk_of(seen.vm))]
+
+
+def test_status_is_written_once_in_a_pass() -> None:
+    vm = a_machine()
+    vm["spec"]["domain"]["memory"] = {"guest": "256Mi"}
+    seen = Observed(vm=vm, pods=(a_pod(),), claims={"data": CLAIM}, now=NOW, settings=Settings("launcher"))
+    written = [each.status for each in planning.plan(seen) if isinstance(each, WriteStatus)]
+    assert [sorted({each["type"] for each in status["conditions"]}) for status in written] == [["RestartRequired"]]
+
+
+def test_attachment_pods_are_not_gathered_as_guests_pods() -> None:
+    vm = a_machine()
+    pods = Store({BY_OWNER: ownership.owners_of})
+    for each in (a_pod(), an_attachment(vm)):
+        pods.apply(each)
+    gathering = Gathering(
+        NONE, NONE, NONE, Informers(NONE, NONE, cast(Informer, pods), NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
+    )
+    assert [name_of(each) for each in gathering._known_pods(vm, ())] == [name_of(a_pod())]
+    assert [name_of(each) for each in gathering._attachment_pods(vm)] == [hot_plug.pod_name(vm, disk_of(vm))]
+
+
+def test_claim_of_a_guest_is_in_use_for_the_disk_of_another() -> None:
+    assert in_use_with("Running") == {"data": "other"}
+    assert in_use_with("Stopped") == {}
+
+
+def in_use_with(phase: str) -> dict[str, str]:
+    other = a_machine(runs=True, phase=phase)
+    other["metadata"] |= {"name": "other", "uid": "other"}
+    vms = Store({BY_HELD_STORAGE: held_storage_of_vm})
+    for each in (other, a_machine()):
+        vms.apply(each)
+    gathering = Gathering(
+        NONE, NONE, NONE, Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
+    )
+    return gathering._wanted_in_use(a_machine())

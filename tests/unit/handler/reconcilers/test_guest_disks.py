@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.spec import hot_plug
+from handler.reconcilers.guests import guest_disks
+from handler.reconcilers.guests.guest_disks import Attach, Detach, Failure
+from launcher.protocol import messages
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PATH = "spec.domain.devices.disks[data]"
+ROOT, DATA = ({"name": each, "type": "PersistentVolumeClaim", "source": {"name": each}} for each in ("root", "data"))
+
+
+def a_vm(desired: list[dict[str, Any]], runs: list[dict[str, Any]] | None = None, **status: Any) -> dict[str, Any]:
+    vm: dict[str, Any] = {
+        "metadata": {"name": "testvm", "namespace": "default", "uid": "u"},
+        "spec": {"domain": {"devices": {"disks": desired}}},
+        "status": {"phase": "Running", "podUID": "p", "domain": {"liveChanges": ["disk"]}, **status},
+    }
+    if runs is not None:
+        vm["status"]["running"] = {"domain": {"devices": {"disks": runs}}}
+    return vm
+
+
+def a_launcher(*disks: str, changes: tuple[str, ...] = ("disk",)) -> messages.Status:
+    devices = tuple(messages.DeviceStatus("disk", each, "vda") for each in disks)
+    return messages.Status(1, messages.DomainStatus("d", "u", "qemu", "running", "booted", devices=devices, changes=changes))
+
+
+def step(vm: dict[str, Any], launcher: messages.Status, failures: dict[str, Failure] | None = None, now: float = 0.0) -> str:
+    found = guest_disks.next_step(vm, launcher, failures or {}, now)
+    return "" if found is None else f"{type(found).__name__} {found.name}"
+
+
+def test_guest_gets_the_missing_disks_of_the_running_form() -> None:
+    assert step(a_vm([ROOT, DATA]), a_launcher("root")) == "Attach data"
+    assert step(a_vm([ROOT, DATA]), a_launcher("root", "data")) == ""
+    assert step(a_vm([ROOT, DATA], [ROOT]), a_launcher("root")) == ""  # no pod has its claim yet
+    assert step(a_vm([ROOT, DATA]), a_launcher("root", changes=())) == ""
+
+
+@pytest.mark.parametrize("there", [("root", "data"), ("root",)])
+def test_removed_disk_is_detached_until_it_left_the_running_form(there: tuple[str, ...]) -> None:
+    assert step(a_vm([ROOT], [ROOT, DATA]), a_launcher(*there)) == "Detach data"
+    assert step(a_vm([ROOT]), a_launcher(*there)) == ""
+
+
+def test_failed_step_waits_and_blocks_no_other() -> None:
+    vm = a_vm([DATA], [ROOT, DATA])
+    failed = {"spec.domain.devices.disks[root]": guest_disks.failure_after("busy", None, 10.0)}
+    assert step(vm, a_launcher("root"), failed, now=10.5) == "Attach data"
+    assert step(vm, a_launcher("root"), failed, now=11.0) == "Detach root"
+    assert guest_disks.pause(vm, a_launcher("root"), failed, 10.5) == 0.5
+    assert guest_disks.pause(a_vm([ROOT]), a_launcher("root"), failed, 10.5) is None
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    failure, pauses = None, []
+    for _ in range(8):
+        failure = guest_disks.failure_after("busy", failure, 0.0)
+        pauses.append(failure.again)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_repeated_failure_is_reported_since_its_beginning() -> None:
+    vm, launcher = a_vm([ROOT], [ROOT, DATA]), a_launcher("root", "data")
+    failed = {PATH: guest_disks.failure_after("the guest has not released it", None, 0.0)}
+    assert "changes" not in guest_disks.with_entries(vm, vm["status"], launcher, failed, NOW)
+    failed[PATH] = guest_disks.failure_after("the guest has not released it", failed[PATH], 1.0)
+    status = guest_disks.with_entries(vm, vm["status"], launcher, failed, NOW)
+    entry = {"path": PATH, "state": "Failed", "time": "2026-01-01T00:00:00Z", "message": "the guest has not released it"}
+    assert status["changes"] == [entry]
+    vm["status"]["changes"] = [entry]
+    later = guest_disks.with_entries(vm, {**vm["status"], "changes": []}, launcher, failed, datetime(2026, 1, 2, tzinfo=UTC))
+    assert later["changes"] == [entry]
+    assert guest_disks.with_entries(a_vm([ROOT]), {}, launcher, failed, NOW) == {}
+
+
+def test_released_disk_is_reported_as_applied() -> None:
+    (disk,) = hot_plug.removed(vm := a_vm([ROOT], [ROOT, DATA], changes=[{"path": PATH, "state": "Failed"}]))
+    assert guest_disks.detached(vm, disk, NOW)["changes"] == [{"path": PATH, "state": "Applied", "time": "2026-01-01T00:00:00Z"}]
+
+
+def test_steps_are_of_the_disks() -> None:
+    assert [type(each) for each in guest_disks.steps(a_vm([DATA], [ROOT, DATA]), a_launcher("root"))] == [Detach, Attach]
