@@ -39,6 +39,7 @@ from apiserver.kubectl import (
     usbredir,
     verbs,
     versions,
+    volumes,
 )
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe, first
@@ -128,7 +129,7 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
         case "logs" | "port-forward" | "ssh" | "scp" | "screenshot" | "set-password":
             return await _reach(parsed, load)
-        case "guestinfo" | "domainxml" | "create" | "version" | top.COMMAND | "nodes" | "fence" | "unfence":
+        case "guestinfo" | "domainxml" | "create" | "version" | top.COMMAND | "nodes" | "fence" | "unfence" | "addvolume" | "removevolume":
             print(await _text(parsed, load))
             return 0
         case _:
@@ -162,6 +163,8 @@ async def _text(parsed: argparse.Namespace, load: migrations.Load) -> str:
             return await fencing.fence(await access.load(parsed.selection), parsed.node, None if parsed.yes else _asker())
         case "unfence":
             return await fencing.unfence(await access.load(parsed.selection), parsed.node)
+        case "addvolume" | "removevolume":
+            return await volumes.edit(await load(), parsed)
         case "guestinfo":
             return await guestinfo.show(await load(), parsed.name, parsed.output)
         case top.COMMAND:

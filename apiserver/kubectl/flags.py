@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.spec import hot_plug
 from apiserver.kubectl import portforward, top, usage
 from apiserver.kubectl.access import Selection, version
 from apiserver.kubectl.proxy import ADDRESS
@@ -187,6 +188,7 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     )
     passwords.add_argument("-l", "--username", required=True, metavar="USER", help="the user of the guest")
     passwords.add_argument("--encrypted", action="store_true", help="the password is a hash, as in /etc/shadow")
+    _add_volumes(commands)
     _add_administration(commands)
     return program, commands, {**_add_verbs(commands), CANCEL: _add_cancel_migration(commands)}
 
@@ -324,6 +326,19 @@ def _add_guestinfo(commands: Commands) -> None:
         default="table",
         help="wide: with all applications; json, yaml: all fields",
     )
+
+
+def _add_volumes(commands: Commands) -> None:
+    adding = commands.add_for_machine(
+        "addvolume", "add a claim as a disk; a running guest gets it at once", "It edits spec.domain.devices.disks."
+    )
+    adding.add_argument("--claim", metavar="NAME", required=True, help="the PersistentVolumeClaim")
+    adding.add_argument("--disk-name", metavar="NAME", help="the disk's name in the spec (default: the claim's)")
+    adding.add_argument("--serial", metavar="TEXT", help="the serial number that the guest sees")
+    adding.add_argument("--bus", choices=hot_plug.BUSES, help="the bus (default virtio)")
+    removing = commands.add_for_machine("removevolume", "remove a disk; a running guest loses it when it releases it")
+    removing.add_argument("--claim", metavar="NAME", help="the disk's PersistentVolumeClaim")
+    removing.add_argument("--disk-name", metavar="NAME", help="the disk's name in the spec")
 
 
 def _add_administration(commands: Commands) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Create": ("create",),
+    "Change": ("addvolume", "removevolume"),
     "Turn on and off": ("start", "stop", "poweroff", "restart", "suspend", "resume"),
     "Act on the running guest": ("pause", "unpause", "reset", "softreboot", "nmi", "sendkey", "freeze", "thaw", "set-password"),
     "Migrate": ("migrate", "cancel-migration"),
@@ -17,6 +18,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 OTHERS: Final = "Other commands"
 
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "addvolume": ("addvolume web --claim logs", "addvolume web --claim logs --disk-name data --serial LOGS-0001 --bus scsi"),
+    "removevolume": ("removevolume web --claim logs", "removevolume web --disk-name data"),
     "create": ("create web --memory 1Gi --image registry.example/debian:13 --cloud-init user-data.yaml | kubectl apply -f -",),
     "start": ("start web db --wait", "start web --paused --node node2"),
     "stop": ("stop web", "stop web --grace-period 5", "stop web --force"),

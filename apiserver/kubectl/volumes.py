@@ -1,0 +1,97 @@
+"""``kubectl virt addvolume`` and ``removevolume``: edits of a machine's disks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Final
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import messages, verbs
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure
+
+COMMANDS: Final = ("addvolume", "removevolume")
+_TRIES: Final = 5
+"""Writes that may lose against another writer; the status of a running machine changes often."""
+
+
+async def edit(access: Access, parsed: argparse.Namespace) -> str:
+    """Add or remove a disk; return the text for the user.
+
+    Raises:
+        Failure: the machine has such a disk already, or none, or the server refuses.
+    """
+    if parsed.command == "removevolume":
+        if not (parsed.claim or parsed.disk_name):
+            raise Failure("error: name the disk by --claim or --disk-name")
+        await _edit(access, parsed.name, lambda vm: without(vm, parsed.claim, parsed.disk_name))
+        return f"virtualmachine.kubevirt.io/{parsed.name} edited: the guest loses the disk when it releases it"
+    added = disk_of(parsed.claim, parsed.disk_name, parsed.serial, parsed.bus)
+    await _edit(access, parsed.name, lambda vm: with_disk(vm, added))
+    return f"virtualmachine.kubevirt.io/{parsed.name} edited: its guest gets disk {added['name']}"
+
+
+def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None) -> Object:
+    """Return a disk with a claim; its name is the claim's, without dots."""
+    found: Object = {"name": name or claim.replace(".", "-"), "type": disks.CLAIM, "source": {"name": claim}}
+    return found | ({"serial": serial} if serial else {}) | ({"target": {"bus": bus}} if bus else {})
+
+
+def with_disk(vm: Object, disk: Object) -> Object:
+    """Return the machine with a further disk.
+
+    Raises:
+        Failure: it has a disk of this name.
+    """
+    there = _disks(vm)
+    if any(each["name"] == disk["name"] for each in disks.defaulted(dig(vm, "spec", "domain") or {})):
+        raise Failure(f"error: the machine has a disk {disk['name']} already; choose another --disk-name")
+    return _with(vm, [*there, disk])
+
+
+def without(vm: Object, claim: str | None, name: str | None) -> Object:
+    """Return the machine without the disk of this name, or with this claim.
+
+    Raises:
+        Failure: it has no such disk, or several.
+    """
+    named = disks.defaulted(dig(vm, "spec", "domain") or {})
+    gone = [
+        place
+        for place, each in enumerate(named)
+        if (name is None or each["name"] == name) and (claim is None or disks.claim_of(each) == claim.lower())
+    ]
+    if len(gone) != 1:
+        raise Failure(f"error: the machine has {'several such disks: choose one by --disk-name' if gone else 'no such disk'}")
+    # A name by position would change with the removal.
+    kept = [{"name": each["name"], **own} for each, own in zip(named, _disks(vm), strict=True)]
+    return _with(vm, [each for place, each in enumerate(kept) if place not in gone])
+
+
+async def _edit(access: Access, name: str, edited: Callable[[Object], Object]) -> None:
+    path = VIRTUAL_MACHINES.path(access.namespace, name)
+    for _ in range(_TRIES - 1):
+        vm = await verbs.request(access, "GET", path, f"read virtual machine {name}")
+        try:
+            await verbs.answered(access, "PUT", path, f"edit virtual machine {name}", body=edited(vm))
+        except errors.Conflict:
+            continue
+        except errors.StatusError as error:
+            raise messages.of_status(error, f"edit virtual machine {name}") from error
+        return
+    vm = await verbs.request(access, "GET", path, f"read virtual machine {name}")
+    await verbs.request(access, "PUT", path, f"edit virtual machine {name}", body=edited(vm))
+
+
+def _disks(vm: Object) -> list[Object]:
+    return list(dig(vm, "spec", "domain", "devices", "disks") or ())
+
+
+def _with(vm: Object, found: list[Object]) -> Object:
+    domain: Object = dig(vm, "spec", "domain") or {}
+    devices = {**(domain.get("devices") or {}), "disks": found}
+    return {**vm, "spec": {**vm["spec"], "domain": {**domain, "devices": devices}}}

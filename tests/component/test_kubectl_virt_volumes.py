@@ -1,0 +1,83 @@
+"""``kubectl virt addvolume`` and ``removevolume`` against the fake API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from apiserver.kubectl import flags, volumes
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure
+from tests.fakes.kubeapi import FakeAPI
+
+VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
+ROOT = {"type": "PersistentVolumeClaim", "source": {"name": "root"}}
+
+
+@pytest.fixture
+async def api() -> FakeAPI:
+    api = FakeAPI()
+    spec = {"domain": {"memory": {"guest": "1Gi"}, "devices": {"disks": [ROOT], "rng": {}}}}
+    await api.put(VMS, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+    return api
+
+
+@pytest.fixture
+async def access(api: FakeAPI) -> AsyncIterator[Access]:
+    async with api.serving() as config:
+        yield Access(server=config.server, namespace="default")
+
+
+async def run(access: Access, *arguments: str) -> str:
+    return await volumes.edit(access, flags.parse(list(arguments)))
+
+
+def disks(api: FakeAPI) -> list[dict[str, Any]]:
+    domain = api.get(VMS, "default", "web")["spec"]["domain"]
+    assert (domain["memory"], domain["devices"]["rng"]) == ({"guest": "1Gi"}, {})
+    found: list[dict[str, Any]] = domain["devices"]["disks"]
+    return found
+
+
+async def test_volumes_are_added_and_removed(api: FakeAPI, access: Access) -> None:
+    await run(access, "addvolume", "web", "--claim", "my.logs")
+    await run(access, "addvolume", "vm/web", "--claim", "data", "--disk-name", "db", "--serial", "DB-1", "--bus", "scsi")
+    logs = {"name": "my-logs", "type": "PersistentVolumeClaim", "source": {"name": "my.logs"}}
+    data = {"name": "db", "type": "PersistentVolumeClaim", "source": {"name": "data"}, "serial": "DB-1", "target": {"bus": "scsi"}}
+    assert disks(api) == [ROOT, logs, data]
+    await run(access, "removevolume", "web", "--claim", "my.logs")
+    assert disks(api) == [{"name": "disk0", **ROOT}, data]
+    await run(access, "removevolume", "web", "--disk-name", "db")
+    assert disks(api) == [{"name": "disk0", **ROOT}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("addvolume", "web", "--claim", "x", "--disk-name", "disk0"), "has a disk disk0 already"),
+        (("removevolume", "web", "--claim", "x"), "no such disk"),
+        (("removevolume", "web"), "name the disk by --claim or --disk-name"),
+        (("removevolume", "none", "--claim", "root"), '"none" not found'),
+    ],
+)
+async def test_unclear_or_impossible_edits_are_errors(api: FakeAPI, access: Access, arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(Failure, match=message):
+        await run(access, *arguments)
+    assert disks(api) == [ROOT]
+
+
+async def test_edit_is_repeated_when_the_machine_changed_meanwhile(api: FakeAPI, access: Access) -> None:
+    edited = 0
+
+    def with_another_writer(vm: dict[str, Any]) -> dict[str, Any]:
+        nonlocal edited
+        edited += 1
+        stale = {**vm, "metadata": {**vm["metadata"], "resourceVersion": "1"}} if edited == 1 else vm
+        return volumes.with_disk(stale, volumes.disk_of("data", None, None, None))
+
+    await api.put(VMS, {**api.get(VMS, "default", "web"), "status": {"phase": "Running"}})
+    await volumes._edit(access, "web", with_another_writer)
+    assert edited == 2
+    assert [each["source"]["name"] for each in disks(api)] == ["root", "data"]
