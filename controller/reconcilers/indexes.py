@@ -115,7 +115,7 @@ class Informers:
 
     def non_operational(self, now: datetime) -> dict[str, failed_starts.Verdict]:
         """Return the nodes that starts should avoid."""
-        suspects = {node for vm in self.vms.by_index(BY_FAILED_START, FAILED) for node in failed_starts.nodes_of_failures(vm)}
+        suspects = {node for vm in self.vms.by_index(BY_FAILED_START, FAILED) for node in failed_starts.nodes_of_failures(vm, now)}
         if not suspects:
             return {}
         nodes = {name_of(each): each for each in self.nodes.list()}

@@ -10,7 +10,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
-from apiserver.apis.virt.lifecycle import node_loss, phases, power
+from apiserver.apis.virt.lifecycle import failed_starts, node_loss, phases, power
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import attachments, chosen_cpu, disk_uses, hot_plug
@@ -31,6 +31,7 @@ from controller.reconcilers.virtual_machines import attempts, restart_turns, sil
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.priorities import PriorityClasses
+from controller.reconcilers.virtual_machines.shared import Shared
 from controller.runtime.clock import Clock
 
 LIVE_PAGE: Final = 2
@@ -61,6 +62,8 @@ class Gathering:
         self._targets = targets
         self._endings = Endings(elapsed)
         self._priorities = PriorityClasses(client, elapsed)
+        self._non_operational = Shared[dict[str, failed_starts.Verdict]](elapsed)
+        self._lost_machines = Shared[restart_turns.Queue](elapsed)
 
     def forget(self, key: NamespacedName) -> None:
         """Forget a machine that is gone."""
@@ -96,7 +99,7 @@ class Gathering:
             mount_events=events.mounts,
             sandbox_events=events.sandboxes,
             strangers=strangers(self._informers.leases),
-            non_operational={} if attempts.is_open(vm) else self._informers.non_operational(now),
+            non_operational={} if attempts.is_open(vm) else self._non_operational.value(lambda: self._informers.non_operational(now)),
             lost=await self._lost(vm),
             nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),
         )
@@ -105,7 +108,8 @@ class Gathering:
         """Return the machines of lost nodes, if this is one that may restart."""
         if attempts.is_open(vm) or not node_loss.is_lost(vm):
             return restart_turns.Queue()
-        return restart_turns.Queue(tuple(self._informers.machines_of_lost_nodes()), await self._priorities.values())
+        priorities = await self._priorities.values()
+        return self._lost_machines.value(lambda: restart_turns.Queue(tuple(self._informers.machines_of_lost_nodes()), priorities))
 
     async def _pods(self, vm: Object, migrations: list[Object]) -> tuple[Object, tuple[Object, ...], Evidence]:
         """Return the machine, its pods and the evidence, from the informers, or from the server before something depends on them.

@@ -7,9 +7,12 @@ that waits for something else does not keep the others back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from apiserver.apis.meta import times
@@ -20,19 +23,39 @@ from controller.reconcilers.settings import Restarts
 
 QUEUED: Final = "RestartQueued"
 MAX_WAIT_SECONDS: Final = 30.0
-"""Time until a machine at the end of a long queue looks again: each look compares it with all others."""
+"""Time until a machine at the end of a long queue looks again."""
 
+Order: TypeAlias = tuple[int, str, NamespacedName]
 Priorities: TypeAlias = Mapping[str, int]
 """The values of PriorityClasses by name; the empty name is the default class."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for the cached properties
 class Queue:
-    """The machines of lost nodes."""
+    """The machines of lost nodes, sorted once for all that look."""
 
     machines: tuple[Object, ...] = ()
     """All with the condition NodeLost, waiting or restarted."""
     priorities: Priorities = field(default_factory=dict)
+
+    @cached_property
+    def waiting(self) -> list[Order]:
+        """Return the sort keys of the machines that wait for their turn, in order."""
+        return sorted(_order(each, self.priorities) for each in self.machines if _waits_for_turn(each))
+
+    @cached_property
+    def restarts(self) -> list[tuple[datetime, NamespacedName]]:
+        """Return when which machines restarted, newest first."""
+        restarted = [each for each in self.machines if not node_loss.is_lost(each)]
+        return sorted(((moment, key_of(each)) for each in restarted if (moment := _since(each))), reverse=True)
+
+    def recent(self, vm: Object, seconds: float, now: datetime) -> Iterator[float]:
+        """Yield the ages of other machines' restarts that are younger than ``seconds``, youngest first."""
+        for moment, key in self.restarts:
+            if (age := (now - moment).total_seconds()) >= seconds:
+                return
+            if key != key_of(vm):
+                yield max(age, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +73,8 @@ def turn(vm: Object, queue: Queue, limits: Restarts, now: datetime) -> Turn | No
     settles = limits.settle_seconds - _age(vm, now)
     if settles > 0:
         return Turn(0, settles)
-    others = [each for each in queue.machines if key_of(each) != key_of(vm)]
-    recent = [age for each in others if not node_loss.is_lost(each) and (age := _age(each, now)) < limits.seconds]
-    ahead = sum(_order(each, queue.priorities) < _order(vm, queue.priorities) for each in others if _waits_for_turn(each))
+    recent = list(queue.recent(vm, limits.seconds, now))
+    ahead = bisect_left(queue.waiting, _order(vm, queue.priorities))
     if len(recent) + ahead < limits.batch:
         return None
     seconds = limits.seconds * (1 + ahead // limits.batch) - max(recent, default=0.0)
@@ -66,21 +88,26 @@ def _waits_for_turn(vm: Object) -> bool:
     return is_next and node_loss.is_lost(vm) and power.decide(vm).on
 
 
-def _order(vm: Object, priorities: Priorities) -> tuple[int, str, NamespacedName]:
+def _order(vm: Object, priorities: Priorities) -> Order:
     """Return the sort key: high priority first, then the machine that was lost first."""
     name = str(dig_vm(vm, "spec", "priorityClassName") or "")
-    return -priorities.get(name, 0), _since(vm), key_of(vm)
+    return -priorities.get(name, 0), _written(vm), key_of(vm)
 
 
-def _since(vm: Object) -> str:
+def _written(vm: Object) -> str:
     return str((condition(dig_vm(vm, "status", "conditions"), conditions.NODE_LOST) or {}).get("lastTransitionTime") or "")
 
 
+def _since(vm: Object) -> datetime | None:
+    """Return when the machine was lost or restarted; None if its status does not tell."""
+    with suppress(ValueError):
+        return times.parse(_written(vm))
+    return None
+
+
 def _age(vm: Object, now: datetime) -> float:
-    try:
-        return max((now - times.parse(_since(vm))).total_seconds(), 0.0)
-    except ValueError:
-        return float("inf")
+    since = _since(vm)
+    return float("inf") if since is None else max((now - since).total_seconds(), 0.0)
 
 
 def priorities_of(classes: Iterable[Object]) -> dict[str, int]:

@@ -47,9 +47,9 @@ class Verdict:
         )
 
 
-def nodes_of_failures(vm: Mapping[str, Any]) -> list[str]:
-    """Return the nodes against which this machine is evidence."""
-    return sorted({node for node, _ in _failures(vm)})
+def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
+    """Return the nodes against which this machine is evidence; with ``now``, against which it may still decide."""
+    return sorted({node for node, moment in _failures(vm) if now is None or now - moment < LONGEST_PAUSE})
 
 
 def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
@@ -116,5 +116,6 @@ def _parsed(text: object) -> datetime | None:
 
 
 def _attempts(vm: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = (vm.get("status") or {}).get("attempts")
+    status = vm.get("status")
+    found = status.get("attempts") if isinstance(status, dict) else None
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -90,8 +90,10 @@ def test_if_most_nodes_seem_bad_none_is_avoided() -> None:
     assert set(avoided(*machines[:6])) == {"bad", "other"}
 
 
-@pytest.mark.parametrize("status", [{}, {"attempts": None}, {"attempts": ["x"]}, {"attempts": [{"nodeName": "bad", "result": "Failed"}]}])
-def test_an_invalid_status_is_no_evidence(status: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "status", [{}, 5, {"attempts": None}, {"attempts": ["x"]}, {"attempts": [{"nodeName": "bad", "result": "Failed"}]}]
+)
+def test_an_invalid_status_is_no_evidence(status: Any) -> None:
     found = {"metadata": {"name": "a", "namespace": "ns"}, "status": status}
     assert failed_starts.nodes_of_failures(found) == []
     assert avoided(found) == {}
@@ -99,3 +101,10 @@ def test_an_invalid_status_is_no_evidence(status: dict[str, Any]) -> None:
 
 def test_a_time_in_the_future_does_not_count() -> None:
     assert avoided(moved("a", -60), moved("b", -60), moved("c", -60)) == {}
+
+
+def test_old_failures_make_no_suspects() -> None:
+    machine = moved("a", 300)
+    assert failed_starts.nodes_of_failures(machine) == ["bad"]
+    assert failed_starts.nodes_of_failures(machine, NOW) == []
+    assert failed_starts.nodes_of_failures(moved("a", 100), NOW) == ["bad"]
