@@ -19,7 +19,7 @@ _MAP_TURN: Final = 12
 
 
 def compile_loop(nodes: Nodes, node: Comprehension, scope: dict[str, int]) -> Code:
-    """Compile a comprehension."""
+    """Compile a looping macro (``all``, ``map`` and so on); ``scope`` has the slots of variables."""
     over = nodes.compile(node.over, scope)
     slots = tuple(nodes.slot() for _ in node.variables)
     inner = {**scope, **dict(zip(node.variables, slots, strict=True))}

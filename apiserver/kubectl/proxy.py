@@ -123,7 +123,7 @@ class Proxy:
 
     @asynccontextmanager
     async def opened_again(self) -> AsyncIterator[ClientConnection]:
-        """Yield an open websocket; after a rejection, try once more with new credentials.
+        """Yield an open websocket; after a 401, try once more with new credentials.
 
         Raises:
             UpgradeFailed, Unreachable: as ``opened``.

@@ -122,7 +122,7 @@ def _wants_input(endpoint: int) -> str:
 
 
 def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
-    """Return the error if an input endpoint sends other than the header's amount of data. For output, that is what the device took."""
+    """Return what is wrong with the amount of data, or an empty string. Output has no data; its header says what the device took."""
     if endpoint & _IN:
         return "" if said == data_bytes else f"a packet of {said} bytes has {data_bytes}"
     if data_bytes or kind in (Type.ISO, Type.BUFFERED_BULK):

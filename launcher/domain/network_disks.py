@@ -30,7 +30,7 @@ def without_users(text: str) -> str:
 
 
 def append_source(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<source>``.
+    """Append ``<source>`` of a network disk, with its login if it has one.
 
     Raises:
         InvalidSpecification: the type is not supported, or a name of the server contains invalid characters.

@@ -99,7 +99,7 @@ def _base64(file: Path) -> str:
 
 @contextmanager
 def environment(directory: Path, *, cluster: bool = True, others: frozenset[int] = frozenset()) -> Iterator[Environment]:
-    """Run etcd, and a prepared kube-apiserver if ``cluster``, during the block.
+    """Run etcd, and a prepared kube-apiserver if ``cluster``, on the processors ``others`` (empty: any) during the block.
 
     Raises:
         ProgramFailed, StepFailed: a program did not start, or could not be built.

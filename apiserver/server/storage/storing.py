@@ -44,7 +44,7 @@ class StorageOptions:
 
 
 def add_flags(group: argparse._ArgumentGroup) -> None:
-    """Add the flags."""
+    """Add the flags of :class:`StorageOptions`: encryption, compaction, health checks, metrics."""
     defaults = StorageOptions()
 
     def add(name: str, about: str, **more: Any) -> None:  # noqa: ANN401 - argparse's own

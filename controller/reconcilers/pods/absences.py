@@ -66,7 +66,10 @@ class Absences:
         return known is not None and known.pod_uid == pod_uid and not known.is_over
 
     def left(self, obj: Object, pod_uid: str, grace_seconds: float) -> float:
-        """Return how many more seconds containers of this deleted pod may run; ``grace_seconds`` is for a pod never seen."""
+        """Return how many more seconds containers of this deleted pod may run (:func:`lingering_seconds`); 0 if they ended.
+
+        ``grace_seconds`` is for a pod never seen.
+        """
         known = self._known.get(key_of(obj))
         if known is None or known.pod_uid != pod_uid:
             known = self._known[key_of(obj)] = _Known(pod_uid, grace_seconds)

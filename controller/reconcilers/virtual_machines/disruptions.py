@@ -91,7 +91,7 @@ def _goes_on(seen: Observed) -> bool:
 
 
 def _settles(seen: Observed) -> float:
-    """Return how many seconds to wait for the pod's own condition."""
+    """Return how many seconds are left for an allowed eviction to set the pod's own condition; 0 without one."""
     known = _known(seen) or {}
     if known.get("reason") != conditions.EVICTION_ALLOWED:
         return 0.0

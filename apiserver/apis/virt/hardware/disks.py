@@ -101,7 +101,7 @@ def is_overlaid(disk: Mapping[str, Any]) -> bool:
 
 
 def block_size(disk: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the bytes of a logical and a physical block."""
+    """Return the bytes of a logical block (default 512) and of a physical one (default: the logical)."""
     said = disk.get("blockSize") or {}
     logical = said.get("logical") or BLOCK
     return logical, said.get("physical") or logical
