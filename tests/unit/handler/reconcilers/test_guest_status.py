@@ -212,7 +212,8 @@ def test_an_end_leaves_the_conditions_that_tell_of_no_guest() -> None:
     """It removes the others, as virt-controller does (``test_virtual_machine_plan_corners``); only that removes LauncherOutdated."""
     known = [{"type": each, "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in conditions.TYPES]
     status = guest_status.ended({**a_vm(), "status": {"conditions": known}}, guest_status.End("Stopped", "ShutDown", "bye"), NOW)
-    assert {each["type"] for each in status["conditions"]} == {"Ready", "Stalled", "DisksReady", "DisruptionTarget", "LauncherOutdated"}
+    left = {"Ready", "Stalled", "DisksReady", "DisruptionTarget", "NodeLost", "LauncherOutdated"}
+    assert {each["type"] for each in status["conditions"]} == left
 
 
 def test_image_wait_names_its_disk_and_is_written_once() -> None:
