@@ -389,10 +389,10 @@ VERBS: Final[Mapping[str, AnyVerb]] = {
     "unpause": Unpause("unpause"),
     "reset": OperationVerb(operations.RESET, refuse_reset),
     "softreboot": OperationVerb(operations.SOFT_REBOOT, refuse_softreboot),
-    "nmi": OperationVerb(operations.INJECT_NMI, _refuse_still("get an NMI")),
+    "nmi": OperationVerb(operations.INJECT_NMI, _refuse_still("inject an NMI into")),
     "sendkey": OperationVerb(
         operations.SEND_KEY,
-        _refuse_still("get keys"),
+        _refuse_still("send keys to"),
         parameters={"keys": None, "holdMilliseconds": keys.DEFAULT_HOLD_MILLISECONDS},
     ),
     "freeze": OperationVerb(operations.FREEZE, refuse_freeze, parameters={"unfreezeTimeoutSeconds": freezing.UNFREEZE_TIMEOUT_SECONDS}),

@@ -89,7 +89,20 @@ def test_keys_are_named_known_and_bounded(body: dict[str, Any], field: str) -> N
 def test_a_paused_guest_gets_no_signal(name: str, status: dict[str, Any]) -> None:
     body = {"keys": ["KEY_A"]} if name == "sendkey" else {}
     assert refusal(name, a_vm(**status), **body) == "the guest is paused; unpause it first"
-    assert "cannot" in refusal(name, a_vm("Stopped"), **body)
+
+
+@pytest.mark.parametrize(
+    ("name", "refused", "body"),
+    [
+        ("softreboot", "reboot", {}),
+        ("nmi", "inject an NMI into", {}),
+        ("sendkey", "send keys to", {"keys": ["KEY_A"]}),
+        ("freeze", "freeze", {}),
+        ("thaw", "thaw", {}),
+    ],
+)
+def test_a_machine_that_is_off_gets_no_signal(name: str, refused: str, body: dict[str, Any]) -> None:
+    assert refusal(name, a_vm("Stopped"), **body) == f"cannot {refused} a virtual machine that is not running; its phase is Stopped"
 
 
 @pytest.mark.parametrize("name", ["freeze", "softreboot", "suspend", "migrate"])
