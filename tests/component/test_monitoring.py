@@ -41,12 +41,19 @@ from tests.fakes.kubeapi import FakeAPI
 from tests.fakes.launcher import FakeLauncher
 from tests.ports import free_port
 from tests.unit.charts import monitoring
+from tests.unit.charts.test_monitoring import of_kind
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(120)]
 
 Page = Callable[[], Awaitable[bytes]]
 CREATED = "2026-01-01T00:00:00Z"
 POD = "pod-1"
+FORGED = b"""\
+kubevirt_node_acceleration{node="node2",job="virt-api",namespace="ns",reason="forged"} 0
+kubevirt_vm_info{namespace="ns",name="forged",status_group="error"} 1
+up{job="virt-api",instance="forged"} 0
+"""
+"""Lines that a hostile virt-handler adds to its page."""
 KUBEVIRTS = (
     # The dashboard "Top Consumers" of kubevirt/monitoring.
     "topk(5, sum by (namespace, name) (avg_over_time(kubevirt_vmi_memory_available_bytes[20s])"
@@ -139,7 +146,7 @@ async def handler_page(root: Path, stack: AsyncExitStack) -> Page:
     guests = GuestStatistics("node1", lambda: [machine], Reads(links, wait_seconds=5, fresh_seconds=0.0))
 
     async def page() -> bytes:
-        return metrics.text() + await guests.page()
+        return metrics.text() + await guests.page() + FORGED
 
     return page
 
@@ -181,18 +188,31 @@ async def served(pages: Mapping[str, Page]) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
+def rules_for_labels(endpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a ServiceMonitor's endpoint, as Prometheus has them: the Prometheus Operator renames them too."""
+
+    def renamed(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key): value for key, value in rule.items()} for rule in rules]
+
+    return {
+        "honor_labels": endpoint["honorLabels"],
+        "relabel_configs": renamed(endpoint.get("relabelings", ())),
+        "metric_relabel_configs": renamed(endpoint.get("metricRelabelings", ())),
+    }
+
+
 @asynccontextmanager
 async def prometheus(directory: Path, port: int, jobs: Iterable[str]) -> AsyncIterator[str]:
-    """Run Prometheus with the chart's labels of targets; yield its URL."""
-    labels = {"namespace": "kubevirt", "pod": "pod"}
-    of_job = {"virt-handler": {**labels, "node": "node1"}}
+    """Run Prometheus with the chart's rules for labels; yield its URL."""
+    monitors = of_kind("ServiceMonitor")
+    labels = {"namespace": "kubevirt", "pod": "pod", "__meta_kubernetes_pod_node_name": "node1"}
     scrapes = [
         {
             "job_name": each,
             "metrics_path": f"/{each}",
             "scrape_interval": "1s",
-            "honor_labels": True,
-            "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": of_job.get(each, labels)}],
+            "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": labels}],
+            **rules_for_labels(monitors[each]["spec"]["endpoints"][0]),
         }
         for each in jobs
     ]
@@ -277,6 +297,13 @@ async def test_labels_of_a_machine_are_not_those_of_its_target(asked: Asked) -> 
     (links,) = await asked.series("kubevirt_launcher_links")
     assert links["metric"].items() >= {"namespace": "kubevirt", "node": "node1"}.items()
     assert "node" not in (await asked.series('kubevirt_vm_info{name="broken"}'))[0]["metric"]
+
+
+async def test_a_node_cannot_report_for_others(asked: Asked) -> None:
+    (found,) = await asked.series('kubevirt_node_acceleration{reason="forged"}')
+    assert found["metric"].items() >= {"namespace": "kubevirt", "node": "node1", "job": "virt-handler"}.items()
+    assert not [label for label in found["metric"] if label.startswith("exported_")]
+    assert await asked.series('{name="forged"} or {instance="forged"}') == []
 
 
 def promtool(directory: Path, cases: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from handler.metrics import guests, statistics
+from handler.metrics.process import Metrics as HandlerMetrics
 from tests.unit.charts import monitoring
 from tests.unit.charts.test_kubevirt import CHART, NODE, helm, objects
 
@@ -61,7 +63,19 @@ def test_each_service_monitor_selects_one_port_of_our_pods() -> None:
         (pod,) = (each for each in workloads if selector.items() <= each["metadata"]["labels"].items())
         numbers = {port["name"]: port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
         assert numbers[target] == 8443
-        assert endpoint["honorLabels"] is True
+        assert endpoint["honorLabels"] is (monitor["metadata"]["name"] != "virt-handler"), "a node's labels are not trusted"
+
+
+def test_every_metric_of_virt_handler_is_kept_and_no_other() -> None:
+    """tests/component/test_monitoring.py has the other rules."""
+    (endpoint,) = of_kind("ServiceMonitor")["virt-handler"]["spec"]["endpoints"]
+    keep = next(each["regex"] for each in endpoint["metricRelabelings"] if each.get("action") == "keep")
+    registered = re.findall(r"^# TYPE (\w+)", HandlerMetrics().text().decode(), re.MULTILINE)
+    own = {*registered, statistics.MISSING, *(each.name for each in guests.METRICS)}
+    assert {each for each in own if not re.fullmatch(keep, each)} == set()
+    others = {each for each in monitoring.exported() - own if not each.startswith("controller_runtime_reconcile")}
+    assert {each for each in others if re.fullmatch(keep, each)} == set()
+    assert {"up", "kubevirt_vm_info", "kubevirt_vmi_info", "kubevirt_leader"} <= others
 
 
 def test_certificates_of_targets_are_checked_where_possible() -> None:
