@@ -22,6 +22,9 @@ _CAPABILITIES: Final = 1 << 0 | 1 << 1 | 1 << 3
 _TICKET: Final = 1
 _KEY_BYTES: Final = 162
 _INIT, _CHANNELS, _ATTACH = 103, 104, 104
+_DISPLAY_INIT: Final = 101
+_CACHES: Final = struct.pack("<BqBi", 1, 1 << 20, 1, 1 << 20)
+"""Number and size of the client's cache of images, and of its dictionary of GLZ."""
 _KEY_DOWN, _KEY_UP = 101, 102
 
 
@@ -93,5 +96,8 @@ class Session:
         self.main.__exit__()
 
     def open(self, kind: int) -> Channel:
-        """Open another channel of this session."""
-        return Channel(self._dial(), kind, self._number)
+        """Open another channel of this session. A display begins with its caches: QEMU crashes if it ends before (decisions/streams.md)."""
+        channel = Channel(self._dial(), kind, self._number)
+        if kind == DISPLAY:
+            channel.send(_DISPLAY_INIT, _CACHES)
+        return channel

@@ -18,6 +18,7 @@ from tests.cluster.manifests import tiny_vm
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 VM = "verbs"
+SPICE = "spice"
 READY = "GUEST-READY"
 
 
@@ -25,15 +26,15 @@ READY = "GUEST-READY"
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
     del testguest
     vm = tiny_vm(VM)
-    vm["spec"]["domain"]["devices"] |= {"graphics": [{"type": "spice"}], "logSerialConsole": True}
+    vm["spec"]["domain"]["devices"]["logSerialConsole"] = True
     kubectl.api.create(vm)
     kubectl.api.ready("vm", VM, timeout=90)
     return kubectl
 
 
 @contextlib.contextmanager
-def attached(machine: Kubectl) -> Iterator[Console]:
-    with console(machine, VM) as guest:
+def attached(machine: Kubectl, name: str = VM) -> Iterator[Console]:
+    with console(machine, name) as guest:
         guest.skip_replay()
         yield guest
 
@@ -41,7 +42,7 @@ def attached(machine: Kubectl) -> Iterator[Console]:
 @contextlib.contextmanager
 def spice(kubectl: Kubectl) -> Iterator[int]:
     """Yield the port of ``kubectl virt spice --proxy-only``."""
-    command = kubectl.command("virt", "spice", VM, "--proxy-only")
+    command = kubectl.command("virt", "spice", SPICE, "--proxy-only")
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, text=True) as proxy:
         try:
             assert proxy.stdout is not None
@@ -64,11 +65,16 @@ def test_guest_gets_keys_and_an_nmi(machine: Kubectl) -> None:
         guest.expect("NMI")
 
 
-def test_guest_sees_the_keys_of_a_spice_client(machine: Kubectl) -> None:
+def test_guest_sees_the_keys_of_a_spice_client(kubectl: Kubectl, testguest: None) -> None:
     """Each channel is a stream: the main one, the screen and the keyboard."""
+    del testguest
+    vm = tiny_vm(SPICE)
+    vm["spec"]["domain"]["devices"]["graphics"] = [{"type": "spice"}]
+    kubectl.api.create(vm)
+    kubectl.api.ready("vm", SPICE, timeout=90)
     with (
-        attached(machine) as guest,
-        spice(machine) as port,
+        attached(kubectl, SPICE) as guest,
+        spice(kubectl) as port,
         spice_peer.Session(lambda: socket.create_connection(("127.0.0.1", port), timeout=60)) as session,
         session.open(spice_peer.DISPLAY),
         session.open(spice_peer.INPUTS) as keyboard,
