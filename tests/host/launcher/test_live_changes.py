@@ -1,4 +1,4 @@
-"""A running Linux takes processors and limits of its disk, once, and keeps them over a reset."""
+"""A running Linux takes processors and limits of its disk, once, and keeps them over a reset and a migration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from launcher.protocol import messages
+from tests.host.launcher import relay
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine
+from tests.host.launcher.test_migration import ended, state_of
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 
@@ -51,3 +53,20 @@ def test_linux_gets_processors_and_limits_and_keeps_them(start: Callable[[], Lau
         status = client.ask(messages.Change("disk.ioTune", "data", DISK))
         assert settings(status)["disk.ioTune"] == ""
         assert seconds(viewer) < 2
+
+
+def test_processors_added_just_before_a_migration_arrive(start: Callable[[], Launcher]) -> None:
+    source, target = start(), start()
+    wanted = {**CPU, "sockets": 2}
+    with source.client() as at_source, target.client() as at_target, source.console() as viewer:
+        at_source.ask(messages.Sync(a_machine(cpu=CPU, devices=NO_GRAPHICS)))
+        viewer.expect("GUEST-READY")
+        at_target.ask(messages.PrepareMigrationTarget("m1", a_machine(cpu=wanted, devices=NO_GRAPHICS)))
+        with relay.connected(source, target), target.console() as there:
+            at_source.ask(messages.Change("cpu.sockets", "", wanted))
+            at_source.ask(messages.Migrate("m1"))
+            assert state_of(at_source.until(ended("m1"))) == "succeeded"
+            at_target.until(lambda status: state_of(status) == "arrived")
+            assert settings(at_target.ask(messages.ReleaseMigration("m1"))) == {"cpu.sockets": "2"}
+            there.type("\n")
+            assert processors(there) == "2"
