@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
@@ -20,8 +21,6 @@ from apiserver.kubectl import verbs
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 
-PLUGIN: Final = (sys.executable, "-P", "-m", "apiserver.kubectl")
-"""The command of this plugin, from any directory."""
 _FLAGS: Final = {
     "kubeconfig": "--kubeconfig",
     "context": "--context",
@@ -53,9 +52,15 @@ class Login:
 def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
     """Return the options of ssh and scp."""
     metadata = vm["metadata"]
-    forward = (*PLUGIN, "port-forward", "--stdio", *flags(selection, metadata["namespace"]), login.name, str(login.port))
+    forward = (*plugin(), "port-forward", "--stdio", *flags(selection, metadata["namespace"]), login.name, str(login.port))
     options = (*login.options, f"ProxyCommand={shlex.join(forward).replace('%', '%%')}", f"HostKeyAlias=vm-{metadata['uid']}")
     return (*(("-i", login.identity) if login.identity else ()), *(part for each in options for part in ("-o", each)))
+
+
+def plugin() -> tuple[str, ...]:
+    """Return the command that runs this plugin from any directory: the program that was started, or its module."""
+    program = Path(sys.argv[0]).resolve()
+    return (sys.executable, "-P", "-m", "apiserver.kubectl") if program.name == "__main__.py" else (str(program),)
 
 
 def host(login: Login, vm: Object) -> str:

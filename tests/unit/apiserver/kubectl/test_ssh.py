@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from apiserver.kubectl import flags, ssh
 from apiserver.kubectl.access import Selection
 from apiserver.kubectl.ssh import Login
@@ -27,7 +29,16 @@ def test_ssh_understands_its_command_line(tmp_path: Path) -> None:
     assert command[-3:] == ("root@web.team.vm", "ls", "-l")
 
 
-def test_connection_uses_the_same_cluster_and_user() -> None:
+def test_connection_runs_the_program_that_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have its own search path for modules, as krew's program, and kubectl may be run from any directory."""
+    (linked := tmp_path / "kubectl-virt").symlink_to(program := tmp_path / "store/kubectl virt")
+    monkeypatch.setattr(sys, "argv", [str(linked), "ssh", "web"])
+    proxy = option(ssh.ssh(Login("web"), SELECTION, VM, ()), "ProxyCommand")
+    assert shlex.split(proxy)[:3] == [str(program), "port-forward", "--stdio"]
+
+
+def test_connection_uses_the_same_cluster_and_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/somewhere/apiserver/kubectl/__main__.py"])
     proxy = option(ssh.ssh(Login("web"), SELECTION, VM, ()), "ProxyCommand")
     assert "50%%" in proxy
     program, *arguments = shlex.split(proxy.replace("%%", "%"))
