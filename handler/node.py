@@ -114,8 +114,16 @@ class Node:
 
         await self._mounts.run(pod_uid, begin, f"mount {disk}")
 
+    def has_device(self, connection: Connection, disk: str) -> bool:
+        """Return whether a pod has a disk's claim as a block device.
+
+        Raises:
+            OSError: a system call failed.
+        """
+        return claims.has_device(connection.process, disk)
+
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
-        """Unmount a claim of ``mount_claim``. Idempotent.
+        """Unmount a disk's claim in a guest's pod; then no process there uses it. Idempotent.
 
         Raises:
             NotTheDevice: something else is in the disk's place.

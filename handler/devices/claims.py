@@ -1,7 +1,8 @@
 """Claims of attachment pods in the pod of a running guest.
 
 virt-handler clones the mount of the claim in the attachment pod, and moves the clone to the disk's directory in the guest's pod. It
-resolves all paths inside of each pod's root without links. The guest's pod has an emptyDir for these directories.
+resolves all paths inside of each pod's root without links. The guest's pod has an emptyDir for these directories. It belongs to root from
+the first call on, so a launcher cannot put another directory in a disk's place between two system calls.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from handler.pods import mounts, opening
 from handler.pods.process import Launcher
 
 _DIRECTORY: int = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+_ONLY_ROOT: int = 0o755
 
 
 def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> None:
@@ -31,7 +33,7 @@ def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> No
         NotTheDevice: something else is there.
         OSError: a system call failed.
     """
-    with _opened(source.root, layout.ATTACHMENT_DIRECTORY) as claim, _opened(target.root, layout.DISKS_DIRECTORY) as directory:
+    with _opened(source.root, layout.ATTACHMENT_DIRECTORY) as claim, _places(target) as directory:
         with contextlib.suppress(FileExistsError):
             os.mkdir(disk, mode=0o755, dir_fd=directory)
         with _opened(directory, disk) as place:
@@ -43,12 +45,14 @@ def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> No
 
 
 def remove(target: Launcher, disk: str) -> None:
-    """Unmount what :func:`put` mounted, and remove the directory. Idempotent.
+    """Unmount what :func:`put` or the kubelet mounted, and remove the directory. Idempotent.
+
+    Then no process of the pod has the claim: it has no other mount of it, and may make none.
 
     Raises:
         OSError: a system call failed; EBUSY if QEMU still uses the disk.
     """
-    with _opened(target.root, layout.DISKS_DIRECTORY) as directory:
+    with _places(target) as directory:
         try:
             with _opened(directory, disk) as place:
                 is_mounted = _is_mount(directory, place)
@@ -57,6 +61,34 @@ def remove(target: Launcher, disk: str) -> None:
         if is_mounted:
             mounts.unmount(mounts.Place(target.pidfd, directory), disk)
         os.rmdir(disk, dir_fd=directory)
+
+
+def has_device(target: Launcher, disk: str) -> bool:
+    """Return whether the pod has a disk's claim as a block device, which nothing takes from a process that opened it.
+
+    Raises:
+        OSError: a system call failed.
+    """
+    path = f"{layout.DEVICES_DIRECTORY}/{disk}".lstrip("/")
+    try:
+        os.close(opening.openat2(target.root, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _places(target: Launcher) -> Iterator[int]:
+    """Yield the directory of a guest's disks, in which only root may create and rename."""
+    with _opened(target.root, layout.DISKS_DIRECTORY) as found:
+        directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
+        try:
+            if os.fstat(directory).st_uid != 0:
+                os.fchown(directory, 0, -1)
+            os.fchmod(directory, _ONLY_ROOT)
+            yield directory
+        finally:
+            os.close(directory)
 
 
 @contextlib.contextmanager

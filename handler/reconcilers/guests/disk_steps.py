@@ -73,9 +73,11 @@ class DiskSteps:
 
     async def _detach(self, vm: Object, link: Link, disk: Object) -> Result | None:
         connection, name = link.connected(), str(disk["name"])
+        if self._ports.node.has_device(connection, name):
+            raise NotTheDevice(f"disk {name!r} is a block device in its pod, so the guest keeps it until its next start")
         await connection.call(messages.DetachDisk(name))
-        if hot_plug.pod_of(vm, disk) is not None:
-            await self._ports.node.unmount_claim(link.pod_uid, connection, name)
+        # Also the pod's own volume: a launcher can lie.
+        await self._ports.node.unmount_claim(link.pod_uid, connection, name)
         if not await self._writer.write(vm, guest_disks.detached(vm, disk, self._ports.clock.now())):
             return Result(self._writer.delay(vm))
         self._ports.emit(vm, "Normal", guest_disks.DETACHED, f"the guest released disk {name}")

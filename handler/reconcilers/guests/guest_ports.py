@@ -55,7 +55,11 @@ class Node(Protocol):
         ...
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
-        """Unmount it. Raises NotTheDevice, StorageHangs, OSError."""
+        """Unmount a disk's claim, which proves that the pod does not use it. Raises NotTheDevice, StorageHangs, OSError."""
+        ...
+
+    def has_device(self, connection: Connection, disk: str) -> bool:
+        """Return whether a pod has a disk's claim as a block device. Raises OSError."""
         ...
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:

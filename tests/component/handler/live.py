@@ -52,6 +52,9 @@ class PureNode:
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
         pass
 
+    def has_device(self, connection: Connection, disk: str) -> bool:
+        return False
+
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         return f"<{accelerator}/>"
 

@@ -26,8 +26,8 @@ def requests(launcher: FakeLauncher) -> list[str]:
     return [type(each).__name__ for each in launcher.received if isinstance(each, messages.AttachDisk | messages.DetachDisk)]
 
 
-async def plugged(world: World, *, wanted: bool = True) -> None:
-    """Play virt-api and virt-controller: the running form has the disk, from an attachment pod."""
+async def plugged(world: World, *, wanted: bool = True, own: bool = False) -> None:
+    """Play virt-api and virt-controller: the running form has the disk, from an attachment pod or the guest's own."""
 
     def edit(vm: dict[str, Any]) -> None:
         devices = vm["spec"]["domain"]["devices"]
@@ -36,6 +36,8 @@ async def plugged(world: World, *, wanted: bool = True) -> None:
             vm["spec"]["domain"] = domain
         else:
             vm["status"]["running"] = {"generation": 1, "domain": domain}
+        if own:
+            return
         (disk,) = (each for each in (*hot_plug.kept(vm), *hot_plug.removed(vm)) if each["name"] == "data")
         volume = {"attachPodName": hot_plug.pod_name(vm, disk), "attachPodUID": "pod-of-the-claim"}
         vm["status"]["volumeStatus"] = [{"name": "data", "claimName": "data", "hotplugVolume": volume}]
@@ -100,3 +102,35 @@ async def test_removed_disk_is_released_then_unmounted(world: World, there: tupl
         await eventually(lambda: "running" not in world.status())
         assert handler.node.mounted == {}
         await eventually(lambda: "DiskDetached" in world.events())
+
+
+async def test_own_volume_is_unmounted_before_its_claim_is_free(world: World) -> None:
+    """A launcher under an attacker's control says that the guest released it."""
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        handler.node.mounted["data"] = "pod-1"
+        handler.node.no_mount = OSError("Device or resource busy")
+        report(launcher)
+        await plugged(world, wanted=False, own=True)
+        await eventually(lambda: entry(world).get("state") == "Failed")
+        assert entry(world)["message"] == "Device or resource busy"
+        assert "running" in world.status()
+        handler.node.no_mount = None
+        await eventually(lambda: "running" not in world.status())
+        assert handler.node.mounted == {}
+
+
+async def test_guest_keeps_a_block_device_until_its_next_start(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        handler.node.block = {"data"}
+        report(launcher, "data")
+        await plugged(world, wanted=False, own=True)
+        await eventually(lambda: entry(world).get("state") == "Failed")
+        assert entry(world)["message"] == "disk 'data' is a block device in its pod, so the guest keeps it until its next start"
+        assert "running" in world.status()
+        assert requests(launcher) == []

@@ -73,6 +73,8 @@ class FakeNode:
         self.fault: Exception | None = None
         self.mounted: dict[str, str] = {}
         """Uids of attachment pods by the disks that have their claims."""
+        self.block: set[str] = set()
+        """Disks that are block devices in the pod."""
         self.no_mount: Exception | None = None
         self.no_network: Exception | None = None
         self.forwarded: list[tuple[str, ...]] = []
@@ -97,6 +99,9 @@ class FakeNode:
         if self.no_mount is not None:
             raise self.no_mount
         self.mounted.pop(disk, None)
+
+    def has_device(self, connection: Connection, disk: str) -> bool:
+        return disk in self.block
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         return f"<{accelerator}/>"
