@@ -64,6 +64,8 @@ def _wait(seen: Observed, disk: Object) -> _Wait | None:
         )
     if other := seen.wanted_in_use.get(name):
         return _Wait("DiskInUse", f"PersistentVolumeClaim {name} is in use by virtual machine {other}")
+    if own := hot_plug.user_of_claim(seen.vm, disk):
+        return _Wait("DiskInUse", f"PersistentVolumeClaim {name} is in use by disk {own} of this virtual machine")
     if under_way := next((each for each in seen.migrations if phases.is_unfinished(each)), None):
         return _Wait("Migrating", f"Migration {name_of(under_way)} must end first")
     return _Wait("PodRefused", seen.refusal) if seen.refusal else None

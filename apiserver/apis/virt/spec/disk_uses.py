@@ -22,6 +22,7 @@ from apiserver.apis.virt.hardware import disk_imports, disks, filesystems, firmw
 from apiserver.apis.virt.hardware.given import Domain
 
 Use = Literal["writes", "reads", "shares"]
+_STRICTEST: Final[tuple[Use, ...]] = ("writes", "shares", "reads")
 WRITES: Final = "writes"
 ALONE: Final = ""
 """In place of a group: an exclusive lock."""
@@ -45,8 +46,12 @@ class Lock(NamedTuple):
 
 
 def uses(domain: Domain) -> dict[str, Use]:
-    """Return how the machine's disks use each claim, by the claim's name."""
-    return {claim: _use(each) for each in disks.defaulted(domain) if (claim := disks.claim_of(each))}
+    """Return the strictest use of each claim by the machine's disks, by the claim's name."""
+    found: dict[str, Use] = {}
+    for each in disks.defaulted(domain):
+        if claim := disks.claim_of(each):
+            found[claim] = min(_use(each), found.get(claim, "reads"), key=_STRICTEST.index)
+    return found
 
 
 def server_uses(domain: Domain) -> dict[str, Use]:

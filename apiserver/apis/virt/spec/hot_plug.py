@@ -104,9 +104,14 @@ def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
     return pod if pod.uid and pod.name == pod_name(vm, disk) else None
 
 
+def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
+    """Return the name of the running form's disk that has the claim of a new disk; empty if none has it."""
+    return next((name for name, each in _by_name(_running(vm)).items() if disks.claim_of(each) == disks.claim_of(disk)), "")
+
+
 def record(vm: Object) -> None:
-    """Copy each new disk with a recorded attachment pod to the running form. ``vm`` is changed in place."""
-    coming = [str(each["name"]) for each in added(vm) if pod_of(vm, each) is not None]
+    """Copy each new disk with a recorded attachment pod and a free claim to the running form. ``vm`` is changed in place."""
+    coming = [str(each["name"]) for each in added(vm) if pod_of(vm, each) is not None and not user_of_claim(vm, each)]
     if coming and dig_vm(vm, "status", running.RUNNING):
         take(vm, coming)
 

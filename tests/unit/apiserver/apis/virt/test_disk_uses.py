@@ -43,6 +43,16 @@ def test_other_disks_use_no_claim() -> None:
     assert held(disks=[image]) == set()
 
 
+@pytest.mark.parametrize(
+    ("every", "strictest"), [(("writes", "reads"), "writes"), (("shares", "reads"), "shares"), (("writes", "shares"), "writes")]
+)
+def test_strictest_use_of_a_claim_counts(every: tuple[Use, Use], strictest: Use) -> None:
+    said: dict[Use, dict[str, Any]] = {"writes": {}, "reads": {"readOnly": True}, "shares": {"shareable": True}}
+    for uses in (every, every[::-1]):
+        disks = [{"type": "PersistentVolumeClaim", "source": {"name": "data"}, **said[use]} for use in uses]
+        assert disk_uses.uses({"devices": {"disks": disks}}) == {"data": strictest}
+
+
 def test_writable_file_system_excludes_disks_and_firmware() -> None:
     files = {"type": "PersistentVolumeClaim", "source": {"name": "Files"}}
     assert held(filesystems=[files]) == {Lock("disk/files", "files"), Lock("files/files", "files")}

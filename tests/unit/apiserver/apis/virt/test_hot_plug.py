@@ -94,6 +94,17 @@ def test_record_of_another_pods_guest_or_claim_does_not_count(field: str) -> Non
     assert [each["name"] for each in vm["status"]["running"]["domain"]["devices"]["disks"]] == ["root"]
 
 
+def test_claim_of_another_disk_of_the_running_form_is_not_copied() -> None:
+    new, old = a_disk("new", source={"name": "data"}), a_disk("old", source={"name": "data"}, readOnly=True)
+    vm = a_vm([ROOT, new], [ROOT, old])
+    vm["status"]["volumeStatus"] = [an_entry(vm, new)]
+    hot_plug.record(vm)
+    assert vm["status"]["running"]["domain"]["devices"]["disks"] == [ROOT, old]
+    hot_plug.take(vm, ["old"])
+    hot_plug.record(vm)
+    assert "running" not in vm["status"]
+
+
 def test_taken_disks_have_the_desired_order_and_others_stay() -> None:
     vm = a_vm([DATA, ROOT], [ROOT, LOGS])
     hot_plug.take(vm, ["data"])

@@ -128,6 +128,16 @@ def test_wait_is_reported_and_no_pod_is_recorded(reason: str, given: dict[str, A
         assert Requeue(attachment_pods.LOOK_SECONDS) in actions
 
 
+def test_new_disk_waits_until_its_claim_has_no_other_disk() -> None:
+    vm = a_machine()
+    domain = {"memory": {"guest": "128Mi"}, "devices": {"disks": [{**DISK, "name": "old", "readOnly": True}]}}
+    vm["status"]["running"] = {"generation": 1, "domain": domain}
+    for pods in ((), (an_attachment(vm),)):
+        (entry,) = entries(plan(vm, *pods))
+        assert (entry["reason"], "hotplugVolume" in entry) == ("DiskInUse", False)
+        assert entry["message"] == "PersistentVolumeClaim data is in use by disk old of this virtual machine"
+
+
 def test_pod_stays_until_the_disk_left_the_running_form() -> None:
     vm = a_machine(wanted=False, runs=True)
     entry, pod = attached(vm), an_attachment(vm)
