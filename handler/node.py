@@ -112,7 +112,7 @@ class Node:
         def begin() -> Callable[[], None]:
             return functools.partial(_mount_claim, connection.process.duplicate(), self._kubelet, attachment_uid, disk, read_only=read_only)
 
-        await self._mounts.run(pod_uid, begin, f"mount {disk}")
+        await self._mounts.run(pod_uid, begin, f"mount {disk}", after=f"unmount {disk}")
 
     def has_device(self, connection: Connection, disk: str) -> bool:
         """Return whether a pod has a disk's claim as a block device.
@@ -134,7 +134,7 @@ class Node:
         def begin() -> Callable[[], None]:
             return functools.partial(_unmount_claim, connection.process.duplicate(), disk)
 
-        await self._mounts.run(pod_uid, begin, f"unmount {disk}")
+        await self._mounts.run(pod_uid, begin, f"unmount {disk}", after=f"mount {disk}")
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         """Return libvirt's cache of QEMU's capabilities for guests of this type; empty if there is none."""

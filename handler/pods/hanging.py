@@ -30,13 +30,17 @@ class Calls(Generic[T]):
         self._patience_seconds = patience_seconds
         self._running: dict[tuple[str, str], asyncio.Future[T]] = {}
 
-    async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]], purpose: str = "") -> T:
+    async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]], purpose: str = "", *, after: str = "") -> T:
         """Run the call that ``begin`` returns, or wait for the pod's hanging one for this purpose, and return its result.
 
+        A call of the pod for the purpose ``after`` ends first, with any result.
+
         Raises:
-            StorageHangs: it has not returned in time.
+            StorageHangs: one of them has not returned in time.
             Exception: of the call.
         """
+        while after and (other := self._running.get((pod_uid, after))) is not None:
+            await self._wait(pod_uid, other)
         key = (pod_uid, purpose)
         future = self._running.get(key)
         if future is None:
@@ -44,10 +48,13 @@ class Calls(Generic[T]):
             threading.Thread(target=_carry_out, args=(begin(), future), name=f"pod {pod_uid}", daemon=True).start()
             self._running[key] = future
             future.add_done_callback(lambda _: self._running.pop(key))
+        await self._wait(pod_uid, future)
+        return future.result()
+
+    async def _wait(self, pod_uid: str, future: asyncio.Future[T]) -> None:
         await asyncio.wait((future,), timeout=self._patience_seconds)
         if not future.done():
             raise StorageHangs(f"a mount in pod {pod_uid} does not respond; the storage of a disk may be unreachable")
-        return future.result()
 
 
 def _carry_out(call: Callable[[], T], future: asyncio.Future[T]) -> None:

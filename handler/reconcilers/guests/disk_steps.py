@@ -40,7 +40,8 @@ class DiskSteps:
 
     async def take(self, vm: Object, link: Link, step: Step) -> Result | None:
         """Carry a step out; return when to check again, or None at once. The next report writes a failure."""
-        path, failures = hot_plug.path_of(step.name), self._failures.setdefault(link.pod_uid, {})
+        path, failures = hot_plug.path_of(step.name), self._current_failures(vm, link)
+        self._failures[link.pod_uid] = failures
         try:
             match step:
                 case Attach():
@@ -62,6 +63,9 @@ class DiskSteps:
         now = asyncio.get_running_loop().time()
         failures[path] = guest_disks.failure_after(guest_status.printable(problem), failures.get(path), now)
         return None
+
+    def _current_failures(self, vm: Object, link: Link) -> dict[str, Failure]:
+        return guest_disks.current(vm, link.status, self.failures_of(link.pod_uid)) if link.status is not None else {}
 
     async def _attach(self, vm: Object, link: Link, disk: Object) -> None:
         connection, name = link.connected(), str(disk["name"])

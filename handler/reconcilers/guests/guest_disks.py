@@ -91,6 +91,12 @@ def failure_after(message: str, before: Failure | None, now: float) -> Failure:
     return Failure(one_line(message, MAX_MESSAGE), count, now + seconds)
 
 
+def current(vm: Object, launcher: messages.Status, failures: Failures) -> dict[str, Failure]:
+    """Return the failures of steps that are still missing."""
+    paths = {hot_plug.path_of(each.name) for each in steps(vm, launcher)}
+    return {path: failure for path, failure in failures.items() if path in paths}
+
+
 def pause(vm: Object, launcher: messages.Status, failures: Failures, now: float) -> float | None:
     """Return in how many seconds the next attempt of a failed step is due, or None."""
     due = [failures[path].again for each in steps(vm, launcher) if (path := hot_plug.path_of(each.name)) in failures]
@@ -112,7 +118,7 @@ def detached(vm: Object, disk: Mapping[str, Any], now: datetime) -> Object:
     path = hot_plug.path_of(str(disk["name"]))
     others = [each for each in live_changes.entries(vm) if each.get("path") != path]
     entry = {"path": path, "state": live_changes.APPLIED, "time": times.to_rfc3339(now)}
-    return {**status, live_changes.FIELD: [*others, entry]}
+    return {**status, live_changes.FIELD: [*others[: live_changes.MAX_CHANGES - 1], entry]}
 
 
 def _entry(path: str, failure: Failure, before: Mapping[Any, Mapping[str, Any]], now: datetime) -> Object:

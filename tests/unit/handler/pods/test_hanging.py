@@ -63,6 +63,31 @@ async def test_cancelled_waiter_leaves_the_call_to_the_next() -> None:
     assert next(begun) == 1
 
 
+@pytest.mark.parametrize("outcome", [None, OSError("stale file handle")])
+async def test_call_begins_after_the_opposite_one_of_its_pod(outcome: Exception | None) -> None:
+    calls, answers, done = Calls[None](IMPATIENT), threading.Event(), list[str]()
+
+    def mount() -> None:
+        answers.wait(10)
+        done.append("mount")
+        if outcome is not None:
+            raise outcome
+
+    def unmount() -> None:
+        done.append("unmount")
+
+    with pytest.raises(StorageHangs):
+        await calls.run("pod-1", lambda: mount, "mount", after="unmount")
+    with pytest.raises(StorageHangs):
+        await calls.run("pod-1", lambda: unmount, "unmount", after="mount")
+    await calls.run("pod-2", lambda: unmount, "unmount", after="mount")
+    assert done == ["unmount"]
+    done.clear()
+    answers.set()
+    await calls.run("pod-1", lambda: unmount, "unmount", after="mount")
+    assert done == ["mount", "unmount"]
+
+
 async def test_a_call_that_fails_after_everybody_left_is_no_complaint() -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.spec import hot_plug
+from apiserver.apis.virt.spec import hot_plug, live_changes
 from handler.reconcilers.guests import guest_disks
 from handler.reconcilers.guests.guest_disks import Attach, Detach, Failure
 from launcher.protocol import messages
@@ -83,6 +83,19 @@ def test_repeated_failure_is_reported_since_its_beginning() -> None:
 def test_released_disk_is_reported_as_applied() -> None:
     (disk,) = hot_plug.removed(vm := a_vm([ROOT], [ROOT, DATA], changes=[{"path": PATH, "state": "Failed"}]))
     assert guest_disks.detached(vm, disk, NOW)["changes"] == [{"path": PATH, "state": "Applied", "time": "2026-01-01T00:00:00Z"}]
+
+
+def test_released_disk_is_reported_among_many_changes() -> None:
+    (disk,) = hot_plug.removed(vm := a_vm([ROOT], [ROOT, DATA]))
+    vm["status"]["changes"] = [{"path": f"{number}", "state": "Failed"} for number in range(live_changes.MAX_CHANGES)]
+    found = guest_disks.detached(vm, disk, NOW)["changes"]
+    assert (len(found), found[-1]["path"]) == (live_changes.MAX_CHANGES, PATH)
+
+
+def test_failures_of_disks_without_a_step_are_forgotten() -> None:
+    failure = guest_disks.failure_after("busy", None, 0.0)
+    failed = {PATH: failure, hot_plug.path_of("gone"): failure}
+    assert guest_disks.current(a_vm([ROOT], [ROOT, DATA]), a_launcher("root", "data"), failed) == {PATH: failure}
 
 
 def test_steps_are_of_the_disks() -> None:
