@@ -186,7 +186,8 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
 def _has_a_disk(pod: Object, vm: Object) -> Decision | None:
     """Return a refusal for the pod with the claim of a disk that the guest has: it goes after the guest, also to another node."""
     recorded = {dig(each, "hotplugVolume", "attachPodUID") for each in hot_plug.entries(vm)}
-    if not ownership.is_attachment(pod, vm) or uid_of(pod) not in recorded:
+    is_with_guest = pod_state.node_of(pod) == dig_vm(vm, "status", "nodeName")
+    if not ownership.is_attachment(pod, vm) or uid_of(pod) not in recorded or not is_with_guest:
         return None
     return Decision(
         allowed=False, message=f"the guest of virtual machine {name_of(vm)} must leave the node first: it uses a disk of this pod"

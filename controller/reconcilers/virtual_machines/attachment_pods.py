@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
 from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.spec import hot_plug
 from controller.reconcilers import disk_claims
@@ -74,7 +75,7 @@ def _wait(seen: Observed, disk: Object) -> _Wait | None:
 def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None) -> Object:
     """Return the record of a disk. A recorded pod stays recorded until another one runs, because the guest may have the disk."""
     entry: Object = {"name": disk["name"], "claimName": disks.claim_of(disk)}
-    if wait is None and pod is not None and pod_state.is_running(pod) and not is_deleting(pod):
+    if wait is None and pod is not None and pod_state.is_running(pod) and not is_deleting(pod) and _is_with_guest(seen, pod):
         volume = {"attachPodName": name_of(pod), "attachPodUID": uid_of(pod)}
         return {**entry, "phase": hot_plug.ATTACHED_TO_NODE, "hotplugVolume": volume}
     known = hot_plug.entry_of(seen.vm, str(disk["name"]))
@@ -83,6 +84,10 @@ def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None)
     name = hot_plug.pod_name(seen.vm, disk)
     why = wait or _Wait("PodNotRunning", f"pod {name} does not run yet: kubectl describe pod {name}")
     return {**entry, "phase": hot_plug.PENDING, "reason": why.reason, "message": why.message}
+
+
+def _is_with_guest(seen: Observed, pod: Object) -> bool:
+    return pod_state.node_of(pod) == dig_vm(seen.vm, "status", "nodeName")
 
 
 def _create(seen: Observed, disk: Object) -> CreatePod:

@@ -115,17 +115,33 @@ async def test_recorded_pod_of_a_disk_is_own_and_has_only_its_claim(cluster: Clu
     machine = await cluster.admin("POST", f"{BASE}/virtualmachines", {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})
     volume = {"name": "attachment", "persistentVolumeClaim": {"claimName": "data"}}
     name = "virt-launcher-vm2-volume-aaaaa"
-    await cluster.kube.put(PODS, launcher_pod(machine, name, "uid-9", volume))
-    await cluster.kube.put(PODS, launcher_pod(machine, f"{name[:-1]}b", "uid-8", volume, CLAIM))
-    await cluster.kube.put(PODS, launcher_pod(machine, f"{name[:-1]}c", "uid-7", volume, namespace="bank"))
+    mount = {"name": "attachment", "mountPath": "/var/lib/kubevirt/attachment"}
+    there = {"nodeName": "node1", "containers": [{"name": "compute", "volumeMounts": [mount]}]}
+    empty = {"containers": [{"name": "compute", "volumeMounts": [{**mount, "name": "run"}]}]}
+    part = {"containers": [{"name": "compute", "volumeMounts": [{**mount, "subPath": "other"}]}]}
+    for letter, uid, volumes, namespace, changes in (
+        ("a", "uid-9", (volume,), "acc", {}),
+        ("b", "uid-8", (volume, CLAIM), "acc", {}),
+        ("c", "uid-7", (volume,), "bank", {}),
+        ("d", "uid-6", (volume,), "acc", {"nodeName": "node2"}),
+        ("e", "uid-5", (volume,), "acc", empty),
+        ("f", "uid-4", (volume,), "acc", part),
+    ):
+        made = launcher_pod(machine, f"{name[:-1]}{letter}", uid, *volumes, namespace=namespace)
+        await cluster.kube.put(PODS, {**made, "spec": {**made["spec"], **there, **changes}})
 
     async def recorded(name: str, uid: str, disk: str = "data") -> tuple[int, Any]:
         entry = {"name": disk, "claimName": "data", "hotplugVolume": {"attachPodName": name, "attachPodUID": uid}}
-        return await patch(cluster, f"{BASE}/virtualmachines/vm2/status", {"phase": "Running", "volumeStatus": [entry]})
+        return await patch(
+            cluster, f"{BASE}/virtualmachines/vm2/status", {"phase": "Running", "nodeName": "node1", "volumeStatus": [entry]}
+        )
 
     for pod, uid, disk, why in (
         (f"{name[:-1]}b", "uid-8", "data", "mounts PersistentVolumeClaim database as volume disk-0: the virtual machine does not name it"),
         (f"{name[:-1]}c", "uid-7", "data", 'in namespace "acc" has this uid'),
+        (f"{name[:-1]}d", "uid-6", "data", "is on node node2, and not on the guest's node"),
+        (f"{name[:-1]}e", "uid-5", "data", "does not mount PersistentVolumeClaim data at /var/lib/kubevirt/attachment"),
+        (f"{name[:-1]}f", "uid-4", "data", "does not mount PersistentVolumeClaim data at /var/lib/kubevirt/attachment"),
         (name, "uid-9", "other", 'disk "other" with PersistentVolumeClaim data is not in the spec'),
         (name, "uid-1", "data", 'in namespace "acc" has this uid'),
     ):

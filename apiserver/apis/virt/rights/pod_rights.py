@@ -17,7 +17,7 @@ from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_o
 from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, filesystems, firmware, network_disks
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import managed_save, phases
-from apiserver.apis.virt.places import forms
+from apiserver.apis.virt.places import forms, layout, names
 from apiserver.apis.virt.spec import access_credentials, attachments, hot_plug, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
 
@@ -132,10 +132,22 @@ def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list
     claim = next((disks.claim_of(each) for each in known if each["name"] == entry.get("name")), None)
     if claim is None or claim != entry.get("claimName"):
         found.append(f'disk "{entry.get("name")}" with PersistentVolumeClaim {entry.get("claimName")} is not in the spec')
+    if (node := dig(pod, "spec", "nodeName")) != dig_vm(vm, "status", "nodeName"):
+        found.append(f'pod "{name}" is on node {node}, and not on the guest\'s node')
+    if claim not in _claims_at(pod, layout.ATTACHMENT_DIRECTORY):
+        found.append(f'pod "{name}" does not mount PersistentVolumeClaim {claim} at {layout.ATTACHMENT_DIRECTORY}')
     for volume in dig(pod, "spec", "volumes") or ():
         allowed = frozenset({Content(disks.CLAIM, str(claim))})
         found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, "", allowed)]
     return found
+
+
+def _claims_at(pod: Object, directory: str) -> list[str]:
+    """Return the claims that the launcher's container has there as a whole."""
+    claims = {each.get("name"): dig(each, "persistentVolumeClaim", "claimName") for each in dig(pod, "spec", "volumes") or ()}
+    own = (each for each in dig(pod, "spec", "containers") or () if each.get("name") == names.CONTAINER)
+    mounts = (each for container in own for each in container.get("volumeMounts") or () if each.get("mountPath") == directory)
+    return [str(claims.get(each.get("name"))) for each in mounts if not each.get("subPath") and not each.get("subPathExpr")]
 
 
 def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:

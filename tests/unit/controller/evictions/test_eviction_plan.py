@@ -180,7 +180,8 @@ def test_pod_with_a_disk_of_the_guest_goes_after_the_guest() -> None:
     vm, pod = a_running_vm(), a_pod()
     pod["metadata"] |= {"name": "virt-launcher-testvm-volume-aaaaa", "uid": "of-the-disk"}
     assert judged(vm, pod=pod).allowed
-    vm["status"]["volumeStatus"] = [{"name": "data", "hotplugVolume": {"attachPodUID": "of-the-disk"}}]
+    vm["status"] |= {"nodeName": "node1", "volumeStatus": [{"name": "data", "hotplugVolume": {"attachPodUID": "of-the-disk"}}]}
+    assert judged(vm, pod={**pod, "spec": {**pod["spec"], "nodeName": "node2"}}).allowed
     told = judged(vm, pod=pod)
     assert not told.allowed
     assert told.migration is None

@@ -138,6 +138,12 @@ def test_new_disk_waits_until_its_claim_has_no_other_disk() -> None:
         assert entry["message"] == "PersistentVolumeClaim data is in use by disk old of this virtual machine"
 
 
+def test_pod_on_another_node_is_not_recorded() -> None:
+    vm = a_machine()
+    (entry,) = entries(plan(vm, an_attachment(vm, node="node2")))
+    assert (entry["reason"], "hotplugVolume" in entry) == ("PodNotRunning", False)
+
+
 def test_pod_stays_until_the_disk_left_the_running_form() -> None:
     vm = a_machine(wanted=False, runs=True)
     entry, pod = attached(vm), an_attachment(vm)
