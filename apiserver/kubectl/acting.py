@@ -12,7 +12,7 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import operations
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import outcomes, verbs
+from apiserver.kubectl import messages, outcomes, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.migrations import Load, Waiting
@@ -102,7 +102,8 @@ async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting:
         async with asyncio.timeout(waiting.seconds):
             await watching.until(is_over)
     except TimeoutError:
-        return f"error: timed out waiting for the {verb} of {machine}, which continues"
+        state = messages.said(outcomes.waits_for(watching.newest))
+        return f"error: timed out waiting for the {verb} of {machine}, which continues{f' ({state})' if state else ''}"
     except Failure as failure:
         return str(failure)
     return f"error: {verb} {machine}: {found[0].problem}" if found[0].problem else ""

@@ -31,7 +31,7 @@ Ask = Callable[[str], str]
 
 
 async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: float = WATCH_SECONDS) -> str:
-    """Call a node off; return what to print.
+    """Fence a node; return what to print.
 
     Args:
         access: the cluster.
@@ -43,8 +43,8 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
         Failure: the node reports, the user does not confirm, or a request failed.
     """
     found = await _silent(access, node)
-    if node_states.is_called_off(found):
-        return f"node/{node} is already called off"
+    if node_states.is_fenced(found):
+        return f"node/{node} is already fenced"
     before = await _leases(access, node)
     sys.stderr.write(f"watching the reports of node {node} for {watch_seconds:g} s\n")
     await asyncio.sleep(watch_seconds)
@@ -55,9 +55,9 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
     found = await _silent(access, node)
     _check_silence(node, before, await _leases(access, node))
     user, now = await _user(access), times.to_rfc3339(datetime.now(UTC))
-    await _write(access, planning.fenced(found, user, now), f"call node {node} off")
+    await _write(access, planning.fenced(found, user, now), f"fence node {node}")
     await _tell(access, planning.event(found, "NodeFenced", f"{user} states that the node is off", now))
-    return f"node/{node} called off; once it is repaired: kubectl virt unfence {node}"
+    return f"node/{node} fenced; once it is repaired: kubectl virt unfence {node}"
 
 
 async def _machines(access: Access, node: str) -> list[str] | None:
@@ -79,12 +79,12 @@ async def unfence(access: Access, node: str) -> str:
     found = await _node(access, node)
     if found is None:
         raise Failure(f"error: node {node} not found")
-    if not node_states.is_called_off(found):
-        return f"node/{node} is not called off"
+    if not node_states.is_fenced(found):
+        return f"node/{node} is not fenced"
     user, now = await _user(access), times.to_rfc3339(datetime.now(UTC))
     await _write(access, planning.unfenced(found), f"unfence node {node}")
     await _tell(access, planning.event(found, "NodeUnfenced", f"{user} states that the node is repaired", now))
-    return f"node/{node} is no longer called off"
+    return f"node/{node} is no longer fenced"
 
 
 async def _silent(access: Access, node: str) -> Object:

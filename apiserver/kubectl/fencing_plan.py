@@ -21,9 +21,9 @@ _WARNING: Final = (
 
 
 def refusal(node: Object | None, name: str) -> str:
-    """Return why the node cannot be called off; empty if it can."""
+    """Return why the node cannot be fenced; empty if it can."""
     if node is None:
-        return f"node {name} not found: the deletion of its Node already states that it is off"
+        return f"node {name} not found: check the name with kubectl virt nodes; a Node that was deleted counts as off already"
     if node_states.kubelet_is_silent(node):
         return ""
     ready = one_line(str((condition(dig(node, "status", "conditions"), "Ready") or {}).get("status")), 20)

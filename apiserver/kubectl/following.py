@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import phases, progress
 from apiserver.apis.virt.places.resources import MIGRATIONS
+from apiserver.kubectl import messages
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.watching import TIMES, Times, Watching
@@ -40,7 +42,9 @@ class Following(Watching):
                 self._changed(self.newest)
                 await self.until(self._is_over)
         except TimeoutError as error:
-            raise Failure(f"error: timed out waiting for migration {objects.name_of(self.newest)}, which continues") from error
+            state = messages.said(str(dig_migration(self.newest, "status", "message") or ""))
+            name, now = objects.name_of(self.newest), f" ({state})" if state else ""
+            raise Failure(f"error: timed out waiting for migration {name}, which continues{now}") from error
         await self._measured()
         return self.newest
 

@@ -52,8 +52,8 @@ def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_
     ready = condition(dig(node, "status", "conditions"), "Ready") or {}
     if ready.get("status") != "True":
         return State("NotReady", one_line(str(ready.get("message") or ""), MAX_REASON))
-    if node_states.is_called_off(node):
-        return State("CalledOff", f"it reports; kubectl virt unfence {name_of(node)} lets pods run there again")
+    if node_states.is_fenced(node):
+        return State("Fenced", f"it reports; kubectl virt unfence {name_of(node)} lets pods run there again")
     if lease is None:
         return State("NoHandler", "virt-handler does not run there")
     if not handled:
@@ -66,9 +66,9 @@ def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_
 def _unreachable(node: Object, *, handled: bool) -> State:
     if handled:
         return State("Unreachable", "the kubelet does not report, virt-handler does, so the node is on")
-    if node_states.is_called_off(node):
+    if node_states.is_fenced(node):
         by = annotations_of(node).get(node_states.FENCED_BY_ANNOTATION) or f"taint {node_states.OFF_TAINT}"
-        return State("Off", one_line(f"called off: {by}", MAX_REASON))
+        return State("Off", one_line(f"fenced: {by}", MAX_REASON))
     return State("Unreachable", f"kubelet and virt-handler do not report; if it is off: kubectl virt fence {name_of(node)} --off")
 
 

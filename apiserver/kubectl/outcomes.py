@@ -83,6 +83,12 @@ def _paused(*, wanted: bool) -> Judge:
     return judge
 
 
+def waits_for(vm: Object) -> str:
+    """Return what a machine that is not ready waits for, as ``REASON: MESSAGE``; empty if its status does not tell."""
+    ready = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
+    return f"{ready.get('reason')}: {ready.get('message')}" if ready.get("status") == "False" and ready.get("message") else ""
+
+
 def deleted(verb: str) -> Outcome:
     """Return the outcome of a verb whose machine was deleted."""
     return Outcome("" if verb in ("stop", "poweroff") else "the machine was deleted")

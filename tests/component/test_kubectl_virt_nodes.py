@@ -61,7 +61,7 @@ async def test_nodes_are_listed_with_their_state(access: Access) -> None:
     ]
 
 
-async def test_a_silent_node_is_called_off_and_repaired(api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_silent_node_is_fenced_and_repaired(api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str]) -> None:
     said = await fencing.fence(access, "node2", lambda _: "node2\n", watch_seconds=0)
     assert "kubectl virt unfence node2" in said
     assert "It had 1 virtual machines: ns/web." in capsys.readouterr().err
@@ -71,7 +71,7 @@ async def test_a_silent_node_is_called_off_and_repaired(api: FakeAPI, access: Ac
     await fencing.unfence(access, "node2")
     assert taints(api) == []
     assert sorted(reason for _, reason, _ in events(api)) == ["NodeFenced", "NodeUnfenced"]
-    assert "not called off" in await fencing.unfence(access, "node2")
+    assert "not fenced" in await fencing.unfence(access, "node2")
 
 
 async def test_a_node_that_reports_is_not_called_off(api: FakeAPI, access: Access) -> None:

@@ -152,3 +152,10 @@ def test_waiting_has_a_limit() -> None:
     assert flags.parse(["reset", "web", "--wait", "--timeout", "5s"]).timeout == 5
     with pytest.raises(SystemExit):
         flags.parse(["reset", "web", "--timeout", "5s"])
+
+
+async def test_timeout_names_what_the_machine_waits_for(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    ready = {"type": "Ready", "status": "False", "reason": "DiskInUse", "message": "claim in use: data"}
+    await world.write(conditions=[ready])
+    assert await world.act("reset", Waiting(wait=True, seconds=0.1)) == 1
+    assert "which continues (DiskInUse: claim in use: data)" in capsys.readouterr().err

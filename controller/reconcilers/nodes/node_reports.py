@@ -131,7 +131,7 @@ class NodeReports:
         left = {node: await self._left(node) for node in sorted(set(nodes)) if node_states.kubelet_is_silent(self._nodes.get("", node))}
         found = {node: self._nodes.get("", node) for node in left}
         missing = {node for node, each in found.items() if each is None}
-        return silence_of(left, missing=missing, off={node for node, each in found.items() if node_states.is_called_off(each)})
+        return silence_of(left, missing=missing, off={node for node, each in found.items() if node_states.is_fenced(each)})
 
     async def _left(self, node: str) -> float:
         """Return how many seconds until virt-handler's last report expires.

@@ -43,7 +43,7 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         status[managed_save.FIELD] = image
         status["operations"] = operations.with_result(seen.vm, image["id"], operations.SUCCEEDED, "", seen.now)
     if result == power.RESULT_FAILED and (node := _lost_node(seen)):
-        new = new_condition(seen.vm, conditions.NODE_LOST, "True", node_loss.CALLED_OFF, f"attempt {current} was lost with node {node}")
+        new = new_condition(seen.vm, conditions.NODE_LOST, "True", node_loss.FENCED, f"attempt {current} was lost with node {node}")
         status["conditions"] = with_condition(status["conditions"], new, now=times.to_rfc3339(seen.now))
     status = phases.without_guest(status)
     status["conditions"] = without_condition(status["conditions"], conditions.LAUNCHER_OUTDATED)

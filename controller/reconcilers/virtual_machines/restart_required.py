@@ -21,11 +21,19 @@ def marked(seen: Observed, status: Object) -> Object:
     known = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
     if not (found := live_changes.rest(seen.vm)):
         return {**status, "conditions": without_condition(status.get("conditions"), conditions.RESTART_REQUIRED)} if known else status
-    has_guest = phases.phase_of(seen.vm) in phases.WITH_GUEST
-    how = f"restart {name_of(seen.vm)}" if has_guest else f"start {name_of(seen.vm)} --discard-state"
-    message = f"the guest runs without these edits: {running.words(found)}; they count from its next start on: kubectl virt {how}"
+    message = _message(seen.vm, running.words(found))
     new = new_condition(seen.vm, conditions.RESTART_REQUIRED, "True", conditions.HARDWARE_DIFFERS, message)
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
+
+
+def _message(vm: Object, fields: str) -> str:
+    name = name_of(vm)
+    if phases.phase_of(vm) in phases.WITH_GUEST:
+        return f"the guest runs without these edits: {fields}; they count from its next start on: kubectl virt restart {name}"
+    return (
+        f"the suspended guest lacks these edits: {fields}; they count from its next start on: kubectl virt resume {name}, "
+        f"then kubectl virt restart {name} (or kubectl virt start {name} --discard-state, which deletes the guest's memory)"
+    )
 
 
 def report(seen: Observed) -> tuple[Action, ...]:

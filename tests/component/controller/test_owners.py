@@ -556,7 +556,7 @@ async def test_virt_handler_takes_over_in_a_forcibly_deleted_target(api: FakeAPI
 OFF = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 
 
-@pytest.mark.parametrize("how", ["it ended", "its node is called off"])
+@pytest.mark.parametrize("how", ["it ended", "its node is fenced"])
 async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, tenant: Tenant, how: str) -> None:
     source, target = await migrating(api, tenant)
     if how == "it ended":

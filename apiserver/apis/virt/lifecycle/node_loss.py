@@ -14,7 +14,7 @@ from apiserver.apis.virt.lifecycle import conditions
 Policy = Literal["Restart", "Wait"]
 RESTART: Final[Policy] = "Restart"
 WAIT: Final[Policy] = "Wait"
-CALLED_OFF: Final = "CalledOff"
+FENCED: Final = "Fenced"
 """Reason of NodeLost=True: a person states that the node is off."""
 RESTARTED: Final = "Restarted"
 """Reason of NodeLost=False."""

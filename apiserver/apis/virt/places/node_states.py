@@ -1,4 +1,4 @@
-"""What a Node says about guests: is it drained, is it called off, does its kubelet report. Pure.
+"""What a Node says about guests: is it drained, is it fenced, does its kubelet report. Pure.
 
 Cordoning or tainting a node needs rights on Nodes, which no tenant has.
 """
@@ -25,7 +25,7 @@ def is_being_emptied(node: Object | None) -> bool:
     return bool(dig(node, "spec", "unschedulable")) or any(empties(each) for each in taints_of(node))
 
 
-def is_called_off(node: Object | None) -> bool:
+def is_fenced(node: Object | None) -> bool:
     """Return True if a person states that the node is off: by the taint, or by the deletion of the Node."""
     return node is None or any(each.get("key") == OFF_TAINT for each in taints_of(node))
 

@@ -41,9 +41,9 @@ def lease(renewed: str = FRESH) -> dict[str, Any]:
         (node("Unknown"), FRESH, "Unreachable", "the node is on"),
         (node("Unknown"), OLD, "Unreachable", "kubectl virt fence node1 --off"),
         (node("Unknown"), None, "Unreachable", "kubectl virt fence node1 --off"),
-        (node("Unknown", taints=[TAINT]), OLD, "Off", "called off"),
+        (node("Unknown", taints=[TAINT]), OLD, "Off", "fenced"),
         (node("Unknown", taints=[TAINT]), FRESH, "Unreachable", "the node is on"),
-        (node(taints=[TAINT]), FRESH, "CalledOff", "kubectl virt unfence node1"),
+        (node(taints=[TAINT]), FRESH, "Fenced", "kubectl virt unfence node1"),
         (node(), "yesterday", "NoHandler", "yesterday"),
     ],
 )

@@ -47,7 +47,7 @@ def lost(name: str = "testvm", *, ago: float = 5.0, status: str = "True", **spec
     since = times.to_rfc3339(NOW - timedelta(seconds=ago))
     ready = {"type": "Ready", "status": "False", "reason": "AttemptFailed", "lastTransitionTime": since}
     vm["metadata"]["name"] = name
-    vm["status"]["conditions"] = [ready, {"type": "NodeLost", "status": status, "reason": "CalledOff", "lastTransitionTime": since}]
+    vm["status"]["conditions"] = [ready, {"type": "NodeLost", "status": status, "reason": "Fenced", "lastTransitionTime": since}]
     return vm
 
 

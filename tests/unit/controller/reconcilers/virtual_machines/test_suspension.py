@@ -54,8 +54,9 @@ def test_next_pod_has_the_claim_and_the_saved_hardware() -> None:
     vm["status"] = status_of(*plan(seen(vm)))
     told = condition(vm["status"]["conditions"], "RestartRequired")
     assert told is not None
-    assert told["message"].endswith(
-        "spec.domain.memory.guest; they count from its next start on: kubectl virt start testvm --discard-state"
+    assert told["message"] == (
+        "the suspended guest lacks these edits: spec.domain.memory.guest; they count from its next start on: kubectl virt resume testvm, "
+        "then kubectl virt restart testvm (or kubectl virt start testvm --discard-state, which deletes the guest's memory)"
     )
     actions = plan(seen(vm))
     (made,) = (each for each in actions if isinstance(each, CreatePod))
