@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Protocol
 
 from apiserver.apis.virt.places import layout
 from handler.devices.ownership import NotTheDevice
@@ -20,7 +21,14 @@ _DIRECTORY: int = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 _ONLY_ROOT: int = 0o755
 
 
-def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> None:
+class Move(Protocol):
+    """Mounts a source over a target."""
+
+    def __call__(self, source: mounts.Place, target: mounts.Place, *, read_only: bool) -> None:
+        """Mount it. Raises OSError."""
+
+
+def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool, move: Move = mounts.move) -> None:
     """Mount the claim of an attachment pod at a disk's directory in the guest's pod. Idempotent.
 
     Args:
@@ -28,6 +36,7 @@ def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> No
         target: the guest's launcher.
         disk: the disk's name.
         read_only: the guest only reads the disk.
+        move: mounts the one over the other.
 
     Raises:
         NotTheDevice: something else is there.
@@ -41,7 +50,7 @@ def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> No
                 return
             if _is_mount(directory, place):
                 raise NotTheDevice(f"disk {disk!r}: another volume is mounted at its directory in the pod")
-            mounts.move(mounts.Place(source.pidfd, claim), mounts.Place(target.pidfd, place), read_only=read_only)
+            move(mounts.Place(source.pidfd, claim), mounts.Place(target.pidfd, place), read_only=read_only)
 
 
 def remove(target: Launcher, disk: str) -> None:

@@ -65,18 +65,16 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
 
 
 @pytest.mark.parametrize("owner", [0, layout.USER_ID])
-def test_launcher_cannot_exchange_the_directory_before_the_mount(pod: Pod, owner: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_cannot_exchange_the_directory_before_the_mount(pod: Pod, owner: int) -> None:
     tried: list[str] = []
-    move = mounts.move
 
     def late(source: mounts.Place, target: mounts.Place, *, read_only: bool) -> None:
         tried.append(pod.run(sys.executable, "-c", EXCHANGE, pod.disks))
-        move(source, target, read_only=read_only)
+        mounts.move(source, target, read_only=read_only)
 
     pod.run("install", "-d", "-o", str(owner), pod.disks / "data", pod.disks / "kept")
     pod.run("chown", str(owner), pod.disks)
-    monkeypatch.setattr(mounts, "move", late)
-    claims.put(pod.launcher, pod.launcher, "data", read_only=False)
+    claims.put(pod.launcher, pod.launcher, "data", read_only=False, move=late)
     assert tried == ["Permission denied"]
     assert pod.mounted() == ["data"]
     claims.remove(pod.launcher, "data")
