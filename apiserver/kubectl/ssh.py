@@ -52,14 +52,14 @@ class Login:
 def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
     """Return the options of ssh and scp."""
     metadata = vm["metadata"]
-    forward = (*plugin(), "port-forward", "--stdio", *flags(selection, metadata["namespace"]), login.name, str(login.port))
+    forward = (*plugin(sys.argv[0]), "port-forward", "--stdio", *flags(selection, metadata["namespace"]), login.name, str(login.port))
     options = (*login.options, f"ProxyCommand={shlex.join(forward).replace('%', '%%')}", f"HostKeyAlias=vm-{metadata['uid']}")
     return (*(("-i", login.identity) if login.identity else ()), *(part for each in options for part in ("-o", each)))
 
 
-def plugin() -> tuple[str, ...]:
-    """Return the command that runs this plugin from any directory: the program that was started, or its module."""
-    program = Path(sys.argv[0]).resolve()
+def plugin(started: str) -> tuple[str, ...]:
+    """Return the command that runs this plugin from any directory: the program that was ``started``, or its module."""
+    program = Path(started).resolve()
     return (sys.executable, "-P", "-m", "apiserver.kubectl") if program.name == "__main__.py" else (str(program),)
 
 

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from apiserver.kubectl import flags, ssh
 from apiserver.kubectl.access import Selection
 from apiserver.kubectl.ssh import Login
@@ -29,21 +27,20 @@ def test_ssh_understands_its_command_line(tmp_path: Path) -> None:
     assert command[-3:] == ("root@web.team.vm", "ls", "-l")
 
 
-def test_connection_runs_the_program_that_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_runs_the_program_that_was_started(tmp_path: Path) -> None:
     """It may have its own search path for modules, as krew's program, and kubectl may be run from any directory."""
     (linked := tmp_path / "kubectl-virt").symlink_to(program := tmp_path / "store/kubectl virt")
-    monkeypatch.setattr(sys, "argv", [str(linked), "ssh", "web"])
-    proxy = option(ssh.ssh(Login("web"), SELECTION, VM, ()), "ProxyCommand")
-    assert shlex.split(proxy)[:3] == [str(program), "port-forward", "--stdio"]
+    assert ssh.plugin(str(linked)) == (str(program),)
+    assert ssh.plugin("/somewhere/apiserver/kubectl/__main__.py") == (sys.executable, "-P", "-m", "apiserver.kubectl")
 
 
-def test_connection_uses_the_same_cluster_and_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["/somewhere/apiserver/kubectl/__main__.py"])
+def test_connection_uses_the_same_cluster_and_user() -> None:
     proxy = option(ssh.ssh(Login("web"), SELECTION, VM, ()), "ProxyCommand")
     assert "50%%" in proxy
-    program, *arguments = shlex.split(proxy.replace("%%", "%"))
-    assert program == sys.executable
-    parsed = flags.parse(arguments[arguments.index("apiserver.kubectl") + 1 :])
+    command = shlex.split(proxy.replace("%%", "%"))
+    own = ssh.plugin(sys.argv[0])
+    assert tuple(command[: len(own)]) == own
+    parsed = flags.parse(command[len(own) :])
     assert (parsed.command, parsed.stdio, parsed.name, parsed.ports[0].forward.port) == ("port-forward", True, "web", 22)
     assert parsed.selection == Selection(
         kubeconfig="/my files/50%", context="a", namespace="team", impersonate_user="bob", impersonate_groups=("x", "y")
