@@ -18,6 +18,7 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.rights.trust import Revocations
+from apiserver.apis.virt.spec import hot_plug, live_changes
 from certs import peers
 from certs.reloading import ClientTls, ServerTls
 from handler.identity import trust
@@ -141,7 +142,9 @@ async def test_a_guest_runs_and_stops(world: World, pods: Pods, tmp_path: Path) 
     async with Node(pods, Authority(tmp_path / "certs"), "n").running() as way, world.handler(way=way):
         await eventually(lambda: world.status()["phase"] in ("Running", "Failed"), seconds=30)
         assert world.status()["phase"] == "Running", world.status()
-        assert world.status()["domain"] == {"state": "running", "reason": "unpaused", "type": "qemu"}
+        domain = dict(world.status()["domain"])
+        assert domain.pop("liveChanges") == [*live_changes.KNOWN, hot_plug.DISK]
+        assert domain == {"state": "running", "reason": "unpaused", "type": "qemu"}
         assert await asyncio.to_thread(ask, pods.running[pod_uid]) == "here"
         await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Stop")))
         await eventually(lambda: world.status()["phase"] == "Stopped", seconds=40)
