@@ -41,9 +41,15 @@ ADDED: Final[Mapping[str, Callable[[object], bool]]] = MappingProxyType(
         "spec.priority": _anything,
         "spec.priorityClassName": _anything,  # a class can be the cluster's default
         "spec.preemptionPolicy": _anything,
-        "spec.containers[].terminationMessagePath": _is("/dev/termination-log"),
-        "spec.containers[].terminationMessagePolicy": _is("File"),
-        "spec.containers[].imagePullPolicy": _anything,
+        **{
+            f"spec.{containers}[].{field}": is_allowed
+            for containers in ("containers", "initContainers")
+            for field, is_allowed in (
+                ("terminationMessagePath", _is("/dev/termination-log")),
+                ("terminationMessagePolicy", _is("File")),
+                ("imagePullPolicy", _anything),
+            )
+        },
         "spec.volumes[].image.pullPolicy": _anything,
     }
 )

@@ -263,7 +263,7 @@ def test_our_pods_with_server_defaults_are_recognized(cluster: Cluster) -> None:
                 wanted["spec"]["priorityClassName"] = "system-node-critical"
             code, found = cluster.create(wanted)
             assert code == http.client.CREATED, found
-            assert leftovers.objection(found, wanted, vm) == ""
+            assert leftovers.objection(found, wanted, vm) == "", name_of(wanted)
             assert cluster.ask("DELETE", f"{PODS}/{name_of(wanted)}", user="")[0] == http.client.OK
             cluster.clear()
 

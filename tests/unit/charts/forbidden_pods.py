@@ -68,9 +68,8 @@ def made() -> list[Pod]:
     claims = (CLAIMS, {"myvolumeclaim": {"spec": {"volumeMode": "Block"}}})
     starts = [launcher_pod(vm, 3, each, SETTINGS, where) for vm in examples() for each in claims for where in placements]
     removals = [removal_pod(vm, "memory", SETTINGS) for vm in examples()]
-    attachments = [
-        attachment_pod(vm, disk, SETTINGS) for vm in examples() for disk in disks.defaulted(domain_of(vm)) if disks.claim_of(disk)
-    ]
+    guests = [{**vm, "status": {**(vm.get("status") or {}), "nodeName": "node1"}} for vm in examples()]
+    attachments = [attachment_pod(vm, disk, SETTINGS) for vm in guests for disk in disks.defaulted(domain_of(vm)) if disks.claim_of(disk)]
     return [*starts, *removals, *attachments, *(target_pod(vm, a_migration(), 1, CLAIMS, SETTINGS, MOVE) for vm in examples())]
 
 
@@ -161,6 +160,14 @@ def _logger_with(**fields: Any) -> Change:
     return _with(initContainers=[{key: value for key, value in {**_LOGGER, **fields}.items() if value is not None}])
 
 
+def _logger_and_claim(**fields: Any) -> Change:
+    def change(pod: Pod) -> None:
+        _volume(persistentVolumeClaim={"claimName": "c"})(pod)
+        _logger_with(**fields)(pod)
+
+    return change
+
+
 CREATIONS: Final = MappingProxyType[str, Change](
     {
         "another name": lambda pod: pod["metadata"].update(name="debug"),
@@ -194,8 +201,8 @@ CREATIONS: Final = MappingProxyType[str, Change](
         "a hook of the container that logs": _logger_with(lifecycle={"postStart": _PROBE}),
         "privileges of the container that logs": _logger_with(securityContext={"privileged": True}),
         "no container security of the container that logs": _logger_with(securityContext=None),
-        "a device of the container that logs": _logger_with(volumeDevices=[{"name": "x", "devicePath": "/dev/kubevirt-disks/x"}]),
-        "a disk of the container that logs": _logger_with(volumeMounts=[{"name": "x", "mountPath": "/var/lib/kubevirt/disks/x"}]),
+        "a device of the container that logs": _logger_and_claim(volumeDevices=[{"name": "more", "devicePath": "/dev/kubevirt-disks/x"}]),
+        "a disk of the container that logs": _logger_and_claim(volumeMounts=[{"name": "more", "mountPath": "/var/lib/kubevirt/disks/x"}]),
         "another image": _container_with(image="registry.example/evil:v1"),
         "another tag": _container_with(image=f"{SETTINGS.launcher_image}-evil"),
         "another container": _container_with(name="shell"),
