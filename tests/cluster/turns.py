@@ -28,6 +28,7 @@ ALONE = frozenset(
         "live_changes",
         "node_certificates",
         "node_certificates_matrix",
+        "node_loss",
         "node_shutdown",
         "plugins",
         "suspend",
