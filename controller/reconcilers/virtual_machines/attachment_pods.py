@@ -6,7 +6,7 @@ stays while its disk is in the running form, and the guest is in the pod for whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
@@ -35,15 +35,20 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     phase = phases.phase_of(seen.vm)
     if phase != phases.RUNNING:
         return () if phase in phases.WITH_GUEST else tuple(map(_delete, seen.attachment_pods))
-    new = hot_plug.added(seen.vm) if hot_plug.takes_disks(seen.vm) else ()
-    waits = {name_of_pod: wait for each in new if (wait := _wait(seen, each)) for name_of_pod in (hot_plug.pod_name(seen.vm, each),)}
-    wanted = {hot_plug.pod_name(seen.vm, each): each for each in (*_attached(seen), *new)}
+    new = _by_pod(seen, hot_plug.added(seen.vm) if hot_plug.takes_disks(seen.vm) else ())
+    waits = {name: wait for name, disk in new.items() if (wait := _wait(seen, disk))}
+    wanted = _by_pod(seen, _attached(seen)) | new
     there = {name_of(each): each for each in seen.attachment_pods}
     found = [_entry(seen, disk, there.get(name), waits.get(name)) for name, disk in wanted.items()]
     made = tuple(_create(seen, disk) for name, disk in wanted.items() if name not in there and name not in waits)
     gone = (pod for name, pod in there.items() if name not in wanted or not liveness.may_run(pod, seen.evidence))
     look = (Requeue(LOOK_SECONDS),) if waits else ()
     return (*made, *(_delete(pod) for pod in gone if not is_deleting(pod)), *_write(seen, found), *look)
+
+
+def _by_pod(seen: Observed, found: Iterable[Object]) -> dict[str, Object]:
+    """Return disks by the names of their attachment pods."""
+    return {hot_plug.pod_name(seen.vm, each): each for each in found}
 
 
 def _attached(seen: Observed) -> Iterator[Object]:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import times
+from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import live_changes
@@ -67,7 +68,7 @@ def failure_after(vm: Mapping[str, Any], change: Change, message: str, before: F
     """Return the record of a failed attempt; the pauses double."""
     value = live_changes.wanted(vm).get(change, "")
     count = before.count + 1 if before is not None and before.value == value else 1
-    seconds = min(RETRY_SECONDS * 2.0 ** min(count - 1, 16), MAX_RETRY_SECONDS)
+    seconds = pause_seconds(count, RETRY_SECONDS, MAX_RETRY_SECONDS)
     return Failure(value, one_line(message, MAX_MESSAGE), count, now + seconds)
 
 

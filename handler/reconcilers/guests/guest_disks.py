@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import times
+from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import hot_plug, live_changes
@@ -87,7 +88,7 @@ def next_step(vm: Object, launcher: messages.Status, failures: Failures, now: fl
 def failure_after(message: str, before: Failure | None, now: float) -> Failure:
     """Return the record of a failed attempt; the pauses double."""
     count = 1 if before is None else before.count + 1
-    seconds = min(RETRY_SECONDS * 2.0 ** min(count - 1, 16), MAX_RETRY_SECONDS)
+    seconds = pause_seconds(count, RETRY_SECONDS, MAX_RETRY_SECONDS)
     return Failure(one_line(message, MAX_MESSAGE), count, now + seconds)
 
 

@@ -1,46 +1,22 @@
-"""What the real qemu-ga does for verbs: file systems of a guest freeze and thaw."""
+"""What the real qemu-ga does for verbs, probes and hooks: freezes and thaws, runs commands, sets passwords and the clock."""
 
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launcher.protocol import messages
-from tests.host.launcher import agent_guest, sandbox
-from tests.host.launcher.guest import Guest
+from tests.host.launcher import sandbox
 from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine
+from tests.host.launcher.test_guest_agent import BOOT_SECONDS, a_disk, guest_with_agent, pod
+
+__all__ = ["guest_with_agent", "pod"]  # fixtures
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(660)]
-BOOT_SECONDS = 150
-
-
-@pytest.fixture(scope="session")
-def guest_with_agent(test_guest: Guest) -> Guest:
-    return agent_guest.build(test_guest)
-
-
-@pytest.fixture
-def pod(program: Path, guest_with_agent: Guest, tmp_path: Path) -> Iterator[Launcher]:
-    launchers = [Launcher(program, tmp_path / "pod0", guest_with_agent)]
-    with sandbox.killed_afterwards(launchers):
-        yield launchers[0]
-
-
-def a_disk(pod: Launcher) -> dict[str, Any]:
-    image = pod.disks / "data/disk.img"
-    image.parent.mkdir()
-    image.write_bytes(b"")
-    subprocess.run(["truncate", "-s", "16M", image], check=True)
-    subprocess.run(["/usr/sbin/mke2fs", "-q", "-t", "ext4", "-F", image], check=True)
-    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
-    return {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
 
 
 def operate(client: Client, number: int, action: messages.OperationAction, **more: Any) -> str:
@@ -87,7 +63,7 @@ def test_commands_run_in_the_guest_and_before_its_shutdown(pod: Launcher) -> Non
 
         clock = "date +%s"
         client.ask(messages.Suspend())
-        time.sleep(8)
+        time.sleep(8)  # longer than the pause after which the clock is set, and than the tolerance below
         client.ask(messages.Resume())
         sandbox.wait_for(lambda: abs(int(viewer.sh(clock)) - time.time()) < 3 or None, 30, "the guest's clock to be set")
 

@@ -181,7 +181,7 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
         ),
     }
 )
-"""The cause by type and reason of a False condition. A machine with another reason has no pod yet."""
+"""Causes by the type and reason of a False condition. A machine with another reason has no pod yet."""
 
 
 def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:

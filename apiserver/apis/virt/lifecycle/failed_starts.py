@@ -1,4 +1,4 @@
-"""Nodes on which starts fail that succeed elsewhere: they are non-operational for a while. Pure.
+"""Finds nodes where starts fail that succeed elsewhere. Such a node is non-operational for a while. Pure.
 
 A machine is evidence against a node only if its start failed there and its guest then ran on another node. A machine that fails everywhere
 is not. A start that succeeds on the node clears it, and so does the annotation of an administrator who repaired it.
@@ -23,7 +23,7 @@ from apiserver.apis.virt.places import names
 REPAIRED_ANNOTATION: Final = f"{names.GROUP}/repaired-at"
 """On a Node: failed starts before this time do not count."""
 MACHINES: Final = 3
-"""Machines whose starts failed within :data:`TOGETHER`."""
+"""Least number of machines that failed to start on a node within :data:`TOGETHER`."""
 TOGETHER: Final = timedelta(minutes=10)
 PAUSE: Final = timedelta(minutes=10)
 LONGEST_PAUSE: Final = timedelta(hours=2)

@@ -1,4 +1,4 @@
-"""What a Node says about guests: is it drained, is it fenced, does its kubelet report. Pure.
+"""Reads from a Node whether it is drained, whether it is fenced, and whether its kubelet reports. Pure.
 
 Cordoning or tainting a node needs rights on Nodes, which no tenant has.
 """

@@ -42,7 +42,10 @@ class AttachmentPod(NamedTuple):
 
 
 def is_pluggable(disk: Mapping[str, Any]) -> bool:
-    """Return whether a running guest can get and lose a disk of ``disks.defaulted``: a claim whose image exists or is created blank."""
+    """Return whether a running guest can get and lose this disk of ``disks.defaulted``.
+
+    It can if the disk is on a claim, and the image there exists or is created blank.
+    """
     return (
         bool(disks.claim_of(disk))
         and disk["device"] == "disk"

@@ -24,7 +24,7 @@ from apiserver.apis.virt.spec import hot_plug, running
 from apiserver.apis.virt.spec.running import Difference
 
 What = Literal["disk.ioTune", "interface.state", "cpu.sockets"]
-"""Kind of a device, and its setting. Processors have no name."""
+"""The kind of a device, and its setting."""
 KNOWN: Final[tuple[What, ...]] = get_args(What)
 FIELD: Final = "changes"
 """The field of the status."""
@@ -39,7 +39,7 @@ MAX_CHANGES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where a setting is in ``spec.domain``, and how two values of it compare."""
+    """Tells where a setting is in ``spec.domain``, and how to compare two of its values."""
 
     devices: str
     """The list of devices in ``devices``; empty for ``cpu``."""
@@ -65,7 +65,7 @@ class Change:
 
     what: What
     name: str = ""
-    """The device's."""
+    """The device's; empty for processors."""
 
     def __str__(self) -> str:
         setting = SETTINGS[self.what]

@@ -48,7 +48,7 @@ class Probe:
     success_threshold: int = SUCCESS_THRESHOLD
     failure_threshold: int = FAILURE_THRESHOLD
     command: tuple[str, ...] = ()
-    """Of ``exec``."""
+    """The command of ``exec``; empty for other probes."""
 
 
 def of(spec: Mapping[str, Any], field: str) -> Probe | None:
