@@ -3,8 +3,7 @@
 Mutating plug-ins run in order. A plug-in that requests reinvocation (``reinvocationPolicy``) runs again if a later plug-in changed the
 object. Then validating plug-ins run on the complete object. The first refusal ends the chain.
 
-The interested plug-ins are cached per operation, resource and subresource until configurations change, so that other
-requests cost a dictionary lookup.
+The interested plug-ins are cached per operation, resource and subresource until configurations change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Invalidate the chain's cache of interested plug-ins after a change."""
+"""Invalidate the chain's cache of interested plug-ins."""
 
 from __future__ import annotations
 

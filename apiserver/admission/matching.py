@@ -1,7 +1,6 @@
 """Match requests with webhooks, policies and bindings (``webhook/predicates`` and ``policy/matching``).
 
-Selectors come first: a request that they exclude gets no error, not even about an invalid selector. Errors are only
-reported for requests that match otherwise.
+Selectors come first: a request that they exclude gets no error, not even about an invalid selector.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Matching:
         return self._first(self.rules, operation, resource, subresource, equivalents, name)
 
     def excludes(self, attributes: Attributes, equivalents: Sequence[Resource]) -> bool:
-        """Return whether the exclusion rules match the request."""
+        """Return whether the exclusion rules match."""
         about = (attributes.operation, attributes.resource, attributes.subresource)
         return self._first(self.excluded, *about, equivalents, attributes.name) is not None
 

@@ -77,7 +77,7 @@ class AdmissionMetrics:
         registry.add(self._condition_errors, self._exclusions, self._condition_seconds)
 
     def step(self, step: Step, operation: str, seconds: float, *, rejected: bool) -> None:
-        """Record the duration of a run of all plug-ins, and whether one rejected the request."""
+        """Record a run of all plug-ins."""
         key = (step, operation, "true" if rejected else "false")
         cell = self._steps.get(key)
         if cell is None:
@@ -85,7 +85,7 @@ class AdmissionMetrics:
         cell.observe(seconds)
 
     def plugin(self, name: str, step: Step, operation: str, seconds: float, *, rejected: bool) -> None:
-        """Record the duration of one plug-in's run, and whether it rejected the request."""
+        """Record one plug-in's run."""
         key = (name, step, operation, "true" if rejected else "false")
         cell = self._plugins.get(key)
         if cell is None:

@@ -29,7 +29,7 @@ class NamespaceLifecycle:
         return operation == "CREATE" and resource.namespaced
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Check the namespace of a new object, by a request if the informer lacks it.
+        """Check the namespace of a new object.
 
         Raises:
             NotFound: the namespace is absent.

@@ -12,9 +12,9 @@ VALIDATING_POLICY: Final = "ValidatingAdmissionPolicy"
 VALIDATING_WEBHOOK: Final = "ValidatingAdmissionWebhook"
 RESOURCE_QUOTA: Final = "ResourceQuota"
 NODE_RESTRICTION: Final = "NodeRestriction"
-"""For kinds that nodes write; part of the server of those kinds."""
+"""For kinds that nodes write."""
 POD_RESTRICTION: Final = "PodRestriction"
-"""For kinds with statuses that name pods; likewise."""
+"""For kinds with statuses that name pods."""
 
 ORDER: Final = (
     NAMESPACE_LIFECYCLE,

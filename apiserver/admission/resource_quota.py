@@ -1,9 +1,9 @@
 """ResourceQuota: limit a namespace's objects to ``count/<resource>.<group>`` of its quotas.
 
-The cluster's quota controller counts objects; between its counts, this plug-in adds creations to the quota's status, at the
-revision that it read. So several servers admit no more than one. The controller's next count corrects charges for objects
-that were not stored (a taken name, for example). Off by default, because it needs the right to update every quota's status.
-Source: ``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
+The cluster's quota controller counts objects; between its counts, this plug-in adds creations to the quota's status, at the revision that
+it read. So several servers admit no more than one. The controller's next count corrects charges for objects that were not stored, such as
+those with a taken name. Off by default, because it needs the right to update every quota's status. Source:
+``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Queue:
 
 
 class ResourceQuotas:
-    """See the module; run ``informer``."""
+    """See the module."""
 
     name = "ResourceQuota"
 

@@ -63,7 +63,7 @@ class Application:
         """Return the coroutine that answers the request, not yet awaited.
 
         Raises:
-            StatusError: any failure, also while the coroutine is awaited.
+            StatusError: any failure, also while it is awaited.
         """
         if context.info.is_resource and (context.info.group, context.info.version) in self._versions:
             return self._resource(context)
@@ -175,7 +175,6 @@ class Application:
 
 
 def _is_too_long(info: RequestInfo, strategy: Strategy) -> bool:
-    """Return whether the path has segments behind the subresource that it does not know."""
     stream = strategy.connects.get(info.subresource)
     return len(info.rest) > (len(stream.segments) if stream is not None else 0)
 

@@ -53,7 +53,7 @@ class RequestContext:
 
     @property
     def caller(self) -> Caller:
-        """The client's user, User-Agent and callbacks, for the store."""
+        """The client for the store."""
         return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate, self.wait)
 
     def annotate(self, key: str, value: str) -> None:
@@ -62,7 +62,7 @@ class RequestContext:
             self.annotations = {**self.annotations, key: value}
 
     def wait(self, whom: str, seconds: float) -> None:
-        """Add time that the request spent waiting for ``whom``."""
+        """Add time spent waiting for ``whom``."""
         self.waited += seconds
         if self.waits is None:
             self.waits = {}

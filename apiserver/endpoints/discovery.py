@@ -1,6 +1,6 @@
 """Discovery documents: plain (``APIGroupList`` and below) and aggregated (v2).
 
-Built once, because the resources do not change at run time.
+Resources do not change at run time, so each is built once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READ: Final = ["get"]
 
 
 def subresources(strategy: Strategy) -> list[tuple[str, Resource, list[str]]]:
-    """Return (name, resource of the answer's kind, verbs) of each subresource, sorted by name."""
+    """Return (name, resource of the answer's kind, verbs) of each subresource."""
     found = [(name, strategy.resource, _READ) for name in strategy.connects]
     found += [(name, part.answers, _READ) for name, part in strategy.reads.items()]
     found += [(name, answer_of(verb, strategy.resource), _ACTION) for name, verb in strategy.verbs.items()]

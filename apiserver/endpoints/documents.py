@@ -33,7 +33,7 @@ class Document:
 
     @classmethod
     def of(cls, value: Object, content_type: str = JSON) -> Document:
-        """Encode an object as a document, with its entity tag."""
+        """Encode an object as a document."""
         body = responses.dump(value)
         return cls(body, responses.etag_of(body), content_type)
 
@@ -44,7 +44,7 @@ class Document:
 
 
 async def serve(context: RequestContext, document: Document, *, public: bool = False, packed: bool = False) -> Response:
-    """Answer with the document, or 304 if unchanged; ``packed`` compresses large documents and never indents."""
+    """Serve the document, or 304 if unchanged; ``packed`` compresses large documents and never indents."""
     headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
     if public:
         headers["Cache-Control"] = "public"

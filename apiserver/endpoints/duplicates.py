@@ -14,7 +14,7 @@ Place: TypeAlias = "tuple[Place, str | int] | None"
 
 
 class Duplicates:
-    """Collects the first hundred duplicate paths, each once."""
+    """Collects the first hundred duplicate paths."""
 
     def __init__(self) -> None:
         self._paths: dict[str, None] = {}
@@ -26,7 +26,7 @@ class Duplicates:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths found."""
+        """The paths."""
         return tuple(self._paths)
 
 

@@ -1,7 +1,6 @@
 """Content negotiation: ``Accept`` of requests, and ``Content-Type`` of bodies.
 
-RFC 9110 §12.5.1; order by quality, then position. Clients that prefer protobuf list JSON after it, and get the first
-supported alternative, as with custom resources.
+RFC 9110 §12.5.1; order by quality, then position. Clients that prefer protobuf get JSON, their next alternative, as with custom resources.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ PARTIAL_LIST: Final = "PartialObjectMetadataList"
 DISCOVERY: Final = "APIGroupDiscoveryList"
 _META_VERSIONS: Final = ("v1", "v1beta1")
 _REMEMBERED_LENGTH: Final = 512
-"""Longest cached header. Kubernetes' clients send less than half; a hostile one may send a megabyte."""
+"""Longest cached header. Kubernetes' clients send less than half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class MediaType:
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """Representation of an answer: the encoding, and the kind to convert to (empty: none)."""
+    """An answer's encoding, and the kind to convert to (empty: none)."""
 
     media_type: str = JSON
     transform: str = ""

@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}").fullmatch
 
 
 def truth(value: str | None) -> bool:
-    """Parse a boolean: absent, ``false`` and ``0`` are false, any other value is true, even the empty one."""
+    """Parse a boolean: absent, ``false`` and ``0`` are false, others true, even the empty one."""
     return value is not None and value.lower() not in {"false", "0"}
 
 
@@ -178,7 +178,7 @@ def _invalid(name: str, value: str, why: str) -> Cause:
 
 
 def _quoted(text: str) -> str:
-    """Quote like Go's ``%q``, sufficiently for our texts."""
+    """Quote like Go's ``%q`` as far as needed."""
     return json.dumps(text[:_SHOWN], ensure_ascii=False).replace("\\u00", "\\x")
 
 

@@ -1,4 +1,4 @@
-"""Attributes of a request, parsed from method, path and query, for authorization, metrics and routing.
+"""Attributes of a request, parsed from method, path and query.
 
 The grammar is that of ``k8s.io/apiserver/pkg/endpoints/request/requestinfo.go``::
 
@@ -29,7 +29,7 @@ _NAME_FIELD: Final = "metadata.name"
 class RequestInfo:
     """Immutable attributes of one request.
 
-    A non-resource path only sets ``path``, ``method`` and ``verb`` (the method in lower case).
+    Non-resource paths only set ``path``, ``method`` and ``verb`` (the method in lower case).
     """
 
     method: str
@@ -131,7 +131,7 @@ def _nonresource(method: str, path: str) -> RequestInfo:
 
 
 def _misnamed(what: str, text: str) -> str:
-    """Return why a path segment is not a valid storage key (Go: ``IsValidPathSegmentName``), or empty."""
+    """Return why a path segment is invalid (Go: ``IsValidPathSegmentName``), or empty."""
     if text in {".", ".."}:
         return f"{what} parameter invalid: \"{text}\": may not be '{text}'"
     return f"{what} parameter invalid: \"{text[:REMEMBERED_LENGTH]}\": may not contain '%'" if "%" in text else ""
@@ -144,7 +144,7 @@ def _without_namespace(parts: list[str]) -> list[str]:
 
 
 def _selected_name(selector: str) -> str:
-    r"""Return the name that a field selector requires, or empty, so that RBAC's resourceNames work with list and watch.
+    r"""Return the name that a field selector requires, or empty, for RBAC's resourceNames.
 
     Uses the selector's own parser, because authorization must match: ``spec.a!=x\,metadata.name=b`` requires no name.
     """

@@ -120,7 +120,7 @@ def add_headers(context: RequestContext, response: Response) -> None:
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Return values of ``Warning`` headers. Above 4096 characters in total, cut each to 256 and drop the last.
+    """Return values of ``Warning`` headers. Above 4096 characters, cut each to 256 and drop the last.
 
     At most 64: some clients (Python's ``http.client``) reject answers with over 100 headers.
     """
@@ -138,7 +138,7 @@ def warnings(texts: Iterable[str]) -> list[str]:
 
 
 def warning(text: str) -> str:
-    """Return a ``Warning`` header's value (RFC 7234 §5.5), which kubectl prints. Unprintable characters become question marks."""
+    """Return a ``Warning`` header's value (RFC 7234 §5.5), which kubectl prints. Unprintable characters become ``?``."""
     clean = "".join([each if each.isprintable() else "?" for each in text])
     escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'

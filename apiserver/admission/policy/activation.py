@@ -41,7 +41,7 @@ def environment(
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """One request for expressions; expensive parts are computed on first use."""
+    """One request for expressions."""
 
     versioned: VersionedAttributes
     namespace: Object | None = None
@@ -84,7 +84,7 @@ class Input:
 
 
 class _Names(dict[str, Any]):
-    """Computes names other than the object's on first use, because most expressions only use that."""
+    """Computes names other than ``object`` on first use, because most expressions only use that."""
 
     given: Input
     authorizer: bool

@@ -18,7 +18,7 @@ _FOR_WEBHOOKS: Final = environment(authorizer=True)
 
 
 async def hold(conditions: Sequence[Compiled], given: Input, params: Object | None, variables: Variables | None, ask: Ask) -> bool:
-    """Return whether all conditions hold; a false one decides, whatever the others' errors.
+    """Return whether all conditions hold; a false one decides.
 
     Raises:
         ConditionsFailed: some fail, and none is false.

@@ -50,7 +50,7 @@ Variables = Mapping[str, Compiled]
 
 
 class _Composed(Lazy):
-    """``variables``: evaluated when first selected, at the cost of the selecting expression."""
+    """``variables``: evaluated when first selected, at the selecting expression's cost."""
 
     __slots__ = ("_compiled", "_known", "cost", "names")
 
@@ -113,7 +113,7 @@ class Evaluation:
             raise OutOfBudget
         self.remaining -= cost
         if cost > _LONG:
-            await asyncio.sleep(0)  # let others run
+            await asyncio.sleep(0)
         if result.failed:
             return Result(None, cost, f"expression '{compiled.text}' resulted in error: {result.error}")
         return result

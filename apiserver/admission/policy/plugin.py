@@ -1,4 +1,4 @@
-"""Shared part of both policy plug-ins: wait for policies, select those to evaluate, and collect their inputs."""
+"""Shared part of both policy plug-ins."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Bound policies, compiled on first match, with an index by resource: one lookup per request.
-
-The index fills with requests, and restarts when a policy or binding changes.
-"""
+"""Bound policies, compiled on first match, indexed by resource."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ class Source(Generic[Program]):
         """Set once all policies and bindings are loaded, or the cluster lacks their kinds."""
         self.params = Params(client)
         self.idle = True
-        """True if no policy is bound: the usual case, checked for every request."""
+        """True if no policy is bound: the usual case."""
         self._client = client
         self._resources = (policies, bindings)
         self._informers = tuple(Informer(client, each) for each in self._resources)

@@ -1,5 +1,5 @@
-"""Admission webhooks: mutating ones in order, validating ones in parallel (``k8s.io/apiserver/pkg/admission/plugin/webhook``).
+"""Admission webhooks (``k8s.io/apiserver/pkg/admission/plugin/webhook``).
 
-``registrations`` parses configurations, ``source`` indexes them, ``plugin`` selects webhooks, ``review`` encodes
-reviews, ``calling`` sends them, ``mutating`` and ``validating`` are the plug-ins.
+``registrations`` parses configurations, ``source`` indexes them, ``plugin`` selects webhooks, ``review`` encodes reviews, ``calling`` sends
+them.
 """

@@ -133,7 +133,7 @@ class Caller:
             raise CallFailed(webhook.name, f"failed to call webhook: {refused}", refused.code) from None
 
     async def _posted(self, where: Target, url: str, body: bytes, headers: Mapping[str, str], context: ssl.SSLContext) -> bytes:
-        """Send, and return the answer's body. Repeat if the server requests it or an idle connection closed."""
+        """Send. Repeat if the server requests it or an idle connection closed."""
         origin = Origin(where.host, where.port, context, where.server_name)
         sent = {"User-Agent": USER_AGENT, "Content-Type": "application/json", "Accept": "application/json, */*", **headers}
         closed, retries = False, 0
@@ -160,7 +160,7 @@ class Caller:
         return await self._connections.send(origin, "POST", f"{parts.path}?{parts.query}", headers=headers, body=body)
 
     def _as_ourselves(self, where: Target) -> tuple[dict[str, str], str]:
-        """Return header fields and further authorities: for kube-apiserver, our token and the cluster's authority."""
+        """Return header fields and authorities: for kube-apiserver, our token and the cluster's authority."""
         token = self._service_account / "token"
         if (where.host, where.port) != KUBE_APISERVER or not token.exists():
             return {}, ""
@@ -192,8 +192,6 @@ def tls(authority: str) -> ssl.SSLContext:
 
 
 class _Refused(Exception):
-    """The webhook's server answered with an HTTP error."""
-
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
         self.code = code

@@ -29,7 +29,7 @@ class Conditions(Protocol):
     """The compiled conditions of one webhook."""
 
     async def hold(self, versioned: VersionedAttributes) -> bool:
-        """Return whether all hold; a false one decides, whatever the others' errors.
+        """Return whether all hold; a false one decides.
 
         Raises:
             ConditionsFailed: some fail.

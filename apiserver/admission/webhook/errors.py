@@ -32,7 +32,7 @@ class Denied(StatusError):
         self._status = status
 
     def to_json(self) -> dict[str, Any]:
-        """Return the ``Status`` given to the constructor, which :func:`denied` made."""
+        """Return the ``Status`` that :func:`denied` made."""
         return self._status
 
 

@@ -1,4 +1,4 @@
-"""Shared part of both webhook plug-ins: wait for webhooks, select them, call one, and count it."""
+"""Shared part of both webhook plug-ins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WebhookDispatcher:
-    """Calls webhooks for both plug-ins."""
+    """Selects and calls webhooks for both plug-ins."""
 
     type_: Type
     source: Source
@@ -107,7 +107,7 @@ class WebhookDispatcher:
         return answer
 
     def count(self, webhook: Webhook, attributes: Attributes, began: float, error: Exception | None) -> None:
-        """Count a call by its result: ``error``, or None if allowed."""
+        """Count a call by its result; no ``error`` means allowed."""
         seconds = time.perf_counter() - began
         about = (webhook.name, self.type_, attributes.operation)
         match error:

@@ -43,7 +43,7 @@ class VersionedAttributes:
         return cls(attributes, wanted, obj, old)
 
     def taken(self, made: Object, versions: Versions) -> HubObject:
-        """Convert an object that a webhook or a policy changed back to the attributes' version.
+        """Convert an object back to the attributes' version.
 
         Raises:
             InternalError: it violates the version's schema.

@@ -1,4 +1,4 @@
-"""Webhooks with an index by operation, resource and subresource: one lookup per request, without allocation.
+"""Webhooks, indexed by operation, resource and subresource; a lookup allocates nothing.
 
 The index fills with requests, and restarts when a configuration changes.
 """

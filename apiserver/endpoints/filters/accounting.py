@@ -13,7 +13,7 @@ from apiserver.endpoints.filters.metering import Requests
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.5
-"""Requests slower than this, in seconds, get a log line, as in Go."""
+"""Duration from which requests get a log line, as in Go."""
 CLIENT_CLOSED: Final = 499
 """Code of requests that their client abandoned."""
 _APPLY: Final = "application/apply-patch+"
@@ -28,7 +28,7 @@ class Accounting:
     requests: Requests
 
     def ended(self, context: RequestContext, code: int, seconds: float, size: int, *, long_running: bool) -> None:
-        """Report a request to metrics and log, answered or (:data:`CLIENT_CLOSED`) abandoned; ``size``: bytes of the body."""
+        """Report an answered or abandoned (:data:`CLIENT_CLOSED`) request; ``size``: bytes of the body."""
         counted = _OK if long_running and code == CLIENT_CLOSED else code  # the client decides when these end
         self._count(context, counted, seconds, size, long_running=long_running)
         _log(context, code, seconds, long_running=long_running)

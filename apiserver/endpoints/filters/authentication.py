@@ -1,8 +1,7 @@
 """Authentication by the aggregator's front proxy, a client certificate or a bearer token; otherwise anonymous.
 
-The order is Go's (``delegating.go``): a wrong credential is 401, never anonymous. TLS verifies client certificates against
-the *union* of the authorities of front proxies and clients; this module distinguishes them by issuer, because only a front
-proxy may send ``X-Remote-User``.
+The order is Go's (``delegating.go``): a wrong credential is 401, never anonymous. TLS verifies client certificates against the *union* of
+the authorities of front proxies and clients. This module distinguishes issuers, because only a front proxy may send ``X-Remote-User``.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Reviewer = Callable[[str], Awaitable[User | None]]
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """``requestheader-*`` of ConfigMap ``extension-apiserver-authentication``: which proxies to trust, and their headers."""
+    """``requestheader-*`` of ConfigMap ``extension-apiserver-authentication``."""
 
     authorities: Authorities = frozenset()
     allowed_names: tuple[str, ...] = ()
@@ -73,10 +72,10 @@ class Authenticator:
         expiry: HistogramCell | None = None,
         max_certificates: int = MAX_CERTIFICATES,
     ) -> None:
-        """Take the trusted authorities and the wall clock.
+        """``now`` is the wall clock.
 
-        ``review`` validates bearer tokens (None rejects all), ``anonymous`` allows ``system:anonymous``, ``expiry`` records the
-        remaining lifetime of client certificates, ``max_certificates`` are cached.
+        ``review`` validates bearer tokens (None rejects all), ``anonymous`` allows ``system:anonymous``, ``expiry`` records certificates'
+        remaining lifetimes, ``max_certificates`` are cached.
         """
         self.trust = trust
         self._expiry = expiry
@@ -172,7 +171,6 @@ def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> Use
 
 
 def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the values of headers with a prefix, by the rest of their names."""
     found: dict[str, list[str]] = {}
     for header, value in headers.items():
         lower = header.lower()

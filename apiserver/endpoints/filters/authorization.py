@@ -94,7 +94,7 @@ class Delegated:
         self._answers: Expiring[_Question, Decision] = Expiring(_SIZE, now)
 
     def known(self, user: User, info: RequestInfo) -> Decision | None:
-        """Return a decision that needs no review: cached, ``system:masters``, or a health path. Otherwise None."""
+        """Return a decision that needs no review: cached, ``system:masters``, or a health path."""
         if MASTERS in user.groups:
             return ALLOWED
         answer = self._answers.get(_key(user, info))
@@ -138,7 +138,7 @@ def _key(user: User, info: RequestInfo) -> _Question:
 
 
 def _size(info: RequestInfo) -> int:
-    """Return how many characters of a cache key the client chose, because long keys could fill memory."""
+    """Return how many characters of a cache key the client chose; long keys could fill memory."""
     texts = (
         info.verb, info.path, info.group, info.version, info.namespace, info.resource, info.subresource, info.name,
         info.label_selector, info.field_selector,

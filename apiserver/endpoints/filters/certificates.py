@@ -1,7 +1,7 @@
 """Read client certificates with the OpenSSL that verified them in the handshake.
 
-A certificate library adds its own OpenSSL, about 10 MiB. The handshake already checked the chain, the dates, the
-constraints and the purpose; only the issuer remains.
+A certificate library would add its own OpenSSL, 10 MiB. The handshake already checked the chain, the dates, the constraints and the
+purpose; only the issuer remains.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def authority_of(der: bytes) -> Authority:
 
 
 def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -> tuple[int, int]:
-    """Return the content's bounds of the DER element at ``begin`` with tag ``only`` (None: any)."""
+    """Return the bounds of the DER element at ``begin`` with tag ``only`` (None: any)."""
     if begin + 2 > limit or only not in (None, der[begin]):
         raise ValueError("no certificate: not the element that is due")
     length, at = der[begin + 1], begin + 2

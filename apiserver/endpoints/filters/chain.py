@@ -43,7 +43,7 @@ REQUEST_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 5
 _GATEWAY_TIMEOUT: Final = 504
 IMPERSONATOR: Final = "authentication.k8s.io/impersonator"
-"""Annotation of a request that acts as another user: who asked."""
+"""Annotation that names the user who impersonates."""
 
 
 class Phase(Enum):
@@ -68,7 +68,7 @@ class Application(Protocol):
         """Return the coroutine that answers the request.
 
         Raises:
-            StatusError: any failure, also while the coroutine is awaited.
+            StatusError: any failure, also while it is awaited.
         """
         ...
 
@@ -124,7 +124,7 @@ class Chain:
         except RecursionError:
             return responses.status_of(context, BadRequest("the body of the request is nested too deeply"))
         except ConnectionError:
-            raise  # the client is gone, so there is no one to answer
+            raise  # the client is gone
         except Exception:
             logger.exception(
                 "a request failed", extra={"audit_id": context.audit_id, "method": context.info.method, "path": context.info.path}

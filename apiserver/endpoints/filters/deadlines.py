@@ -1,7 +1,7 @@
 """Time limit of ordinary requests, cheaper than one timer per request.
 
-With one limit for all, requests expire in order, so checking the oldest once a second suffices. Requests with a shorter
-limit (``?timeout=``) get their own timer. Semantics of ``asyncio.timeout``, precise to a second.
+Requests with the common limit expire in order, so it checks the oldest once a second. Requests with a shorter limit (``?timeout=``) get
+their own timer. Semantics of ``asyncio.timeout``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Deadlines:
         self._open: dict[Deadline, None] = {}
 
     def begin(self, task: asyncio.Task[Any] | None = None) -> Deadline:
-        """Start a task's limit and return it. Default: the current task, found in some microseconds."""
+        """Start a task's limit. Default: the current task, found in some microseconds."""
         task = task or asyncio.current_task()
         if task is None:
             raise RuntimeError("requests must be handled in tasks")
@@ -55,13 +55,13 @@ class Deadlines:
         self._open.pop(deadline, None)
 
     async def run(self) -> None:
-        """Cancel expired tasks until cancelled."""
+        """Cancel expired tasks, once a second."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Cancel the tasks that have expired."""
+        """Cancel expired tasks."""
         now = self._now()
         for deadline in list(self._open):
             if deadline.ends > now:

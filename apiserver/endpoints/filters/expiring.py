@@ -19,7 +19,7 @@ def loop_time() -> float:
 class Expiring(Generic[Key, Value]):
     """Keeps at most ``size`` values until they expire. Evicts the least recently used first (Go: ``LRUExpireCache``).
 
-    So ever new keys of one client do not evict keys in constant use.
+    So a client's many keys do not evict keys in constant use.
     """
 
     def __init__(self, size: int, now: Callable[[], float] = loop_time) -> None:

@@ -82,7 +82,7 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """Permissions to check: all of ``ones``, or instead the single ``many``."""
+    """Permissions to check: all of ``ones``, or the single ``many``."""
 
     ones: tuple[RequestInfo, ...]
     many: RequestInfo | None = None

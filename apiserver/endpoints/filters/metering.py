@@ -1,7 +1,7 @@
 """Request metrics with the names, labels and buckets of ``k8s.io/apiserver/pkg/endpoints/metrics``.
 
-About 1 µs per request: one dictionary lookup and additions. ``apiserver_request_duration_seconds`` and
-``apiserver_request_sli_duration_seconds`` share an array for requests that did not wait, because their buckets nest.
+About 1 µs per request. ``apiserver_request_duration_seconds`` and ``apiserver_request_sli_duration_seconds`` share an array for requests
+that did not wait, because their buckets nest.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Series:
         """Histogram of body sizes."""
 
     def ended(self, code: int, seconds: float, waited: float, size: int) -> None:
-        """Count one answer; ``waited`` is the part of ``seconds`` spent on webhooks and queues."""
+        """Count one answer; ``waited`` on webhooks and queues."""
         try:
             self.codes[code] += 1
         except KeyError:
@@ -103,7 +103,7 @@ class Series:
 
 
 class Requests:
-    """Finds a request's series. Names that are not ``served`` become no labels, because clients can invent them."""
+    """Series by request. Names that are not ``served`` become no labels, because clients can invent them."""
 
     def __init__(self, served: Subresources | None = None) -> None:
         self._served: dict[tuple[str, str, str], Collection[str]] = dict(served or {})
@@ -168,7 +168,7 @@ class Requests:
 
 
 class Deciding:
-    """Metrics of authentication and authorization: results and durations."""
+    """Metrics of authentication and authorization."""
 
     def __init__(self) -> None:
         self.attempts = Counter("authentication_attempts", "Authentications by result.", ("result",))

@@ -1,7 +1,7 @@
 """Stop web pages of other hosts from opening streams (RFC 6455, section 10.2; cross-site websocket hijacking).
 
-A browser lets any page open websockets to any host with the user's cookies and certificate, or as the user through
-``kubectl proxy``; only ``Origin`` names the page. Allowed are pages of this server and those of ``--cors-allowed-origins``.
+Browsers let any page open websockets with the user's cookies and certificate, or through ``kubectl proxy``; only ``Origin`` names the page.
+Allowed are pages of this server and those of ``--cors-allowed-origins``.
 
 Programs (websocket-client, hence Python's ``kubernetes.stream``; fabric8) send ``Origin`` too, so :func:`is_browser` checks
 header fields that pages cannot omit or change. Watches and other reads stay open, as in Go.
@@ -45,7 +45,7 @@ class Origins:
         self._allowed = tuple(allowed)
 
     def check(self, request: Request) -> None:
-        """Check a request for a stream. Only websockets that browsers open are restricted.
+        """Check a stream's request. Only browsers' websockets are restricted.
 
         Raises:
             Forbidden: a page of another host opens it.
@@ -60,7 +60,7 @@ class Origins:
 
 
 def is_browser(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser sent the handshake, by fields that a page cannot omit.
+    """Return whether a browser sent the handshake.
 
     Only browsers send ``Sec-Fetch-*``, but not all do so with handshakes, and none to plain HTTP beyond loopback. So
     ``User-Agent`` and ``Accept-Language`` also count: pages cannot set them, and Kubernetes' clients send others.

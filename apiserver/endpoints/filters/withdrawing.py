@@ -1,12 +1,12 @@
-"""Recheck the rights of a stream's user while the stream is open.
+"""Recheck the user's rights during a stream.
 
-Streams last for days. Every half minute, repeat the checks of the opening without cache: the credential (a certificate by
-dates and current trust, a token by TokenReview), impersonation, and the rights to the subresource. A front proxy's user
-does not change: kube-apiserver does not report expired credentials.
+Every half minute, repeat the checks of the opening without cache: the credential (a certificate by dates and current trust, a token by
+TokenReview), impersonation, and the rights to the subresource. A front proxy's user does not change: kube-apiserver does not report expired
+credentials.
 
-While kube-apiserver answers, a stream ends less than a minute after the loss of rights: answers are shared for
-:data:`SHARED_SECONDS`, the next check comes within ``CHECK_SECONDS[1]`` and takes at most :data:`ANSWER_SECONDS`. It also
-ends after :data:`UNANSWERED_SECONDS` without a successful check.
+While kube-apiserver answers, a stream ends less than a minute after the loss of rights: answers are shared for :data:`SHARED_SECONDS`, a
+check comes within ``CHECK_SECONDS[1]`` and takes at most :data:`ANSWER_SECONDS`. It also ends after :data:`UNANSWERED_SECONDS` without a
+successful check.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHARED_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 20.0
 """Time limit of one check."""
 UNANSWERED_SECONDS: Final = 300.0
-"""Time without an answer before a stream ends."""
+"""Time without a successful check before a stream ends."""
 AT_ONCE: Final = 16
 """Concurrent checks."""
 _SIZE: Final = 8192
@@ -92,7 +92,7 @@ class Withdrawing:
         self._impersonation = Impersonation(self._authorizer)
 
     async def withdrawn(self, context: RequestContext, verbs: Sequence[str]) -> End:
-        """Wait until the caller loses a verb, or checks fail for too long; return the end."""
+        """Wait until the caller loses a verb, or checks fail for too long."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
@@ -112,7 +112,7 @@ class Withdrawing:
                 return end
 
     async def authorize(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
-        """Check the stream's request as if it were new. Return the end; None: continue.
+        """Repeat the checks of the stream's opening. Return the end; None: continue.
 
         Raises:
             StatusError: no decision is possible.

@@ -1,8 +1,7 @@
-"""Limit the number of connections, and choose which one to close.
+"""Limit connections, and choose which one to close.
 
-The server refuses no client at accept, because it could be kube-apiserver. If there are too many, the holder of the most
-connections loses one. So an address with many connections displaces its own, and many such addresses each other, before a
-holder of few.
+The server refuses no client at accept, because it could be kube-apiserver. Instead, the holder of most connections loses one. So addresses
+with many connections displace their own and each other's before a holder of few.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 _NETWORK_BYTES: Final = 8
-"""Network part of an IPv6 address, all of which a client can use (RFC 4291, section 2.5.4)."""
+"""Network part of an IPv6 address (RFC 4291, section 2.5.4)."""
 
 
 class Member(Hashable, Protocol):
@@ -25,7 +24,7 @@ class Member(Hashable, Protocol):
         ...
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close at once."""
         ...
 
 
@@ -45,7 +44,7 @@ M = TypeVar("M", bound=Member)
 def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, newcomer: Who) -> Who | None:
     """Return the holder that must lose a place, or None.
 
-    ``held`` has the ``total`` places by holder, in order of arrival; ``newcomer`` arrived last.
+    ``held`` has the ``total`` places in order of arrival.
     """
     if len(held[newcomer]) > caps.each:
         return newcomer
@@ -60,7 +59,7 @@ class Places(Generic[M]):
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.taken_away = 0
-        """Connections closed in favour of others."""
+        """Number of connections closed for others."""
         self._held: dict[Hashable, dict[M, None]] = {}
         self._holders: dict[M, Hashable] = {}
 
@@ -72,7 +71,7 @@ class Places(Generic[M]):
         return iter(self._holders)
 
     def take(self, member: M, holder: Hashable) -> None:
-        """Add a connection. If there are too many, abort the chosen holder's oldest idle one, else its oldest."""
+        """Add a connection. Above the limits, abort the chosen holder's oldest idle one, else its oldest."""
         self._holders[member] = holder
         self._held.setdefault(holder, {})[member] = None
         who = gives_up(self.caps, self._held, len(self._holders), holder)

@@ -1,8 +1,8 @@
-"""One connection: parse requests, pass them to the handler one at a time, and write its answers.
+"""One connection: parse requests, run the handler in sequence, write its answers.
 
-The server checks :attr:`Connection.deadline` about once a second, which bounds every wait. Buffers are bounded: reading
-pauses when enough bytes wait for the handler, and writers wait for the client. A disconnect cancels the handler. Limits
-depend on the client's certificate (:class:`~.allowances.Allowance`).
+The server checks :attr:`Connection.deadline` about once a second. Buffers are bounded: reading pauses when enough bytes wait for the
+handler, and writers wait for the client. A disconnect cancels the handler. The certificate decides the limits
+(:class:`~.allowances.Allowance`).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def eof_received(self) -> bool:
-        """Let the transport close: a client that sends no more also reads no more."""
+        """Close: a client that sends no more also reads no more."""
         return False
 
     def pause_writing(self) -> None:
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
             self.task = self._server.loop.create_task(self._serve())
 
     def _ask_in_turn(self, head: Head) -> bool:
-        """Start a queued request of a client without certificate; False if it is gone."""
+        """Start a client's queued request; False if it is gone."""
         if self._transport is None or self._ending:
             return False
         self._ask(head)
@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
             server.lengthens(self)
 
     async def _serve(self) -> None:
-        """Answer requests in sequence, in one task because a task per request could cost more than the answer."""
+        """Answer requests in sequence, in one task, because a task per request could cost more than the answer."""
         while not self._ending:
             request = self._request
             if request is None:
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
-        """Write the answer; return slices too long to write at once, or None. Sets ``response.close``."""
+        """Write the answer; return the slices of a long one. Sets ``response.close``."""
         if self._sink is not None:
             return None  # the connection speaks, or spoke, another protocol
         if not response.close:
@@ -313,7 +313,7 @@ class Connection(asyncio.Protocol):
             )
             self._resume_reading()
             if self._reader.complete or self._reader.broken:
-                self._transport.close()  # sends pending output first
+                self._transport.close()
 
     @property
     def is_busy(self) -> bool:
@@ -388,7 +388,7 @@ class Connection(asyncio.Protocol):
         return self._room is None
 
     def take_over(self, sink: Callable[[bytes], None], response: Response) -> None:
-        """Send the head of a response (101), then pass input to ``sink``; empty means that the client is gone.
+        """Send the head of a response (101), then pass input to ``sink``, empty at its end.
 
         Raises:
             Gone: the client is already gone.

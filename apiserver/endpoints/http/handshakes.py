@@ -1,8 +1,7 @@
 """Order and limit TLS handshakes and the resulting connections.
 
-Until the handshake ends a client is unknown, and each handshake costs a signature. So they take turns (:mod:`~.turns`),
-started ones first, and :mod:`~.caps` limits them and connections without certificate. Verified clients count by
-certificate, so that others cannot displace them.
+Each handshake costs a signature for an unknown client. So they take turns (:mod:`~.turns`), started ones first, and :mod:`~.caps` limits
+them and connections without certificate. Verified clients count by certificate, so that others cannot displace them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parse request heads (RFC 9112, sections 2 to 6) strictly, with a cache for repeated fields.
 
-Clients repeat their header fields, so parsed fields are cached by their bytes, except three that differ per request: the
-aggregator's ``Audit-Id`` and ``X-Forwarded-Uri`` (the target), and ``traceparent``.
+Parsed fields are cached by their bytes, except three that differ per request: the aggregator's ``Audit-Id`` and ``X-Forwarded-Uri`` (the
+target), and ``traceparent``.
 
 Refused, although some servers accept it: bare LF or CR, obs-fold, white space before a colon, absolute-form, repeated
 ``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both together, no ``Host`` or two.
@@ -20,7 +20,7 @@ MAX_HEAD_BYTES: Final = 1 << 20
 """Go's ``DefaultMaxHeaderBytes``."""
 MAX_FIELDS: Final = 1000
 _MAX_REMEMBERED_FIELDS: Final = 100
-"""Larger heads are not cached: a parsed field takes about 200 bytes, many times its input."""
+"""Larger heads are not cached: a parsed field takes about 200 bytes."""
 _MAX_LENGTH_DIGITS: Final = 18
 _METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -76,7 +76,7 @@ class Head:
         self.old = old
         """HTTP/1.0: the answer ends the connection."""
         self.own = own
-        """The fields that were cut out; ``fields`` lacks them."""
+        """Fields missing in ``fields``."""
 
 
 class Heads:
@@ -120,7 +120,6 @@ class Heads:
 
 
 def _without_own(raw: bytes) -> tuple[dict[str, str], bytes]:
-    """Return the fields that differ per request, and the head without them."""
     own: dict[str, str] = {}
     for name, line, form in _OWN:
         start = raw.find(line)
@@ -151,7 +150,7 @@ def _request_line(line: bytes) -> tuple[str, str, bool]:
 
 
 def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
-    """Parse field lines to names and values; more than ``most`` are an error."""
+    """Parse at most ``most`` field lines to names and values."""
     if not block:
         return []
     if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):

@@ -1,4 +1,4 @@
-"""Check a client's first TLS record before OpenSSL allocates memory for the announced length."""
+"""Check a client's first TLS record before OpenSSL allocates its announced length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Hello(Enum):
     PARTIAL = "partial"
     WHOLE = "whole"
     TOO_LONG = "too long"
-    """Also announced as too long, or split before its length, which is not checked further."""
+    """Also split before its length, which is not checked further."""
 
 
 def completeness(hello: bytes | bytearray) -> Hello:

@@ -79,10 +79,8 @@ class Request:
         self.carrier = carrier
         self.method = head.method
         self.target = head.target
-        """In origin-form, as sent."""
         self.fields = head.fields
         self.own = head.own
-        """Header fields that differ per request; ``fields`` lacks them."""
         self.old = head.old
         """HTTP/1.0."""
         self.given_audit_id = head.own.get(AUDIT_ID, "") or head.fields.headers.get(AUDIT_ID, "")
@@ -92,7 +90,7 @@ class Request:
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The task that answers it, found faster than by ``asyncio.current_task``."""
+        """The answering task, found faster than by ``asyncio.current_task``."""
         return self.carrier.task
 
     @property
@@ -129,8 +127,7 @@ class Request:
         """Return the body.
 
         Raises:
-            BodyTooLarge: it exceeds ``limit`` bytes.
-            BodyError: it is malformed.
+            BodyTooLarge, BodyError: it exceeds ``limit`` bytes, or is malformed.
         """
         length = self.fields.content_length
         if length > limit:
@@ -176,12 +173,12 @@ def _parse_query(text: str) -> MultiDictProxy[str]:
 
 
 class Joined:
-    """A long body that is never joined in memory; others hold its parts."""
+    """A long body that is never joined in memory."""
 
     __slots__ = ("_head", "_number", "_parts", "_tail", "length")
 
     def __init__(self, head: bytes, parts: Sequence[bytes], tail: bytes, *, number: int, length: int) -> None:
-        """Take the parts of ``number`` objects, ``length`` bytes in total, and the text around them."""
+        """Take the parts of ``number`` objects of ``length`` bytes, and the text around them."""
         self._head = head
         self._parts = parts
         self._tail = tail
@@ -333,7 +330,7 @@ def _checked(value: str) -> str:
 
 
 def date_of(second: int) -> bytes:
-    """Format seconds since the epoch for headers (RFC 9110, 5.6.7; names are English in every locale).
+    """Format seconds since the epoch for headers (RFC 9110, 5.6.7), in every locale.
 
     The standard library's version in ``email`` takes 1.4 MiB.
     """

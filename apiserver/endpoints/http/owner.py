@@ -1,4 +1,4 @@
-"""The server as its connections see it: limits, shared state and callbacks."""
+"""Limits, state and callbacks of the server, for its connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Settings:
     idle_seconds: float = 200.0
     """Between requests."""
     linger_seconds: float = 5.0
-    """Time for the client to close after the last answer."""
+    """Time for the client to close."""
     late_seconds: float = 0.5
     """For requests in transit when draining begins."""
     tick_seconds: float = _TICK_SECONDS
@@ -39,7 +39,7 @@ class Settings:
 
 
 class Owned(Hashable, Protocol):
-    """A connection, as the server sees it."""
+    """A connection, for the server."""
 
     def refuse(self, error: ProtocolError) -> None:
         """Answer an unparsable request, and close."""
@@ -59,7 +59,7 @@ class Owned(Hashable, Protocol):
 
 
 class Owner(Protocol):
-    """A server, as its connections see it."""
+    """A server, for its connections."""
 
     handler: Handler
     settings: Settings

@@ -1,4 +1,4 @@
-"""Parse a connection's bytes into requests and bodies, without an event loop.
+"""Parse a connection's bytes into requests, without an event loop.
 
 The caller pulls heads and pieces of bodies, and bounds the buffered rest by pausing the connection. Requests sent ahead
 wait behind the body.
@@ -83,7 +83,7 @@ class Reader:
         return head
 
     def body(self) -> bytes:
-        """Return the buffered part of the body; empty means "wait", or the end if :attr:`complete`.
+        """Return the buffered part of the body; it is empty at the end (:attr:`complete`) and while it must wait.
 
         Raises:
             ProtocolError: the chunks are malformed.
@@ -112,7 +112,7 @@ class Reader:
         return rest
 
     def _take(self, count: int) -> None:
-        """Drop the first bytes, without copying the rest for each request sent ahead."""
+        """Drop the first bytes, without copying the rest."""
         if count >= len(self._buffer):
             self._buffer = b""
         elif isinstance(self._buffer, bytearray):
@@ -121,7 +121,7 @@ class Reader:
             self._buffer = bytearray(self._buffer[count:])
 
     def drop(self) -> None:
-        """Discard the buffer and stop reading."""
+        """Discard the buffer and stop."""
         self.broken = True
         self._buffer = b""
 

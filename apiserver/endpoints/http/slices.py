@@ -1,7 +1,6 @@
 """Cuts a websocket's input into slices to decode: few short frames at once, but a long frame whole.
 
-A slice of empty frames becomes objects of a hundred times its size. A decoder that gets a long frame in small slices takes a third more
-processor time.
+A slice of empty frames becomes objects of a hundred times its size. A long frame in small slices takes a third more processor time.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ class Slices:
     def __init__(self) -> None:
         self._held = bytearray()
         self._rest = 0
-        """Bytes of the present frame that are not cut yet."""
+        """Uncut bytes of the present frame."""
         self._shown = 0
-        """Bytes of an incomplete head that were cut, and are held until its end comes."""
+        """Held bytes of an incomplete head."""
 
     def __len__(self) -> int:
         return len(self._held) - self._shown

@@ -1,12 +1,10 @@
 """TLS between a connection and its socket, with OpenSSL in memory.
 
-The event loop's TLS costs about 4 µs more per request and watch event, and keeps one context, whereas new connections need
-the newest certificate.
+The event loop's TLS costs about 4 µs more per request and event, and keeps one context; new connections need the newest certificate.
 
-:class:`Tls` is the protocol of the socket's transport, and the transport of a
-:class:`~apiserver.endpoints.http.connection.Connection`. OpenSSL's output goes to the socket at once, so the socket
-provides backpressure. Connections share one output buffer, emptied before other code runs: separate ones would keep their
-largest size, 128 KiB for a client that lists before it watches.
+:class:`Tls` is the protocol of the socket's transport, and the transport of a :class:`~apiserver.endpoints.http.connection.Connection`.
+OpenSSL's output goes to the socket, which provides backpressure. Connections share one output buffer: each would keep its largest size, 128
+KiB after a list.
 """
 
 from __future__ import annotations
@@ -34,8 +32,7 @@ _MAX_HANDSHAKE: Final = 32 << 10
 _MAX_OWN: Final = 4 << 10
 """Most bytes that OpenSSL may send on its own.
 
-A client could request new keys (RFC 8446, section 4.6.3) without end, leave the answers (about 30 bytes) unread and fill
-our memory. Kubernetes' clients never do.
+A client could request new keys (RFC 8446, section 4.6.3) without end and leave the answers (30 bytes) unread.
 """
 
 
@@ -50,7 +47,7 @@ class Owner(Protocol):
     few_arrivals: memoryview
     """The same, for connections without a certificate."""
     outgoing: ssl.MemoryBIO
-    """OpenSSL's output for the connection that it works on; empty in between."""
+    """Shared buffer for OpenSSL's output; empty before other code runs."""
     turns: Turns
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
@@ -111,7 +108,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         self._timer = self._handshakes.began(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the shared receive buffer, which :meth:`buffer_updated` empties at once."""
+        """Return the shared receive buffer."""
         del sizehint
         return self._arrivals
 
@@ -134,7 +131,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._end()
 
     def eof_received(self) -> bool:
-        """Let the transport close: a client that sends no more also reads no more."""
+        """Close: a client that sends no more also reads no more."""
         return False
 
     def pause_writing(self) -> None:
@@ -158,7 +155,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.connection_lost(exc)
 
     def _begin(self, hello: bytearray, nbytes: int) -> None:
-        """Pass input to OpenSSL once the first record is complete, because it allocates 50 KiB at the first byte."""
+        """Pass input to OpenSSL once the first record is complete: it allocates 50 KiB at the first byte."""
         hello += self._arrivals[:nbytes]
         match completeness(hello):
             case Hello.PARTIAL:
@@ -179,7 +176,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._handshakes.turns.wants(self.origin, self._go_on, goes_on=self._said > 0)
 
     def _go_on(self) -> bool:
-        """Continue the handshake and process further input; False if the client is gone."""
+        """Continue the handshake and process input; False if the client is gone."""
         self._is_waiting = False
         if self.is_closing():
             return False

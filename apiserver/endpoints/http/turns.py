@@ -1,6 +1,6 @@
 """Run work for unauthenticated clients in small portions, fairly by address.
 
-Other work waits for one portion at most; a flood delays only its own address.
+Other work waits for at most one portion.
 """
 
 from __future__ import annotations

@@ -27,15 +27,15 @@ _ABNORMAL: Final = 1006
 
 
 def texts(messages: Iterable[bytes]) -> bytes:
-    """Encode text messages (UTF-8) as frames for any of our websockets: servers neither mask nor offer extensions."""
+    """Encode text messages (UTF-8) as frames, equal for all of our websockets."""
     return b"".join([Frame(Opcode.TEXT, data).serialize(mask=False) for data in messages])
 
 
 class WebSocket(Response):
     """The server's side of a websocket, and its handler's response.
 
-    One task receives; any may send. :meth:`send_bytes` waits for slow clients. Input is decoded when received, so at most
-    the messages of a slice, part of another, and a read or two are buffered.
+    One task receives; any may send. :meth:`send_bytes` waits for slow clients. At most the messages of a slice, part of another, and a read
+    or two are buffered.
     """
 
     __slots__ = (

@@ -47,7 +47,7 @@ def build(described: Sequence[Described], *, title: str, version: str, patch_typ
 
 
 def shape(document: Document, described: Described) -> Shape:
-    """Return the resource's schema in the document; the server applies strategic merge patches by it."""
+    """Return the resource's schema in the document, for strategic merge patches."""
     components = document["components"]["schemas"]
     return Shape(components[described.component], components)
 

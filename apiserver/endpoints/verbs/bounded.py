@@ -1,7 +1,7 @@
 """A client websocket that buffers unread input as bytes, at most one socket read.
 
-The library decodes all input before it pauses: 256 KiB of two-byte frames become objects of 30 MiB. It also answers pings
-without a reader. A compromised node could exploit both.
+The library decodes all input before it pauses (256 KiB of two-byte frames become 30 MiB), and answers pings without a reader. A compromised
+node could exploit both.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Bounded(ClientConnection):
             limit(high=TLS_BYTES)
         buffers.narrow(transport, SOCKET_BYTES)
         self._head: bytearray | None = bytearray() if self.protocol.state is State.CONNECTING else None
-        """The answer's incomplete head, which no slice may contain, because slices begin with a frame."""
+        """The answer's incomplete head; slices begin with a frame."""
         self._held = Slices()
         self._decoding = False
         self.recv_messages.resume = self._resume
 
     def data_received(self, data: bytes) -> None:
-        """Buffer bytes; decode them while their reader takes the messages."""
+        """Buffer bytes, and decode."""
         self._held.add(data if self._head is None else self._behind_head(data))
         self._decode(all_of_it=False)
 

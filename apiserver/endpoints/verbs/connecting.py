@@ -1,9 +1,7 @@
-"""Streams: join a client's websocket with that of the server that a :class:`Connect` names.
+"""Streams: join a client's websocket with that of a :class:`Connect`'s server.
 
-Before the upgrade, errors are answered as a Status: no rights, no object, nothing to connect to, no answer, too many
-streams (:mod:`apiserver.endpoints.verbs.streamlimits`). Then bytes are copied both ways until one side ends or the user
-loses the right; close code and reason are passed on. Neither side is trusted: messages are bounded, and a side that does
-not read stops the other instead of filling memory (:mod:`apiserver.endpoints.verbs.joining`).
+Before the upgrade, errors are answered as a Status. Then bytes are copied both ways until one side ends or the user loses the right; close
+code and reason are passed on. Neither side is trusted: messages are bounded, and a side that does not read stops the other.
 
 A websocket's GET needs the right to ``get``; interactive streams also need ``create``, as ``pods/exec`` since Kubernetes
 1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
@@ -76,7 +74,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 def _segments(stream: Connect, rest: Sequence[str]) -> dict[str, str]:
-    """Return the parameters in the path behind the subresource.
+    """Return the path parameters behind the subresource.
 
     Raises:
         BadRequest: the first one is missing.
@@ -87,7 +85,7 @@ def _segments(stream: Connect, rest: Sequence[str]) -> dict[str, str]:
 
 
 def _endings(context: RequestContext, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:
-    """Return functions that wait until the server must end the stream: at shutdown, or after a loss of rights."""
+    """Return waits for reasons to end the stream: shutdown, or a loss of rights."""
     if context.withdrawn is None:
         return [streams.ended]
     verbs = (context.info.verb, "create") if stream.interactive else (context.info.verb,)

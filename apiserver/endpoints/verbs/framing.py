@@ -1,4 +1,4 @@
-"""Encode a watch's frames as lines of a chunked answer or, for browsers, as text messages of a websocket."""
+"""Encode a watch's frames as lines of an answer or, for browsers, messages of a websocket."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Lines:
 
 
 class Messages:
-    """A websocket; the client's messages are ignored, and its close ends the watch."""
+    """A websocket; the client's messages are ignored."""
 
     def __init__(self, context: RequestContext) -> None:
         """Check the upgrade.

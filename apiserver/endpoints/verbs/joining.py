@@ -1,4 +1,4 @@
-"""Join two websockets: a client's, and that of the server that has the stream.
+"""Join a client's websocket with that of the stream's server.
 
 Import it late: most servers never have a stream, and websocket libraries are large.
 """
@@ -33,7 +33,7 @@ _WINDOW_BYTES: Final = 64 << 10
 _MESSAGE_COST: Final = 128
 """Overhead of a stored message, in bytes."""
 _FRAMES: Final = (1, 0)
-"""Messages waiting for the client: reading from the server pauses above the first number, and resumes at the second."""
+"""Messages waiting for the client: reading pauses above the first number, and resumes at the second."""
 _MAX_REASON_BYTES: Final = 123
 _MAX_TEXT_BYTES: Final = 512
 """Longest quote from a failed dial."""
@@ -42,7 +42,7 @@ Ending = Callable[[], Coroutine[None, None, End]]
 
 
 class _Dial(websocket):
-    """Treats redirects as answers, because servers must not choose where a stream is served."""
+    """Follows no redirects: servers must not choose where a stream is served."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -152,8 +152,7 @@ async def join(client: WebSocket, server: ClientConnection, endings: Sequence[En
 async def _upstream(client: WebSocket, server: ClientConnection) -> End:
     """Copy messages until the client closes; return close code and reason.
 
-    The server's library buffers any number of messages while its guest does not read. So after each window, wait for a
-    pong, which arrives in order.
+    The server's library buffers any number of messages. So after each window, wait for a pong, which arrives in order.
     """
     sent = 0
     try:

@@ -56,7 +56,7 @@ async def list_(served: Served, context: RequestContext) -> Response:
 
 
 async def in_pieces(served: Served, items: Sequence[Item], metadata: Object, representation: Representation, include: Include) -> Joined:
-    """Return a list's body, converted piece by piece while other requests run; keep only each object's bytes."""
+    """Return a list's body, converted piece by piece while other requests run."""
     presenter = served.presenter
     frame = presenter.many((), metadata, representation, include)
     parts: list[bytes] = []
@@ -95,7 +95,7 @@ def metadata_of(page: listing.Listing) -> Object:
 
 
 def _whole(served: Served, items: Sequence[Item], metadata: Object) -> Joined:
-    """Return the List as cached bytes, joined while it is sent."""
+    """Return the List as cached bytes."""
     resource = served.strategy.resource
     head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
     return _list(head[:-1] + b',"items":[', *served.store.shown_pieces(items), len(items))

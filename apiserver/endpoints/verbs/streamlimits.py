@@ -1,7 +1,7 @@
 """Limits on open streams of one server: in total, per user, and per user and object's stream.
 
-The limits of requests do not count streams: as in Go, an open stream is no request in flight, but costs memory and two connections. They
-count from before the dial to the end, and too many get 429 before the upgrade.
+As in Go, an open stream is not a request in flight, but costs memory and two connections. It counts from before the dial, and gets 429
+before the upgrade.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEFAULTS: Final = StreamLimits()
 def holder_of(user: User) -> str:
     """Return the key under which a user's streams count.
 
-    The service accounts of a namespace count together, because a user who may create them could have one per stream.
+    A namespace's service accounts count together, because a user could create one per stream.
     """
     if user.name.startswith(_SERVICE_ACCOUNT):
         return user.name.rpartition(":")[0] + ":*"
@@ -55,7 +55,7 @@ def token_of(holder: str) -> str:
 def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int, stream: Stream) -> str:
     """Return why another stream would exceed a limit; empty if not.
 
-    Open streams: ``everyone`` of all users, ``of_holder`` of the user, ``of_object`` of the user to ``stream``.
+    ``everyone``, ``of_holder`` and ``of_object`` are the counts of open streams.
     """
     _, resource, _, name, subresource = stream
     for limit, count, of in (

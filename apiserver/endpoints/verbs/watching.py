@@ -1,7 +1,6 @@
 """WATCH: a stream of frames, one JSON document per line.
 
-It starts with the existing objects (``sendInitialEvents``, or no ``resourceVersion``), continues with changes, and ends at
-its timeout, at shutdown, or with an ERROR frame, after which the client lists again.
+It ends at its timeout, at shutdown, or with an ERROR frame, after which the client lists again.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Watches:
 
 
 async def watch(served: Served, context: RequestContext, watches: Watches, *, name: str = "") -> Response:
-    """Serve one watch of a collection, or of the object ``name`` in it, until its timeout or the shutdown."""
+    """Serve one watch of a collection, or of the object ``name`` in it."""
     representation = context.represent(*ONE, stream=True)
     options = queries.list_options(context.request.query, watch=True)
     resource = served.strategy.resource
@@ -166,7 +165,7 @@ class _Stream:
         except (Expired, Timeout) as error:
             if self._revision and isinstance(error, Expired):
                 self._meter.cut()
-            # Kubernetes sends these two inside the stream, even as the first frame.
+            # Kubernetes sends these two inside the stream, even first.
             await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
 
     def say_goodbye(self) -> None:
@@ -215,7 +214,7 @@ class _Stream:
             self._events = events
             await events.tell(self)
 
-    # The watch cache's interface (changes.Receiver): it sends events itself, without waking this watch's task.
+    # The watch cache's interface (changes.Receiver).
 
     def receive(self, batch: EventBatch) -> bool:
         """Send events; return whether there is room. Watches with the same form and batch share the encoded bytes."""
