@@ -1,4 +1,4 @@
-"""Waiting watches, indexed so that a change only touches those that it concerns."""
+"""Waiting watches, indexed so that a change only touches those it concerns."""
 
 from __future__ import annotations
 

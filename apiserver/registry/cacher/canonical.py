@@ -64,12 +64,11 @@ def restamped(item: Item, revision: int) -> Item:
 
 
 def at_revision(obj: Object, revision: int) -> Object:
-    """Return the object with this ``resourceVersion``, otherwise shared with ``obj``."""
+    """Return the object with this ``resourceVersion``, sharing the rest."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
 def _rest(obj: Object) -> bytes:
-    """Encode an object from its first member of metadata on, labels first."""
     given = obj["metadata"]
     metadata = {"labels": given["labels"], **given} if "labels" in given else {**given}
     metadata.pop("resourceVersion", None)

@@ -25,8 +25,8 @@ class EventType(StrEnum):
 class Event:
     """A watch event, shared by watches.
 
-    ``item`` is the object to send: for DELETED its last state at the deletion's revision, for BOOKMARK None. ``previous``
-    is the earlier state (None for a new object and for BOOKMARK).
+    ``item`` is the object to send: DELETED's last state at the deletion's revision, None for BOOKMARK. ``previous`` is the earlier state,
+    None without one.
     """
 
     __slots__ = ("_frames", "item", "previous", "revision", "type")
@@ -90,10 +90,7 @@ class Record:
         return event
 
     def cool(self) -> None:
-        """Drop the decoded ``old`` once waiting watches got it, so that the next write reuses its memory.
-
-        It is still in the processor's caches, which saves 4 % of an update.
-        """
+        """Drop the decoded ``old`` once waiting watches got it: reusing its memory saves 4 % of an update."""
         if self.old is not None:
             self.old.cool()
 

@@ -1,6 +1,6 @@
-"""Compare a watch cache with storage every few minutes, because a wrong cache stays wrong.
+"""Compare a watch cache with storage every few minutes.
 
-Source: the consistency checker of ``k8s.io/apiserver/pkg/storage/cacher/delegator.go`` (there: digests).
+Source: the consistency checker of ``k8s.io/apiserver/pkg/storage/cacher/delegator.go``.
 """
 
 from __future__ import annotations

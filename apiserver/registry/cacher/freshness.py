@@ -1,11 +1,10 @@
 """Linearizable reads of the watch cache.
 
-A read asks the store for its revision, and waits until the cache has reached it. Reads during one question share the next,
-so a thousand concurrent reads cost one or two header-only reads. Without changes under its prefix, the cache requests
-progress.
+A read asks the store for its revision, and waits until the cache has reached it. Concurrent reads share one or two header-only reads.
+Without changes under its prefix, the cache requests progress.
 
-If the cache is late, the reader can fall back to the store. If the store does not answer, the reader fails, and further
-readers fail at once while a question is older than a reader's timeout.
+If the cache is late, readers can fall back to the store. If the store does not answer, they fail, and further ones fail at once while a
+question is older than their timeout.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from storage.port import Storage, StorageError
 
 logger = logging.getLogger(__name__)
 
-# The change is usually on its way: do not request progress at once.
+# The change is usually on its way.
 PATIENCE_SECONDS = 0.001
 ASK_AGAIN_SECONDS = 0.05  # a lagging member of etcd, or a watch that catches up, does not answer at first
 # Interval of an idle cache, so that compaction never passes its watch, and bookmarks advance.
@@ -40,8 +39,7 @@ class Freshness:
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
         self._reached = 0
-        # One future per reader, from its question until the cache is fresh, and one timer for all: a timeout per reader
-        # would cost more than its wait.
+        # One future per reader and one timer for all: a timeout per reader would cost more than its wait.
         self._askers: list[asyncio.Future[int]] = []
         self._asked = asyncio.Event()
         self._unanswered: set[asyncio.Future[int]] = set()
@@ -68,7 +66,7 @@ class Freshness:
                 self._timer.cancel()
 
     def advance(self, revision: int) -> None:
-        """Wake the readers that wait for ``revision`` or less, which the cache has reached."""
+        """Wake the readers that wait for ``revision`` or less."""
         self._reached = revision
         while self._waiters and self._waiters[0][0] <= revision:
             _, _, future = heapq.heappop(self._waiters)

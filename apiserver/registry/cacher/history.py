@@ -1,8 +1,7 @@
 """Read changes older than the window back from storage, unless compacted.
 
-After a restart, clients return with revisions older than the new window. The missing changes are read once for all clients,
-and put before the window. If there are too many, a watch reads storage's history itself up to the window; only a few may do
-so at once.
+After a restart, clients return with older revisions. The missing changes are read once for all clients, and put before the window. If there
+are too many, a watch reads storage's history itself up to the window; only a few may do so at once.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class History:
                     return
 
     def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
-        """Return a watch that starts in storage's history, then becomes ``watch(revision)``.
+        """Return a watch of storage's history that becomes ``watch(revision)``.
 
         Raises:
             TooManyRequests: there are too many replays.

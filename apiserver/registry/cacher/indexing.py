@@ -1,6 +1,6 @@
 """Indexes of objects by label or field value, built on first use.
 
-Without one, a list by selector of 100,000 objects takes 0.1 s by label, or 1 s by field, which needs decoding.
+Without one, a list of 100,000 objects takes 0.1 s by label, or 1 s by field, which needs decoding.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Indices:
                 index.remove(key)
 
     async def prepare(self, trigger: Trigger, items: SortedItems) -> None:
-        """Ensure an index for the trigger's field over the live ``items``."""
+        """Ensure an index over ``items`` for the trigger's field."""
         index = self._by_field.get(trigger.field)
         if index is not None:
             self._by_field.move_to_end(trigger.field)

@@ -15,7 +15,7 @@ from apiserver.apis.meta.objects import HubObject, labels_of
 LAST_CHARACTER: Final = "\U0010ffff"  # above all keys of a prefix
 CHUNK: Final = 512  # an insertion moves at most twice as many keys: below a microsecond
 WARM: Final = 128  # decoded objects kept in the whole process
-# Decoders' errors on bad data: ValueErrors of JSON and pydantic, others for unexpected shapes.
+# Decoders' errors: ValueErrors of JSON and pydantic, others for unexpected shapes.
 DECODING_ERRORS: Final = (ValueError, LookupError, TypeError, AttributeError)
 
 _LABELS: Final = b'"labels":{'
@@ -26,7 +26,7 @@ _warm: deque[Item] = deque()
 class Item:
     """One object at one revision, shared and therefore immutable.
 
-    It keeps the bytes, and decodes ``object`` on demand: a cache of 100,000 objects keeps few decoded.
+    It keeps the bytes, and decodes ``object`` on demand.
     """
 
     __slots__ = ("_object", "key", "labels_at", "pieces", "revision", "stale")
@@ -140,7 +140,7 @@ class SortedItems:
         return self._length
 
     def get(self, key: str) -> Item | None:
-        """Return the item of ``key``, or None."""
+        """Return the item of ``key``."""
         chunk = bisect_left(self._last, key)
         if chunk == len(self._last):
             return None

@@ -1,4 +1,4 @@
-"""Return the C library's free memory to the system."""
+"""Return glibc's free memory to the system."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 def give_back(library: Callable[[None], object] = ctypes.CDLL) -> None:
-    """Return glibc's free memory to the system; do nothing with other C libraries.
+    """Return free memory; do nothing without glibc.
 
     Args:
-        library: loads the process's own libraries when called with None.
+        library: loads the process's own libraries, given None.
     """
     trim = getattr(library(None), "malloc_trim", None)
     if trim is not None:

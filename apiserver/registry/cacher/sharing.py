@@ -1,7 +1,7 @@
 """Share equal bytes among objects: managed fields are stored once.
 
-A manager's objects have equal ``fieldsV1``, a third of a small object. Bytes are cut around them, and equal pieces are
-shared. Wrong cuts only share less: joined, the pieces are always the object.
+A manager's objects have equal ``fieldsV1``, a third of a small object. Wrong cuts only share less: joined, the pieces are always the
+object.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _SHORTEST: Final = 256
 """Shorter pieces cost more than they save."""
 _LONGEST: Final = 8192
 _REMEMBERED: Final = 512
-"""With ``_LONGEST``, limits data of deleted objects to 4 MiB, reached by a client that writes 512 such objects."""
+"""With ``_LONGEST``, limits data of deleted objects to 4 MiB."""
 _MOST: Final = 8
-"""Most shared pieces of an object: managers are few."""
+"""Most shared pieces of an object."""
 
 
 def pieces(lead: bytes, value: bytes, at: int = 0) -> tuple[bytes, ...]:

@@ -14,7 +14,7 @@ Guarantees (``tests/unit/apiserver/registry/cacher/test_watchcache.py``):
 7. Every few minutes the cache is compared with storage; after a difference it is not ``is_usable`` until it has listed
    again.
 
-``decode`` turns an entry into an ``Item``; the cache is independent of kinds.
+``decode`` turns an entry into an ``Item``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-PAGE_LIMIT = 500  # entries per read: about 2.5 MB of our objects, and a few milliseconds of decoding
+PAGE_LIMIT = 500  # entries per read: about 2.5 MB, and a few milliseconds of decoding
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
 
@@ -109,15 +109,15 @@ class WatchCache:
         """Cache the objects under ``prefix``.
 
         Args:
-            storage: the storage.
-            prefix: prefix of the keys, ending with a slash.
+            storage: where the objects are.
+            prefix: ends with a slash.
             decode: turns an entry into an item with its ``mod_revision`` as resourceVersion; for a deletion, the last
                 value at the deletion's revision. Raises ValueError, LookupError, TypeError or AttributeError for bad data.
             capacity: number of changes that a watch may lag or start behind.
-            timeout_seconds: limit of ``wait_fresh`` (Go's watch cache: 3 s).
+            timeout_seconds: limit of ``wait_fresh`` (Go: 3 s).
             on_undecodable: called once per bad revision, for a metric.
             times: intervals and limits.
-            limits: limits of the window.
+            limits: of the window.
             replays: most watches that read storage's history.
             give_back: returns free memory to the system.
         """
@@ -148,7 +148,7 @@ class WatchCache:
         self.list_returned = 0
         """Objects returned by lists."""
         self.consistent_reads = {"success": 0, "fallback": 0}
-        """Linearizable lists, answered by the cache, or by storage because the cache was not fresh in time."""
+        """Linearizable lists, answered by the cache, or by storage because the cache was late."""
         self.dispatched = 0
         """Changes offered to watches."""
         self.decode_errors = 0
@@ -158,7 +158,7 @@ class WatchCache:
         self.checks = {"success": 0, "failure": 0, "error": 0}
         """Results of comparisons with storage: equal, different, impossible."""
         self.is_usable = False
-        """True if reads may use the cache: listed, and without a difference since."""
+        """True if listed, and without a difference since."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -213,7 +213,7 @@ class WatchCache:
         await self._indices.prepare(trigger, self._items)
 
     def count(self, prefix: str = "") -> int:
-        """Count the items under ``prefix`` (default: all)."""
+        """Count the items."""
         return self._items.count(prefix) if prefix else len(self._items)
 
     @asynccontextmanager
@@ -230,7 +230,7 @@ class WatchCache:
         """Watch ``prefix`` (default: all) for changes after the revision ``after``, possibly a future one.
 
         Args:
-            prefix: prefix of the keys.
+            prefix: of the keys.
             after: usually a snapshot's revision; without an await in between, the watch misses nothing and cannot
                 expire.
             predicate: the selector. Objects that begin to match are ADDED, those that stop are DELETED.

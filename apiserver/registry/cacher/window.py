@@ -1,16 +1,14 @@
 """The newest changes of a watch cache, and the watches that read them.
 
-A watch has a position in the shared window instead of a buffer; it expires when the window moves past it, and blocks no
-other. New events are pushed to watches that have read everything, found by key, namespace or field value, so a change costs
-nothing for thousands of unrelated ones. Common data is built once. A full receiver gets no pushes; its watch reads the
+A watch has a position in the shared window instead of a buffer; it expires when the window moves past it, and blocks no other. New events
+are pushed to watches that have read everything, found by key, namespace or field value. A full receiver gets no pushes; its watch reads the
 window once there is room.
 
-Changes of one iteration of the event loop are dispatched together after it, never inside the code that feeds the window. A
-dispatch costs mostly a TLS record and a system call per watch, for any number of events. So after a dispatch to many, the
-window pauses 100 µs per watch. Measured: with 100 watches under many writes, half that pause cost a fifth more processor
-time, and 1.5 times as long only added delay; with 1,000 watches, pauses up to 50 ms instead of 10 saved a fifth without
-delay. The pause depends on the number of watches, because measured time would include other load. A single, occasional
-change is dispatched at once.
+Changes of one iteration of the event loop are dispatched together after it, never inside the code that feeds the window. A dispatch costs
+mostly a TLS record and a system call per watch, for any number of events. So after a dispatch to many, the window pauses 100 µs per watch.
+With 100 watches, half that pause cost a fifth more processor time, and 1.5 times as long only added delay; with 1,000, pauses up to 50 ms
+instead of 10 saved a fifth without delay. The pause depends on the number of watches, because measured time would include other load. A
+single change is dispatched at once.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class Limits:
     framed: int = 64
     """Changes with cached frames; slower watches encode again."""
     pause_seconds: float = 100e-6
-    """Per watch: about four times a dispatch's cost."""
+    """About four times a dispatch's cost."""
     longest_pause_seconds: float = 0.05
     few: int = 20
     """Most watches without a pause, because timers are imprecise."""
@@ -357,7 +355,7 @@ class Watch:
         _wake(self._waiter)
 
     async def _step(self, receive: Callable[[EventBatch], bool]) -> list[Event] | None:
-        """Return ready events; else wait while ``receive`` gets events, and return an empty list. None: the cache stopped."""
+        """Return ready events, or wait while ``receive`` gets them; None: the cache stopped."""
         window = self._window
         if events := self.take():
             return events

@@ -1,6 +1,6 @@
-"""Running writes of this server, so that their watch events need no decoding and share one item.
+"""Running writes of this server: their watch events need no decoding.
 
-They are registered before they start, because the event usually precedes the acknowledgement, and matched by their bytes.
+Registered before they start, because the event usually precedes the acknowledgement; matched by bytes.
 """
 
 from __future__ import annotations

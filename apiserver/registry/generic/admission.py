@@ -1,7 +1,7 @@
 """The interface of admission, which can change or refuse an authorized request before it takes effect.
 
 kube-apiserver proxies our requests before its own admission, so only ours runs. :mod:`apiserver.admission` has the plug-ins;
-:mod:`apiserver.registry.generic.admitting` calls them, for the store's writes and for streams.
+:mod:`apiserver.registry.generic.admitting` calls them.
 
 ====== =================================================================================================================
 create ``mutate`` with the client's object (no name yet under ``generateName``), defaults, validation, ``validate``
@@ -13,9 +13,8 @@ stream ``mutate``, ``validate``, before the upgrade
 
 Dry runs are included; plug-ins with side effects check ``dry_run``.
 
-Plug-ins get objects of the stored version (Go: the internal version), whatever version was requested. Webhooks and policies
-convert them to the version that their rules name (:mod:`apiserver.admission.versions`).
-:mod:`apiserver.registry.generic.admitting` alone makes ``Attributes``; the type ``HubObject`` keeps other versions out.
+Plug-ins get objects of the stored version (Go: the internal version), enforced by ``HubObject``. Webhooks and policies convert them to the
+version that their rules name.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def _nobody(*_: object) -> None:
 
 @dataclass(slots=True, eq=False)
 class Reinvocation:
-    """Second run of mutating plug-ins, with their data (Go: ``admission.ReinvocationContext``)."""
+    """Second run of mutating plug-ins (Go: ``admission.ReinvocationContext``)."""
 
     requested: bool = False
     """A plug-in changed what an earlier one wants to see again."""

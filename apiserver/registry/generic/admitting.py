@@ -1,6 +1,6 @@
 """Calls admission for one strategy's writes: mutation before the kind's rules, validation after.
 
-This module alone makes ``Attributes``, with objects of the stored version: no plug-in sees another version's field names.
+Only this module makes ``Attributes``, with objects of the stored version.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Admitter:
     def attributes(
         self, operation: Operation, subresource: str, namespace: str, name: str, options: WriteOptions | DeleteOptions
     ) -> Attributes | None:  # fmt: skip
-        """Return a write's admission request; None if no plug-in handles it."""
+        """Return a write's admission request; None if none handles it."""
         attributes = self._about(operation, subresource, namespace, name, options.caller)
         if attributes is not None:
             attributes.options, attributes.dry_run = options.to_json(operation), options.dry_run
@@ -105,7 +105,6 @@ class Admitter:
         return obj
 
     def _read_mutated(self, obj: HubObject, mutators: Iterable[str]) -> None:
-        """Check a mutated object's schema; a violation is an internal error."""
         try:
             self._stored.read(obj, WriteOptions(field_validation="Ignore"), part="status")
         except Invalid as error:

@@ -78,9 +78,9 @@ def dump(obj: Object) -> bytes:
 
 
 def copy_of(item: Item) -> HubObject:
-    """Return a mutable copy of an item's object; shared scalars compare quickly.
+    """Return a mutable copy of an item's object.
 
-    ``metadata.managedFields`` is shared: replace it, never change it.
+    ``metadata.managedFields`` is shared: never change it.
     """
     obj = item.object
     metadata = obj["metadata"]

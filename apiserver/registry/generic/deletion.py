@@ -1,7 +1,6 @@
 """Deletion of one object: at once, or marked until its finalizers are gone.
 
-The garbage collector's part is ``deletionFinalizersForGarbageCollection`` of
-``k8s.io/apiserver/pkg/registry/generic/registry``.
+Source: ``deletionFinalizersForGarbageCollection`` of ``k8s.io/apiserver/pkg/registry/generic/registry``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 
 
 def finalizers(obj: Object, options: DeleteOptions) -> list[str]:
-    """Return the finalizers, with the garbage collector's adjusted to the options."""
+    """Return the finalizers, adjusted to the options."""
     present = finalizers_of(obj)
     wanted = [each for each in present if each not in _COLLECTOR]
     if _orphans(present, options):

@@ -1,7 +1,6 @@
-"""The optimistic update: plan with the cached object, commit if it is current, otherwise repeat (Go: ``GuaranteedUpdate``).
+"""The optimistic update: plan with the cached object, commit if current, else repeat (Go: ``GuaranteedUpdate``).
 
-The cached copy may be stale, so outcomes other than a commit only count once storage confirms it. A dry run plans once,
-with the stored object.
+Outcomes other than a commit only count once storage confirms the cached copy. A dry run plans once, with the stored object.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Planning = Callable[[Item], Awaitable[Plan]]
 async def guaranteed_update(
     objects: StoredObjects, namespace: str, name: str, plan: Planning, *, dry_run: bool, repeatable: bool
 ) -> tuple[Item, bool]:  # fmt: skip
-    """Plan and commit until no other write interferes; return the object and whether it was removed.
+    """Plan and commit; return the object and whether it was removed.
 
     Terminates: each repetition follows another client's commit.
 

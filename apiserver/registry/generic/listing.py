@@ -176,7 +176,7 @@ async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = 
 
 
 async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing, int]:
-    """Return a page of the cache as it is now, and the number of objects read from it."""
+    """Return a page of the present cache, and the number of objects read."""
     cache = store.cache
     prefix = store.prefix(query.namespace)
     start_key = prefix + start if start else ""

@@ -1,4 +1,4 @@
-"""Rules of ``metadata`` for every kind: server-set and immutable fields, and the optimistic lock.
+"""Rules of ``metadata`` for every kind: server-set and immutable fields, the optimistic lock.
 
 :mod:`apiserver.apis.meta.objectmeta` validates values.
 """
@@ -70,7 +70,7 @@ def match_namespace(metadata: Object, resource: Resource, namespace: str) -> Non
 
 
 def must_be_named(obj: Object, name: str) -> None:
-    """Require a name in the object, which may differ from the URL's; in Go's words.
+    """Require a name, which may differ from the URL's.
 
     Raises:
         BadRequest: it has none.
@@ -90,7 +90,6 @@ def prepare_for_create(obj: Object, now: datetime) -> None:
 
 
 def _random_digits() -> Iterator[str]:
-    """Yield texts of 16 random bytes in hexadecimal, with a system call per 256 texts."""
     while True:
         block = os.urandom(_BLOCK).hex()
         yield from [block[start : start + 32] for start in range(0, len(block), 32)]

@@ -24,7 +24,7 @@ def _nobody(*_: object) -> None:
 
 @dataclass(slots=True, eq=False)  # freezing would triple the time of each write's objects
 class Caller:
-    """The client of a request, and callbacks for warnings and the log. Immutable."""
+    """The client of a request. Immutable."""
 
     user: User = ANONYMOUS
     agent: str = ""
@@ -47,14 +47,14 @@ class WriteOptions:
     dry_run: bool = False
     """Do everything except the write."""
     field_validation: FieldValidation = ""
-    """Drop unknown and duplicate fields silently or with a warning (also if empty), or refuse them."""
+    """Drop unknown and duplicate fields silently, or with a warning (also if empty), or refuse them."""
     field_manager: str = ""
     """As given; :attr:`manager` has the default."""
     force: bool = False
     """Server-side apply takes fields from other managers."""
     caller: Caller = NOBODY
     superfluous: tuple[FieldError, ...] = ()
-    """Errors in the body's text, treated as unknown fields: repeated keys, and unknown members of a JSON patch."""
+    """Errors treated as unknown fields: repeated keys, unknown members of a JSON patch."""
 
     @property
     def manager(self) -> str:

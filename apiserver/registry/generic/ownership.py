@@ -38,7 +38,7 @@ def no_owners(subresource: str) -> FieldOwners | None:
 def keep_times(new: Object, old: Object) -> None:
     """Restore old times in ``managedFields``, in place, if nothing else differs (Go: IgnoreManagedFieldsTimestampsTransformer).
 
-    A write without effect would otherwise change the object and trigger watches.
+    Otherwise, a write without effect would trigger watches.
     """
     mine, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not mine or not before or len(mine) != len(before):

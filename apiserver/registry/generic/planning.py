@@ -1,6 +1,6 @@
 """Plan writes: pure functions from a client's object and the stored one to the new one.
 
-They copy, call the strategy's hooks and the metadata rules, and raise StatusError with all causes.
+They raise StatusError with all causes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Planner:
         return Invalid(message, replace(refused.details, causes=explained))
 
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
-        """Return errors in the rest of an object that violates the schema, so that its author can fix all at once.
+        """Return errors in the rest of an object that violates the schema.
 
         Empty if hooks fail, or if the schema's errors fill the answer.
         """
@@ -177,7 +177,7 @@ class Planner:
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: HubObject, options: DeleteOptions, now: datetime) -> Plan:
-        """Plan the deletion of ``old``.
+        """Plan a deletion.
 
         Raises:
             Conflict: a precondition does not hold.

@@ -1,11 +1,9 @@
 """Store of one resource: create, get, update, apply, act, delete (Go: ``registry/generic/registry/store.go``).
 
-Reads use the watch cache, after a linearizable read of its required revision. Writes are planned with admission
-(:mod:`~apiserver.registry.generic.admitting`), and committed if planned with the stored revision
-(:mod:`~apiserver.registry.generic.guaranteed_update`).
+Reads use the watch cache, after a linearizable read of its required revision.
 
-A store serves one version to clients. Further versions' stores (:class:`~apiserver.registry.generic.strategy.Spoke`) share
-the hub's cache of the stored version. Plans and admission work on the stored version, too.
+A store serves one version to clients. Further versions' stores (:class:`~apiserver.registry.generic.strategy.Spoke`) share the hub's cache.
+Plans and admission work on the stored version.
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ class Store:
         self._objects = StoredObjects(storage, cache, strategy, root)
 
     def prefix(self, namespace: str = "") -> str:
-        """Return the prefix of the keys of one namespace, or of all."""
+        """Return the prefix of one namespace's keys, or of all."""
         return self._objects.prefix(namespace)
 
     def key(self, namespace: str, name: str) -> str:
@@ -156,7 +154,7 @@ class Store:
                 attributes.name = requested or name_of(new)
                 await self._admitter.validate(attributes, new, None)
             try:
-                # A repeated request gets another name, so clients without an answer must check first.
+                # A repeated request gets another name.
                 key = self.key(namespace, name_of(new))
                 return await self._objects.write(key, None, new, dry_run=options.dry_run, repeatable=not base)
             except Overtaken as overtaken:
@@ -325,7 +323,7 @@ class Store:
             return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 
     async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
-        """Delete these incarnations one by one; return the given items that existed."""
+        """Delete these incarnations; return those that existed."""
         deleted = []
         for item in items:
             given = item.object["metadata"]
@@ -346,7 +344,6 @@ class Store:
         await self._admitter.connect(namespace, name, subresource, caller)
 
     def _own(self, owners: FieldOwners | None, live: Object | None, new: Object, options: WriteOptions) -> None:
-        """Record managed fields, if enabled."""
         if owners is not None:
             if live is not None:
                 metadata.put_back(new["metadata"], live["metadata"])  # immutable fields get no owner

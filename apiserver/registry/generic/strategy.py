@@ -122,7 +122,7 @@ class DeletingVerb:
 
 
 class RelayedVerb:
-    """An action that another process carries out on an object. Nothing is stored, and the answer is the unchanged object.
+    """An action that another process carries out on an object. Nothing is stored; the answer is the unchanged object.
 
     Admission does not see it, because its body may be secret.
     """
@@ -196,10 +196,10 @@ class Connect:
     """A stream subresource (``console``): joins the client's websocket to a :class:`Destination`."""
 
     subprotocols: ClassVar[tuple[str, ...]] = ()
-    """Supported subprotocols; the client's first one is used on both sides."""
+    """Supported subprotocols; both sides use the client's first one."""
     ping_seconds: ClassVar[float] = 20.0
     interactive: bool = True
-    """True if clients can do more than read, which requires the right to ``create`` the subresource."""
+    """True if clients can do more than read, which requires ``create``."""
     holder_header: ClassVar[str] = ""
     """Header with an opaque token, the same for all streams of a user."""
 
@@ -210,9 +210,9 @@ class Connect:
 
     @property
     def segments(self) -> tuple[QueryParameter, ...]:
-        """Return the parameters in the path behind the subresource, for ``locate`` like those of the query.
+        """Return the path parameters behind the subresource, for ``locate``.
 
-        The first one is required if there are any.
+        The first is required.
         """
         return ()
 
@@ -309,7 +309,7 @@ class Strategy:
         """Set defaults in place. Idempotent; also gives stored objects new fields."""
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Normalize a new object in place: set finalizers, for example. ``status`` was removed if ``has_status``."""
+        """Normalize a new object in place. ``status`` was removed if ``has_status``."""
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         """Normalize an updated object in place. The old status is back if ``has_status``."""
@@ -346,7 +346,7 @@ class Strategy:
         return ()
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return fields for field selectors besides ``metadata.name`` and ``metadata.namespace``.
+        """Return further fields for field selectors than ``metadata.name`` and ``metadata.namespace``.
 
         The keys must be constant, also for ``{}``.
         """
@@ -371,7 +371,7 @@ class Strategy:
         return frozenset()
 
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return uniqueness locks shared within a group: pairs of lock and group.
+        """Return locks shared within a group: pairs of lock and group.
 
         Neither may end with ``/`` or be another one's prefix up to a ``/``.
         """
@@ -390,9 +390,9 @@ class Strategy:
 class Spoke(Strategy):
     """A further served version of a kind: its own schema, and a lossless conversion.
 
-    The hub's form is stored, prepared, validated, shown to plug-ins and locked. The version has its own ``resource``, ``model``,
-    ``read``, ``default``, managed fields and two inverse conversions. Objects stored in a spoke's version (once the stored one)
-    are converted when read, and rewritten by the next write. Source: the conversions of ``k8s.io/apimachinery/pkg/runtime``.
+    The hub's form is stored, prepared, validated, admitted and locked. The version has its own ``resource``, ``model``, ``read``,
+    ``default``, managed fields and two inverse conversions. Objects stored in a spoke's version (once the stored one) are converted when
+    read, and rewritten by the next write. Source: the conversions of ``k8s.io/apimachinery/pkg/runtime``.
 
     Verbs, streams, reads, ``/status`` and ``/scale`` are the hub's, and get the hub's object; their answers are of this version.
     Field selectors have the hub's names.

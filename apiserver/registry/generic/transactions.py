@@ -81,14 +81,13 @@ class Transactions:
         self._strategy = strategy
         self._root = root
         self._max_complete = max_complete
-        # Keys with complete locks in storage, in order of writes, including those that other replicas removed.
+        # Keys with complete locks in storage, including those that other replicas removed.
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
         """Store a new object as ``value``; return its revision.
 
-        ``repeatable``: a client without an answer may repeat the request without a second effect, as clients do after
-        ``Retry-After``.
+        ``repeatable``: a client without an answer may repeat the request, as after ``Retry-After``.
 
         Raises:
             Overtaken: the key is taken.
@@ -251,7 +250,7 @@ class Transactions:
         return LockTaken(self._strategy.resource, name or name_of(obj), why)
 
     async def _find(self, key: str) -> Object | None:
-        """Return the object for a message, or None."""
+        """Return the object for a message."""
         try:
             entry = await self._storage.get(key)
             return codec.decode(self._strategy, entry).object if entry is not None else None

@@ -18,5 +18,5 @@ class GuestInfo(HandlerRead):
     model = VirtualMachineGuestInfo
 
     def fields(self, answer: Object) -> Object:
-        """Return the answer within its bounds: guest and node are not trusted."""
+        """Return the answer within its bounds: the node is not trusted."""
         return guestinfo.bounded(answer)

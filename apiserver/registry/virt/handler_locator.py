@@ -21,16 +21,16 @@ def handler_pods(client: Client, namespace: str) -> Informer:
 
 
 class HandlerLocator:
-    """Maps a node's name to its virt-handler's address."""
+    """Maps a node's name to virt-handler's address."""
 
     def __init__(self, pods: Informer) -> None:
         self._pods = pods
 
     async def __call__(self, node: str) -> tuple[str, int]:
-        """Return host and port of virt-handler on a node.
+        """Return host and port of a node's virt-handler.
 
         Raises:
-            ServiceUnavailable: none is ready there now.
+            ServiceUnavailable: none is ready there.
         """
         found = self.addresses(node)
         if not found:
@@ -57,7 +57,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _trim(pod: Object) -> Object:
-    """Return only the used fields of a pod, which has ten kilobytes."""
+    """Return the used fields of a pod, which has ten kilobytes."""
     metadata = pod["metadata"]
     kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp") if key in metadata}
     status = {key: dig(pod, "status", key) for key in ("phase", "podIP")}

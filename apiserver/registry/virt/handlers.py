@@ -19,7 +19,7 @@ class Handlers:
     """The virt-handlers of all nodes."""
 
     def __init__(self, locate: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes) -> None:
-        """``tls`` returns the current context with our client certificate, renewed at run time."""
+        """``tls`` returns the current context with our client certificate."""
         self._locate = locate
         self._tls = tls
         self._revoked = revoked

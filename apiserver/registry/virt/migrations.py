@@ -33,7 +33,7 @@ class MigrationStrategy(Strategy):
         defaults.default_migration(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Add the finalizer, kept until virt-controller has deleted the losing pod."""
+        """Add the finalizer, until virt-controller has deleted the losing pod."""
         add_finalizer(obj, names.MIGRATION_FINALIZER)
 
     def validate(self, obj: Object) -> list[FieldError]:

@@ -1,13 +1,12 @@
 """NodeRestriction: virt-handler may only write objects of its own node.
 
-As Kubernetes' plug-in of this name for kubelets. All virt-handlers share a service account, so RBAC cannot distinguish
-them. Their tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it
-proxies, in its TokenReview otherwise. Clients cannot forge it: only the front proxy may send these headers, and
-impersonating such an ``extra`` needs its own right.
+As Kubernetes' plug-in for kubelets. All virt-handlers share a service account, so RBAC cannot distinguish them. Their tokens are bound to
+pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it proxies, in its TokenReview otherwise. Clients
+cannot forge it: only the front proxy may send these headers, and impersonating such an ``extra`` needs its own right.
 
-For any write (update, patch, apply, dry run), the new object is compared with the stored one
-(:mod:`apiserver.apis.virt.rights.node_rights`) at the write's revision, and again after a conflict. Other objects are read
-outside the transaction, which suffices: the parties of an unfinished Migration may do what was allowed when it was read.
+For any write, the new object is compared with the stored one (:mod:`apiserver.apis.virt.rights.node_rights`) at the write's revision, and
+again after a conflict. Other objects are read outside the transaction, which suffices: the parties of an unfinished Migration may do what
+was allowed when it was read.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MAX_CAUSES: Final = 16
 """Most fields in one error."""
 
 Addresses = Callable[[str], Sequence[str]]
-"""Returns the IP addresses of the virt-handlers on a node."""
+"""Returns the addresses of a node's virt-handlers."""
 
 
 class NodeRestriction:
@@ -46,11 +45,10 @@ class NodeRestriction:
     def __init__(
         self, username: str, *, required: bool, addresses: Addresses, now: Callable[[], datetime], revoked: Callable[[str], bool]
     ) -> None:
-        """Validate the writes of virt-handler's service account ``username``.
+        """Validate the writes of service account ``username``.
 
-        Its tokens must name their node if ``required``; if not, others are not checked. ``addresses`` finds the addresses of a
-        node's virt-handler. ``revoked`` returns whether a node is revoked (:mod:`apiserver.apis.virt.rights.trust`), and raises
-        ServiceUnavailable while unknown.
+        Its tokens must name their node if ``required``; if not, others are not checked. ``revoked`` returns whether a node is revoked, and
+        raises ServiceUnavailable while unknown.
         """
         self._username = username
         self._required = required
@@ -72,7 +70,7 @@ class NodeRestriction:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Validate a request of virt-handler's account.
+        """Validate a request.
 
         Raises:
             Forbidden: the token names no node, the node is revoked, or may not write these fields.

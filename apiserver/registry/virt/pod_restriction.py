@@ -1,9 +1,9 @@
 """PodRestriction: a status may only name pods of its own virtual machine.
 
-virt-handler starts a guest in the pod with the status' uid, so a writer of statuses could otherwise run a machine in any
-pod, next to its mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``podUID`` of a VirtualMachine, or
-``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the only source of its node and mounts. A
-Migration's ``targetPodIPs`` must be that pod's. This costs one request per start and two per migration, else a comparison.
+virt-handler starts a guest in the pod with the status' uid, so a writer of statuses could otherwise run a machine in any pod, next to its
+mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``podUID`` of a VirtualMachine, or ``targetPodUID`` of a Migration, is checked
+against kube-apiserver's pod, the only source of its node and mounts. A Migration's ``targetPodIPs`` must be that pod's. This costs one
+request per start and two per migration.
 
 A pod with a claim for a running guest (``status.volumeStatus``) is checked as well, because virt-handler takes its mount.
 

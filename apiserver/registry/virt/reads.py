@@ -26,9 +26,9 @@ from apiserver.registry.virt.handlers import Handlers
 
 MAX_WAITING: Final = 64
 MAX_WAITING_PER_MACHINE: Final = 8
-"""Each waiting read counts as a request in flight, so slow guest agents must not take all places.
+"""A waiting read is a request in flight, so slow guest agents must not take all places.
 
-For the same reason, a namespace gets at most half of the remaining ones.
+So a namespace gets at most half of the remaining ones.
 """
 RETRY_SECONDS: Final = 5
 CONNECT_SECONDS: Final = 10.0
@@ -82,7 +82,7 @@ class HandlerRead(Read):
 
 
 class Waiting:
-    """Requests to nodes that wait for an answer; their number is limited."""
+    """Limits the requests that wait for nodes."""
 
     def __init__(self, max_waiting: int = MAX_WAITING) -> None:
         self.max_waiting = max_waiting

@@ -20,7 +20,7 @@ _TEMPLATE: Final = "spec.template."
 
 
 class Replicate(CreatingVerb):
-    """Creates a machine as the stored template says, so that its caller, virt-controller, decides nothing but the moment."""
+    """Creates a machine as the stored template says; virt-controller only decides when."""
 
     creates = VIRTUAL_MACHINES
 
@@ -54,7 +54,7 @@ class Replicate(CreatingVerb):
 
 
 def selector_of(obj: Object) -> str:
-    """Return the set's selector as text; empty for a stored set without a readable one."""
+    """Return the set's selector as text; empty if unreadable."""
     selector = objects.dig(obj, "spec", "selector")
     return str(labels.from_json(selector)) if isinstance(selector, dict) else ""
 

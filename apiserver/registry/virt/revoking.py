@@ -47,12 +47,12 @@ class RevokedNodes:
         return NodeTrust(self, node)
 
     def refusal(self, node: str, certificate: Mapping[str, object]) -> str:
-        """Return why a node's verified certificate (as of ``ssl.SSLSocket.getpeercert``) is not trusted; empty if it is."""
+        """Return why a node's verified certificate is not trusted; empty if it is."""
         peer = peers.described(certificate)
         return self._revocations.refusal(node, peer.not_before) if peer is not None else "the peer presented no certificate"
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` after every change; return the unsubscribe function."""
+        """Call ``callback`` after every change; return its unsubscribe function."""
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 

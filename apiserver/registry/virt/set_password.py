@@ -1,4 +1,4 @@
-"""The verb ``setpassword``, which the guest agent carries out: from virt-api through virt-handler, without a trace in etcd."""
+"""The verb ``setpassword``, which the guest agent carries out, without a trace in etcd."""
 
 from __future__ import annotations
 

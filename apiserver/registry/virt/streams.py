@@ -147,7 +147,7 @@ class HandlerStream(Connect):
     def __init__(
         self, stream: streams.Stream, locate_handler: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes
     ) -> None:
-        """``tls`` returns the current context with our client certificate, renewed at run time."""
+        """``tls`` returns the current context with our client certificate."""
         self._stream = stream
         self.interactive = stream != "log"
         self._handlers = Handlers(locate_handler, tls, revoked)
@@ -180,7 +180,7 @@ class HandlerStream(Connect):
 
     @property
     def segments(self) -> tuple[QueryParameter, ...]:
-        """Return the parameters in the path: port and protocol of ``portforward``."""
+        """Return the path parameters of ``portforward``."""
         return SEGMENTS if self._stream == "portforward" else ()
 
     @property

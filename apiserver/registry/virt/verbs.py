@@ -35,7 +35,7 @@ def new_id() -> str:
 
 
 class LevelVerb(Verb):
-    """A verb that sets a level. The body may hold an ``id``: a repeated call with it has no effect."""
+    """A verb that sets a level. Repeated calls with the body's ``id`` have no effect."""
 
     options: frozenset[str] = frozenset()
     """Further fields of the body."""
@@ -44,7 +44,7 @@ class LevelVerb(Verb):
         self.name = name
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Set the level, unless a call with this id is listed already."""
+        """Set the level, unless a call with this id is listed."""
         verb_options.require(obj, body, self.options | {"id"})
         given = body.get("id")
         if given and (known := _verb_of(obj, given)):
@@ -104,7 +104,7 @@ class Restart(LevelVerb):
 
 
 class Stop(LevelVerb):
-    """Turns the machine off. A shorter grace period than that of a shutdown in progress replaces it, also while the machine is deleted."""
+    """Turns the machine off. A shorter grace period replaces that of a shutdown in progress, also while the machine is deleted."""
 
     def __init__(self, name: str, grace_seconds: int | None = None) -> None:
         """``grace_seconds``: of every call; None: the body may have it."""
@@ -126,7 +126,7 @@ class Pause(LevelVerb):
     """Sets the pause of the current attempt."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Request in ``status.pause`` that the guest's processors stand still."""
+        """Request in ``status.pause`` that the guest's processors stop."""
         del body
         raise_if_refused(obj, refuse_pause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True)
@@ -149,7 +149,7 @@ class Unpause(LevelVerb):
 
 
 class OperationVerb(Verb):
-    """A verb that is carried out once: it appends to ``status.operations``. The body may hold the ``id``, so that a client can retry.
+    """A verb that is carried out once: it appends to ``status.operations``. With the body's ``id``, clients can retry.
 
     ``parameters`` are further fields of the body with their defaults; None: the caller must give it.
     """
@@ -167,7 +167,7 @@ class OperationVerb(Verb):
         self._parameters = parameters
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Append to ``status.operations``, unless an operation with this id is listed already."""
+        """Append to ``status.operations``, unless this id is listed."""
         needed = frozenset(name for name, default in self._parameters.items() if default is None)
         verb_options.require(obj, body, frozenset({"id", *self._parameters}), needed)
         given = body.get("id")
@@ -310,7 +310,7 @@ def refuse_reset(vm: Object) -> Refusal:
 
 
 def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
-    """Return the function that says why a guest cannot take note of a signal: it does not run, or stands still."""
+    """Return the function that says why a guest cannot receive a signal: it does not run, or is paused."""
 
     def refuse(vm: Object) -> Refusal:
         stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)

@@ -69,7 +69,7 @@ class VirtualMachineStrategy(Strategy):
     def prepare_for_create(self, obj: Object) -> None:
         """Add the finalizer, kept until virt-controller has seen the pods go, and say that no controller has seen the spec.
 
-        Helm 4 and Flux (kstatus) take an object without a status for one that is as its spec says.
+        Helm 4 and Flux (kstatus) take an object without a status for finished.
         """
         add_finalizer(obj, names.VM_FINALIZER)
         obj["status"] = {"observedGeneration": 0}
@@ -143,7 +143,7 @@ class VirtualMachineStrategy(Strategy):
     def locks(self, obj: Object) -> frozenset[str]:
         """Return the exclusive locks on claims, from the assignment to a node until the guest is off, and while it is suspended.
 
-        An edit takes none. The next assignment to a node does, and the record of a pod with a new disk for the guest.
+        An edit takes none; the next assignment does, and the record of a pod with a new disk.
         """
         return frozenset(_key(obj, each) for each in self._locks(obj) if each.group == disk_uses.ALONE)
 
@@ -181,7 +181,7 @@ class VirtualMachineStrategy(Strategy):
             node,
             spec.get(managed_save.FIELD),
         )
-        if given != self._looked_at[0]:  # four times per write, for two objects with equal disks
+        if given != self._looked_at[0]:  # four times per write, for two objects
             found: frozenset[disk_uses.Lock] = frozenset()
             if _is_sound(domain):
                 if xml and firmware.state_claim(domain):
