@@ -1,8 +1,8 @@
 """Versions of the contract between virt-controller and virt-handlers: statuses, labels and annotations of pods, Leases. Pure.
 
-An upgrade of the chart replaces them one after another. Optional fields may be added without a new version. Any other change increments
-``VERSION``, and ``SPOKEN`` lists the versions still supported. A virt-handler puts its versions into an annotation of its node's Lease.
-virt-controller assigns no guests to a node without a common version.
+An upgrade of the chart replaces them one after another. Any change except an added optional field increments ``VERSION``; ``SPOKEN`` lists
+the supported versions. A virt-handler puts its versions into an annotation of its node's Lease. virt-controller assigns no guests to a node
+without a common version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEFORE: Final = frozenset({1})
 ANNOTATION: Final = f"{names.GROUP}/contract-versions"
 """On a node's Lease: the versions of its virt-handler, as comma-separated numbers."""
 MAX_TEXT: Final = 64
-"""Maximum characters of the annotation."""
+"""Maximum length."""
 _NUMBERS: Final = re.compile(r"[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 
@@ -41,7 +41,7 @@ def spoken_by(lease: Object) -> frozenset[int]:
 
 
 def is_understood(lease: Object) -> bool:
-    """Return True if this virt-controller and the virt-handler with this Lease have a common version."""
+    """Return True if the virt-handler with this Lease and we have a common version."""
     return not SPOKEN.isdisjoint(spoken_by(lease))
 
 

@@ -1,4 +1,4 @@
-"""Typed fields next to ``spec.domainXML``: disks and networks for its placeholders, and processors and memory, which override it."""
+"""Typed fields next to ``spec.domainXML``: disks and networks for its placeholders, processors and memory to override it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIELDS: Final[Shape] = {
 
 
 def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[str]:
-    """Yield the fields below ``spec.domain`` that have no effect next to the XML."""
+    """Yield the fields below ``spec.domain`` without effect next to the XML."""
     if isinstance(given, list):
         for position, each in enumerate(given):
             yield from foreign(each, shape, f"{path}[{position}]")
@@ -157,11 +157,11 @@ def _uuid(root: parsing.Node, given: str | None) -> Iterator[Problem]:
 
 
 DEFAULT_NETWORK: Final = "default"
-"""Default network of a machine without networks; the XML may use it."""
+"""Default network; the XML may use it."""
 
 
 def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return a ``spec.domain`` with typed fields for the combined meaning of the XML and the fields next to it."""
+    """Return a ``spec.domain`` with the combined meaning of the XML and the fields next to it."""
     devices = domain.get("devices") or {}
     size = sized(domain, found.memory_bytes, found.topology)
     return {
@@ -182,7 +182,7 @@ def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 
 def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int, int]) -> dict[str, Any]:
-    """Return only processors and memory of :func:`combined`; the fields next to the XML override it."""
+    """Return only processors and memory of :func:`combined`."""
     sockets, cores, threads = topology
     cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
     given = (domain.get("memory") or {}).get("guest")

@@ -1,7 +1,7 @@
 """Characters that no domain needs: control characters, and those that change how text is displayed.
 
-Unicode's directional characters display a line in another order than it is stored ("Trojan Source", CVE-2021-42574), so a reviewer would
-not see what libvirt gets. Line and paragraph separators end lines for some programs only.
+Unicode's directional characters display a line in another order than it is stored ("Trojan Source", CVE-2021-42574). Line and paragraph
+separators end lines for some programs only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _named(character: str) -> str:
 def line_of_control(text: str) -> int:
     """Return the number of the first line with a control character; 0 if there is none.
 
-    Such a document is not parsed further. For other errors the element or attribute is named.
+    Such a document is not parsed further.
     """
     found = _CONTROL.search(text)
     return text.count("\n", 0, found.start()) + 1 if found else 0

@@ -1,4 +1,4 @@
-"""Grammar of ``spec.domainXML``: the allowed elements and attributes, and the check of a document."""
+"""Grammar of ``spec.domainXML``: the allowed elements and attributes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Element:
     required: frozenset[str] = frozenset()
     """Attributes that it needs for its meaning."""
     required_children: frozenset[str] = frozenset()
-    """The same for children, because an attribute and a child may share a name (``<controller model=''><model/>``)."""
+    """The same for children; an attribute and a child may share a name (``<controller model=''><model/>``)."""
     most: int = 1
     """Allowed siblings of this name: of elements that it expects once, libvirt reads only the first."""
     is_foreign: bool = False
@@ -41,7 +41,7 @@ class Choice:
     elements: Mapping[str, Element]
     most: int = 1
     hint: str = ""
-    """For users: what to write instead of other values of the attribute."""
+    """For users: what to write instead."""
 
 
 Allowed: TypeAlias = Element | Choice
@@ -75,7 +75,7 @@ def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[P
 
 
 def _characters(node: Node) -> Iterator[Problem]:
-    """Yield problems with characters, after references are resolved, also in ignored elements, because people read them."""
+    """Yield problems with characters, also in ignored elements, because people read them."""
     for name, value in node.attributes.items():
         if problem := characters.problem(value):
             yield Problem(f"{node.path}/@{name[:80]}", problem)

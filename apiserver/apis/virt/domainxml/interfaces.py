@@ -1,4 +1,4 @@
-"""``<interface>``: network cards on the taps that virt-handler made in the pod."""
+"""``<interface>``: network cards on taps of the pod."""
 
 from __future__ import annotations
 

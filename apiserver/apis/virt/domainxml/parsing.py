@@ -1,7 +1,7 @@
 """Parses XML of a hostile author.
 
-The parser is expat, and libvirt's is libxml2. Everything that two parsers may interpret differently is refused (document types and so
-entities, processing instructions, CDATA, other encodings, comments inside a value), so that libvirt reads what was checked.
+The parser is expat, and libvirt's is libxml2. What they may interpret differently is refused (document types and so entities, processing
+instructions, CDATA, other encodings, comments inside a value).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from xml.parsers import expat
 from apiserver.apis.virt.domainxml import characters
 
 MAX_BYTES: Final = 64 << 10
-"""Of the document as UTF-8. The whole object may have 128 KiB; engines write 20 for a large machine."""
+"""Of the document as UTF-8. The whole object may have 128 KiB; engines write 20."""
 MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
-"""Limit for reading: earlier releases admitted this many, and guests with such documents must remain readable."""
+"""Limit for reading: earlier releases admitted this many."""
 MAX_ELEMENTS_ADMITTED: Final = 1600
 """Limit for new documents: the grammar allows at most 1462 elements at once, without ``<metadata>``.
 
-Engines write about a hundred; our own fields with full lists, as far as XML supports them, give 600.
+Engines write about a hundred; our own fields with full lists give 600.
 """
 MAX_ATTRIBUTES: Final = 32
 """Per element."""
 MAX_NAMESPACE: Final = 1024
-"""Characters of a namespace's name, which expat repeats for each of its elements and attributes; real ones have some forty."""
+"""Characters of a namespace's name, which expat repeats for each element and attribute; real ones have some forty."""
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
 """Namespaces with libvirt's elements that bypass its checks: ``qemu:commandline`` and others."""
 
@@ -128,7 +128,7 @@ class _Builder:
         except expat.ExpatError as error:
             raise Malformed(f"line {error.lineno}: {expat.errors.messages.get(error.code, 'no XML')}") from error
         finally:
-            del self._parser  # it references our methods, and we reference it: only garbage collection would free the document
+            del self._parser  # it and our methods reference each other
         if self.root is None:
             raise Malformed("line 1: no element found")
         return self.root
@@ -178,7 +178,7 @@ class _Builder:
         self._open.append(_Element(name.rpartition(_SEPARATOR)[2], attributes, is_foreign, spans, begin))
 
     def _spans(self, at: int) -> tuple[dict[str, Span], int | None]:
-        """Return the spans of values by attribute for the tag at an offset, and its end; None if it is an empty-element tag."""
+        """Return the spans of the values in the tag at an offset, and its end; None if it is an empty-element tag."""
         match = _TAG.match(self._data, at)
         spans: dict[str, Span] = {}
         while match is not None:
@@ -244,7 +244,7 @@ def _placed(element: _Element, path: str) -> Node:
 
 
 def numbers(names: Sequence[str]) -> list[int]:
-    """Return each sibling's number among those of its name, from 1; 0 if it is the only one."""
+    """Return each sibling's number among those of its name, from 1; 0 if unique."""
     total = Counter(names) if len(set(names)) < len(names) else {}
     counted = dict.fromkeys(total, 0)
     found = []

@@ -1,4 +1,4 @@
-"""Reads ``spec.domainXML``: the facts for pod, scheduler and node, in terms of the typed fields."""
+"""Reads ``spec.domainXML``: the facts for pod, scheduler and node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB: Final = 1 << 20
 REMEMBERED: Final = 256
 """Documents with cached facts, because each access to a machine needs them."""
 _VRAM_MIB: Final = 16
-"""Default memory of a video card, libvirt's; also the sizes of a qxl card."""
+"""Default memory of a video card; also the sizes of a qxl card."""
 _QXL_MIB: Final = {"ram": 64, "vram": 64, "vgamem": 16}
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
 """QEMU's largest translation cache, unless ``<tb-cache>`` limits it (tcg/region.c)."""
@@ -75,14 +75,14 @@ class Reading:
     uuid: str
     """A UUID, or the placeholder; empty: none."""
     firmware: str
-    """``bios``, ``efi``, or ``secure``: UEFI with Secure Boot."""
+    """``bios``, ``efi``, or ``secure`` (with Secure Boot)."""
     tpm: str
     """``none``, ``transient`` or ``persistent``."""
     page_size: str
     """Size of huge pages, as a quantity; empty for ordinary pages."""
     disks: tuple[Disk, ...]
     networks: tuple[tuple[str, str], ...]
-    """Names of the interfaces next to the XML, and their MAC addresses in the XML, empty without one."""
+    """Names of the interfaces next to the XML, and their MAC addresses in it."""
     has_serial: bool
     graphics: tuple[str, ...]
     device_bytes: int

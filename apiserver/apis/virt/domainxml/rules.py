@@ -1,4 +1,4 @@
-"""Rules between elements of the XML. If broken, libvirt refuses the document or interprets it unexpectedly.
+"""Rules between elements of the XML.
 
 All functions take documents that match the grammar.
 """
@@ -60,7 +60,7 @@ def io_thread_count(root: Node) -> int:
 
 
 def firmware(root: Node) -> str:
-    """Return ``bios``, ``efi``, or ``secure``: UEFI with Secure Boot."""
+    """Return ``bios``, ``efi``, or ``secure`` (with Secure Boot)."""
     loader = root.find("os", "loader")
     if loader is None:
         return "bios"

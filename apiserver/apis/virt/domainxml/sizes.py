@@ -24,7 +24,7 @@ class Size:
 
 
 class Sizes:
-    """Sizes by documents' digests. Listing thousands of machines reads each document once, and keeps no text."""
+    """Sizes by documents' digests, so that lists read each document once."""
 
     def __init__(self, read: Callable[[str], Reading] = reading.read_anew, most: int = REMEMBERED) -> None:
         self._read = read

@@ -69,7 +69,7 @@ YES_NO: Final = words("yes", "no")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A rule that accepts integers in a form that libvirt reads in the same way: decimal, no blanks, no leading zeros."""
+    """A rule that accepts integers in a form that libvirt reads alike: decimal, no blanks, no leading zeros."""
 
     least: int
     most: int

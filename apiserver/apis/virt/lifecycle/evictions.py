@@ -1,4 +1,4 @@
-"""Eviction of machines' pods: strategies, and labels of migrations caused by an eviction. Pure."""
+"""Eviction of machines' pods: strategies, and labels of the migrations. Pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ DRAIN_LABEL: Final = "kubevirt.io/drain"
 
 
 def strategy_of(vm: Object) -> Strategy | None:
-    """Return ``spec.evictionStrategy``; None for the cluster's strategy, also for an unknown value of a later release."""
+    """Return ``spec.evictionStrategy``; None for the cluster's, also for a later release's value."""
     found = dig_vm(vm, "spec", "evictionStrategy")
     return cast("Strategy", found) if found in get_args(Strategy) else None
 
 
 def not_known(pod: str) -> str:
-    """Return the message for an eviction that cannot be decided now."""
+    """Return the message for an undecidable eviction."""
     return f"cannot decide now whether pod {pod} may be evicted; retry the eviction"
 
 

@@ -1,10 +1,9 @@
-"""Finds nodes where starts fail that succeed elsewhere. Such a node is non-operational for a while. Pure.
+"""Finds nodes where starts fail that succeed elsewhere: non-operational for a while. Pure.
 
-A machine is evidence against a node only if its start failed there and its guest then ran on another node. A machine that fails everywhere
-is not. A start that succeeds on the node clears it, and so does the annotation of an administrator who repaired it.
+A machine is evidence against a node only if its start failed there and its guest then ran on another node. A successful start on the node
+clears it, and so does the annotation of an administrator who repaired it.
 
-Everything is read from ``status.attempts``, so it survives every process. The first start after the pause is the trial: if it fails, the
-next pause is twice as long.
+Everything is read from ``status.attempts``. If the first start after the pause fails, the next pause is twice as long.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Verdict:
 
 
 def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
-    """Return the nodes against which this machine is evidence; with ``now``, against which it may still decide."""
+    """Return the nodes against which this machine is evidence, until ``now`` if given."""
     return sorted({node for node, moment in _failures(vm) if now is None or now - moment < LONGEST_PAUSE})
 
 

@@ -1,4 +1,4 @@
-"""Frozen file systems of a guest: the field of a machine's status, and the limits of their time. Pure."""
+"""Frozen file systems of a guest: the field of the status, and limits of time. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 FIELD: Final = "fsFreezeStatus"
 FROZEN: Final = "frozen"
 UNFREEZE_TIMEOUT_SECONDS: Final = 300
-"""After this time they thaw by themselves, unless the verb sets another."""
+"""After this time they thaw automatically, unless the verb sets another."""
 MAX_UNFREEZE_TIMEOUT_SECONDS: Final = 3600
 
 

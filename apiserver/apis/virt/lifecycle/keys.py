@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 MAX_KEYS: Final = 16
-"""libvirt's limit of keys that are pressed together."""
+"""libvirt's limit of keys pressed together."""
 MAX_CODE: Final = 767
 """The largest code of Linux."""
 DEFAULT_HOLD_MILLISECONDS: Final = 100
@@ -39,7 +39,7 @@ def code_of(key: str) -> int | None:
 
 
 def codes_of(keys: Sequence[str]) -> tuple[int, ...]:
-    """Return the codes of keys, without those that this release does not know."""
+    """Return the codes of keys; unknown ones are left out."""
     return tuple(code for key in keys if (code := code_of(key)) is not None)
 
 

@@ -1,7 +1,7 @@
 """The image of a suspended guest's memory: ``spec.managedSave`` names its claim, ``status.managedSave`` the image. Pure.
 
-The words are libvirt's. virt-launcher writes the image as ``<uid of the machine>/<id of the operation>`` into the claim, and reports its
-digest. A start resumes the guest from the image that the status names, and from no other file.
+virt-launcher writes the image as ``<uid of the machine>/<id of the operation>`` into the claim, and reports its digest. A start resumes
+only from the image that the status names.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FIELD: Final = "managedSave"
 
 
 def claim_of(spec: Mapping[str, Any]) -> str:
-    """Return the claim for images in lower case, as all names in Kubernetes; empty: none."""
+    """Return the claim for images in lower case; empty: none."""
     return str(dig(spec, FIELD, "claimName") or "").lower()
 
 
 def of(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the image that the machine's next start resumes from, as its status names it; None without one."""
+    """Return the image that the next start resumes from; None without one."""
     found: Mapping[str, Any] | None = dig_vm(vm, "status", FIELD)
     return found
 
@@ -41,7 +41,7 @@ def suspending(vm: Mapping[str, Any]) -> operations.Operation | None:
 
 
 def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Object | None:
-    """Return ``status.managedSave`` after the end of the current attempt; None if no requested image was reported.
+    """Return ``status.managedSave`` after the attempt's end; None without a requested image.
 
     Args:
         vm: the machine before that end.

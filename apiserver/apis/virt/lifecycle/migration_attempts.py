@@ -1,11 +1,11 @@
-"""Attempts of a Migration: after a failure that may be temporary, another attempt uses another target pod. Pure.
+"""Attempts of a Migration, each with its own target pod. Pure.
 
-``status.attempt`` is the number of the current attempt; ``status.attempts`` lists the failed ones. virt-controller starts another attempt
-only if nothing runs in the target any more and the guest is known to be on the source: either it never began to move, or the source's
-virt-launcher reported it through virt-handler. A Migration from an older virt-controller has no number, and its first failure is final.
+``status.attempt`` is the number of the current attempt; ``status.attempts`` lists the failed ones. After a failure that may be temporary,
+virt-controller starts another one if nothing runs in the target any more and the guest is on the source: it never began to move, or the
+source's virt-launcher reported it. A Migration from an older virt-controller has no number; its first failure is final.
 
-For virt-launcher and the virt-handlers' relays each attempt is a separate migration with its own uid, so information about an earlier
-attempt, above all that the guest left, never applies to a later one.
+For virt-launcher and the relays each attempt is a migration with its own uid, so information about an earlier one, above all that the guest
+left, never applies to a later one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from apiserver.apis.virt.kinds import dig_migration
 MAX_ATTEMPTS: Final = 3
 """virt-launcher remembers four migrations. The limit also bounds the cost of a node on which every attempt fails."""
 CONNECTION_BROKEN: Final = "ConnectionBroken"
-"""The connection between the nodes, or a process at either end, ended; the source's virt-handler reports that the guest stayed."""
+"""The connection between the nodes, or a process at its ends, ended; the source's virt-handler reports that the guest stayed."""
 TARGET_POD_ENDED: Final = "TargetPodEnded"
 TARGET_POD_DELETED: Final = "TargetPodDeleted"
 REPORTED: Final = frozenset({CONNECTION_BROKEN})

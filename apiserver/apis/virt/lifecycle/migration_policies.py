@@ -1,7 +1,7 @@
 """Selects the MigrationPolicy of a machine, and computes a migration's options. Pure.
 
-Policies are plain JSON checked by :func:`apiserver.apis.virt.structure.of_migration_policy`. The options are written into
-``status.options`` when the Migration begins, so later edits do not change it.
+Policies are plain JSON checked by :func:`apiserver.apis.virt.structure.of_migration_policy`. ``status.options`` keeps the options from the
+Migration's begin.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 """Minimum and maximum (inclusive) of the numbers in a policy."""
 GIB: Final = 1 << 30
 COPY_SECONDS: Final = 3600
-"""Maximum seconds added for copied disks, whatever their size, since blank disks may be mostly empty and disks are sent once.
+"""Maximum seconds added for copied disks, because blank disks may be mostly empty.
 
-1 Gbit/s moves 400 GiB in this time. An explicit ``completionTimeoutPerGiB`` of a policy applies to disks without this limit.
+1 Gbit/s moves 400 GiB in this time. A policy's ``completionTimeoutPerGiB`` applies without this limit.
 """
 
 
@@ -101,7 +101,7 @@ def _gibibytes(amount: int) -> int:
 
 
 def _copying_seconds(copied_bytes: int, bandwidth: str) -> int:
-    """Return the maximum seconds added for disks of this size: ``COPY_SECONDS``, or twice the time they take at the allowed bandwidth."""
+    """Return the maximum seconds added for disks: ``COPY_SECONDS``, or twice the time at the allowed bandwidth."""
     allowed = quantity.parse(bandwidth).bytes
     return max(COPY_SECONDS, -(-2 * copied_bytes // allowed) if allowed else 0)
 

@@ -1,6 +1,6 @@
 """The loss of a machine's node, as the condition NodeLost keeps it. Pure.
 
-virt-controller sets it to True when an attempt ends because its node is off, and to False when the next attempt begins.
+virt-controller sets it when an attempt ends because its node is off, and resets it when the next begins.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ def is_lost(vm: Mapping[str, Any]) -> bool:
 
 
 def waits_for_user(vm: Mapping[str, Any]) -> bool:
-    """Return True if the machine starts again only when a user requests it."""
+    """Return True if the machine only starts on request."""
     return is_lost(vm) and (vm.get("spec") or {}).get("onNodeLoss") == WAIT

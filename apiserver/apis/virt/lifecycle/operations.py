@@ -1,10 +1,9 @@
 """Operations on a running guest: reading and changing ``status.operations``. Pure.
 
-An operation is carried out at most once, while a level (power, pause) may be set repeatedly. A verb appends an operation. virt-handler
-sends it to virt-launcher with its id and number, and writes its result. The end of an attempt ends its operations in the same write.
+An operation is carried out at most once; a level (power, pause) may be set repeatedly. virt-handler sends it to virt-launcher with its id
+and number, and writes its result. The end of an attempt ends its operations in the same write.
 
-``number`` increases with each operation of a machine. virt-launcher carries operations out in this order, so the newest number is enough to
-refuse an old one.
+virt-launcher carries operations out in the order of ``number``, so the newest is enough to refuse old ones.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 
 Action = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"]
-"""A hard reset of the guest, resuming its processors after a fault, a reboot by the guest itself, an NMI, pressed keys, saving its memory,
-which ends the attempt, or freezing and thawing its file systems."""
+"""A hard reset, resuming after a fault, a reboot by the guest itself, an NMI, pressed keys, saving the guest's memory, which ends the
+attempt, or freezing and thawing its file systems.
+"""
 RESET: Final[Action] = "Reset"
 RESUME: Final[Action] = "Resume"
 SOFT_REBOOT: Final[Action] = "SoftReboot"
@@ -37,7 +37,7 @@ FAILED: Final[Result] = "Failed"
 MAX_KEPT: Final = 10
 """Maximum length of ``status.operations``; the oldest finished ones are dropped."""
 MAX_NUMBER: Final = 2**30
-"""The largest ``number`` of an operation, well below the maximum of an int32."""
+"""The largest ``number``, well below an int32's maximum."""
 ATTEMPT_ENDED: Final = "the attempt ended before the result was known"
 
 Operation = Mapping[str, Any]
@@ -102,7 +102,7 @@ def finished(operation: Operation, result: Result, message: str, moment: str) ->
 
 
 def end_with_attempts(status: dict[str, Any]) -> None:
-    """Fail, in place, the operations of attempts that have ended: their virt-launcher has ended."""
+    """Fail, in place, the operations of ended attempts."""
     if not status.get("operations"):
         return
     current = power.current_attempt({"status": status})

@@ -6,8 +6,8 @@
        ▲            ▲            └──────────┴───▶ Unknown (the node does not report) ──▶ back, or an end
        └────────────┴──── a new attempt ◀──── Stopped | Succeeded | Failed | Suspended
 
-virt-controller, virt-handler and their tests use these tables. virt-api enforces only that a Migration's final phase stays, because a lock
-depends on it. An outdated write fails by its resourceVersion.
+virt-controller and virt-handler use these tables. virt-api enforces only that a Migration's final phase stays, because a lock depends on
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PENDING: Final = "Pending"
 SCHEDULING: Final = "Scheduling"
 """The attempt's pod was created."""
 SCHEDULED: Final = "Scheduled"
-"""The pod runs on ``status.nodeName``; from now on that node's virt-handler writes the phase."""
+"""The pod runs on ``status.nodeName``; that node's virt-handler writes the phase."""
 RUNNING: Final = "Running"
 STOPPING: Final = "Stopping"
 STOPPED: Final = "Stopped"
@@ -39,11 +39,11 @@ UNKNOWN: Final = "Unknown"
 """Neither kubelet nor virt-handler of the node reports."""
 
 ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED, SUSPENDED})
-"""The last attempt has neither domain nor pod; a new attempt may follow."""
+"""The last attempt has neither domain nor pod."""
 OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
-"""Phases in which virt-handler of ``status.nodeName`` decides the next one."""
+"""Phases in which virt-handler decides the next one."""
 HANDLED: Final = OWNED_BY_HANDLER | {UNKNOWN}
-"""Phases that virt-handler of ``status.nodeName`` may replace: its own, and virt-controller's for a silent node."""
+"""Phases that virt-handler may replace: its own, and virt-controller's for a silent node."""
 OF_A_PLACE: Final = (
     "nodeName",
     "podIP",
@@ -59,14 +59,13 @@ OF_A_PLACE: Final = (
     "volumeStatus",
     "running",
 )
-"""Status fields of a VirtualMachine about the place and state of its guest, removed at its end.
+"""Status fields about the guest's place and state, removed at its end.
 
-``podName`` stays for the log of a failed attempt's pod, and ``podUID`` because no attempt begins before that pod is over. ``attempts`` has
-earlier pods.
+``podName`` stays for the log of a failed attempt's pod, and ``podUID`` because no attempt begins before that pod is over.
 """
 WITH_POD: Final = frozenset({SCHEDULING, SCHEDULED, RUNNING, STOPPING, UNKNOWN})
 WITH_GUEST: Final = WITH_POD - {SCHEDULING}
-"""Phases in which a guest may have started; in others the spec may change as if the machine were off."""
+"""Phases in which a guest may have started; in others the spec may change freely."""
 
 PREPARING_TARGET: Final = "PreparingTarget"
 TARGET_READY: Final = "TargetReady"
@@ -121,7 +120,7 @@ def phase_of(obj: Mapping[str, Any]) -> str:
 
 
 def keeps_guest(vm: Mapping[str, Any]) -> bool:
-    """Return True if a machine may have a guest, or an image of one, so that its hardware and its disks stay its own."""
+    """Return True if a machine may have a guest or its image, and keeps its hardware and disks."""
     return phase_of(vm) in WITH_GUEST or objects.dig(vm, "status", "managedSave") is not None
 
 
@@ -133,7 +132,7 @@ def is_unfinished(migration: Mapping[str, Any]) -> bool:
 def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a machine's status without the fields and conditions of a guest that is gone.
 
-    ``DisksReady`` is removed if it was a wait, which is over, and kept for a failed disk.
+    ``DisksReady`` is only kept for a failed disk.
     """
     waits_for_disks = conditions.waits_for({"status": status}) & conditions.WAITS_FOR_DISKS
     gone = (*conditions.OF_A_GUEST, conditions.RESTART_REQUIRED, *((conditions.DISKS_READY,) if waits_for_disks else ()))

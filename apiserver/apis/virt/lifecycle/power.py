@@ -1,32 +1,31 @@
-"""Computes whether a virtual machine should be on, from its run strategy, the last request and the attempts. Pure.
+"""Computes whether a virtual machine should be on. Pure.
 
 An *attempt* is one launcher pod with at most one run of the guest, numbered from 1. A *request* is the last verb that turned the machine on
-or off (``status.request``). It applies until the strategy is edited: its ``generation`` is that of the spec at the call, and
-``status.runStrategyGeneration`` is that of the last edit of the strategy.
+or off (``status.request``). It applies until the strategy is edited: ``status.runStrategyGeneration``, the generation of that edit, exceeds
+the request's ``generation``.
 
 - ``Stop`` keeps the machine off.
-- ``Start`` and ``Restart`` want the next attempt, which is in ``request.attempt``, and start a series there: the machine is on until that
-  attempt ends, whatever the strategy, and then the strategy considers only this series. So ``Restart`` first ends the attempt before.
+- ``Start`` and ``Restart`` want the attempt ``request.attempt``, and start a series there: the machine is on until that attempt ends,
+  whatever the strategy; then the strategy considers only this series. ``Restart`` first ends the attempt before.
 
-The *pause* is separate (``status.pause``) and belongs to one attempt. Only the verbs ``pause`` and ``unpause`` change it. An earlier
-release wrote ``Pause`` and ``Unpause`` into ``status.request``, for the attempt that it found running. They are still read with the same
-meaning: the pause, and a series that starts at that attempt. The next verb writes the present form.
+The *pause* (``status.pause``) belongs to one attempt. An earlier release wrote ``Pause`` and ``Unpause`` into ``status.request``. They are
+read with the same meaning: the pause, and a series that starts at that attempt.
 
-Without a request the series is all of ``status.attempts``. A running attempt continues under every strategy except ``Halted``, so that an
-edit does not stop a machine by accident. A *failed start* is an attempt that ended ``Failed``, has a ``nodeName`` (its container ran there)
-and no ``runningTime``. An attempt with a guest that ran resets the count, because ``rerun.limit`` limits useless starts and not the life of
-a guest. One without a running container does not count, because a missing registry, volume or node is not the machine's fault.
+Without a request the series is all of ``status.attempts``. A running attempt continues under every strategy except ``Halted``. A *failed
+start* is an attempt that ended ``Failed``, has a ``nodeName`` (its container ran there) and no ``runningTime``. An attempt with a guest
+that ran resets the count, because ``rerun.limit`` limits useless starts. One without a running container does not count: a missing
+registry, volume or node is not the machine's fault.
 
 A *suspended* machine is off, whatever the strategy, until a start is requested after the attempt that ended ``Suspended``.
 
-An *interrupted* attempt does not count as an end for the strategy: the machine has the condition ``DisruptionTarget`` (its pod was evicted,
-preempted, not admitted, …), its end was not requested, and the guest did not power itself off. Then the machine is on, also under ``Once``
-and ``Manual``. Deleting a pod does not set this condition.
+An *interrupted* attempt does not count as an end: the machine has the condition ``DisruptionTarget`` (its pod was evicted, preempted, not
+admitted, …; not deleted), its end was not requested, and the guest did not power itself off. Then the machine is on, also under ``Once``
+and ``Manual``.
 
 A machine whose node was *lost* is off until a start is requested, if ``spec.onNodeLoss`` is ``Wait``.
 
-An edit of the spec clears the record: attempts of an older ``generation`` without a guest no longer count, unless one succeeded. Older
-failures do not count for the back-off.
+After an edit of the spec, attempts of an older ``generation`` without a guest no longer count, unless one succeeded. Older failures do not
+count for the back-off.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ MAX_ATTEMPTS_KEPT: Final = 10
 MAX_CALLS_KEPT: Final = 10
 """Maximum length of ``status.calls``."""
 GOOD_RUN: Final = timedelta(minutes=10)
-"""A run of this length ends a row of failures; a kubelet resets its back-off after the same time."""
+"""A run of this length ends a row of failures; a kubelet's back-off resets after the same time."""
 
 
 ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Suspended", "Halted", "NotRequested"})
@@ -99,17 +98,17 @@ class Power:
 
     on: bool
     attempt: int
-    """On: the attempt that should run. If it is greater than the current one, that must end first. Off: the current attempt, 0 if none."""
+    """On: the attempt that should run; a lower current one must end first. Off: the current attempt, 0 if none."""
     reason: str
     """For programs and conditions: Deleting, StopRequested, Suspended, Requested, Always, FirstAttempt, Rerun, Running, Interrupted,
     Succeeded, NodeLost, RerunLimitReached, AttemptEnded, NotRequested, Halted."""
     message: str
     failures: int = 0
-    """Consecutive attempts at the end of the series that ended by themselves before :data:`GOOD_RUN`, for the back-off."""
+    """Consecutive attempts at the series' end that ended by themselves before :data:`GOOD_RUN`, for the back-off."""
 
 
 def decide(vm: Mapping[str, Any]) -> Power:
-    """Return whether this VirtualMachine should be on; ``vm`` is the whole object as JSON."""
+    """Return whether this VirtualMachine should be on."""
     status = vm.get("status") or {}
     attempts: Sequence[Mapping[str, Any]] = status.get("attempts") or []
     current = _current(status, attempts)
@@ -154,7 +153,7 @@ def _is_suspended(vm: Mapping[str, Any], request: Mapping[str, Any] | None) -> b
 
 
 def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return True if a machine is off because its last start with the current spec failed, or its node was lost, and none follows."""
+    """Return True if a machine is off because its last start failed or its node was lost, and none follows."""
     if decision.reason == "NodeLost":
         return True
     newest = newest_attempt(vm)
@@ -164,9 +163,9 @@ def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return True if a machine is off according to its spec: it wants no guest, or no further one.
+    """Return True if a machine is off by its spec: it wants no further guest.
 
-    A machine that was stopped is not, unless its strategy leaves starts to users.
+    A stopped machine is not, unless its strategy leaves starts to users.
     """
     if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
         return False
@@ -174,7 +173,7 @@ def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def end_asked_for(vm: Mapping[str, Any]) -> str:
-    """Return why the current attempt should end, for off or restart; empty if it should not."""
+    """Return why the current attempt should end; empty if it should not."""
     wanted = decide(vm)
     is_restart = wanted.reason == "Requested" and wanted.attempt > current_attempt(vm)
     return wanted.message if not wanted.on or is_restart else ""
@@ -223,7 +222,7 @@ def _by_strategy(
 
 
 def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return ``status.request`` if it applies: the run strategy was not edited since, not even back and forth.
+    """Return ``status.request`` if it applies: the run strategy was not edited since.
 
     A request of an older release without ``generation`` applies while the strategy is the same.
     """
@@ -259,7 +258,7 @@ def requested_grace(vm: Mapping[str, Any]) -> int | None:
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:
-    """Return True if the guest should be paused: ``pause`` was called in this attempt, whatever the strategy."""
+    """Return True if ``pause`` was called in this attempt."""
     level = _pause_of(vm.get("status") or {})
     return bool(level.get("wanted")) and int(level.get("attempt") or 0) == current_attempt(vm)
 
@@ -272,7 +271,7 @@ def node_selector(vm: Mapping[str, Any], attempt: int) -> Mapping[str, str]:
 
 
 def call_of(vm: Mapping[str, Any], call_id: str) -> Mapping[str, Any] | None:
-    """Return the call of a verb with this id, if the machine still lists it."""
+    """Return the call of a verb with this id, if listed."""
     return next((each for each in (vm.get("status") or {}).get("calls") or () if each.get("id") == call_id), None)
 
 
@@ -362,7 +361,7 @@ def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
-    """Count trailing failures, including guests that powered themselves off, which is as useless for a machine that should always run.
+    """Count trailing failures, including guests that powered themselves off.
 
     A requested end stops the count only if virt-controller requested it, because a guest may control its launcher.
     """

@@ -24,10 +24,9 @@ NUMBERS: Final = (
 )
 """Numeric fields, at least 0."""
 CONVERGING: Final = "Converging"
-"""Condition of a Migration, written by the source's virt-handler. False: the guest changes its memory as fast as it is sent. Absent if that
-never happened."""
+"""A Migration's condition. False: the guest changes its memory as fast as it is sent. Absent if that never happened."""
 WRITES_FASTER: Final = "GuestWritesFaster"
-"""Reason of Converging=False: for some seconds the guest changed about as much memory as was sent, or more."""
+"""Reason of Converging=False: for some seconds the guest changed about as much memory as was sent."""
 SENT_REPEATEDLY: Final = "SentRepeatedly"
 """Reason of Converging=False: several times the total was sent."""
 CATCHES_UP: Final = "MovesFaster"
@@ -41,7 +40,7 @@ def of(migration: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def percent(migration: Mapping[str, Any]) -> int | None:
-    """Return the percentage that is on the target; None before there are numbers. 100 only for a Migration that succeeded."""
+    """Return the percentage on the target; None before there are numbers. 100 only for a Migration that succeeded."""
     if phases.phase_of(migration) == phases.SUCCEEDED:
         return 100
     found = of(migration)

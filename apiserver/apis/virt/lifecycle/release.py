@@ -1,8 +1,8 @@
 """The condition of a Migration that lets its guest run on the target.
 
-The guest arrives on the target paused. It may run only after no QEMU of it is left on the source and the source's libvirt has released it.
-Two processes can know and write that: the source's virt-handler from its launcher, or virt-controller from the final report of the source's
-pod. It is never revoked. Usually it is not needed, because virt-handlers tell each other over the relay.
+The guest arrives paused. It may run only after its QEMU on the
+source is gone and the source's libvirt has released it. The source's virt-handler writes that, or virt-controller from the final report of
+the source's pod. It is never revoked. Usually virt-handlers tell each other over the relay instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""One word for the state of a virtual machine, and why it is in it: what ``kubectl get vms`` shows. Pure.
+"""One word for a machine's state, and why: what ``kubectl get vms`` shows. Pure.
 
-The words are those of KubeVirt's ``printableStatus``, of ``kubectl get pods`` and of the kubelet, because that is what people look for; the
-phase says the rest. Nothing here is stored, so nothing may depend on it: programs read conditions.
+The words are those of KubeVirt's ``printableStatus``, ``kubectl get pods`` and the kubelet. Nothing is stored: programs read conditions.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SUSPENDING: Final = "Suspending"
 PANICKED: Final = "Panicked"
 REBOOT_LOOP: Final = "RebootLoop"
 BACK_OFF: Final = "CrashLoopBackOff"
-"""Also the reason of Ready=False while the next attempt is waited with."""
+"""Also the reason of Ready=False before the next attempt."""
 WAITING_FOR_IMAGE: Final = "WaitingForImage"
 WAITING_FOR_SERVER: Final = "WaitingForServer"
 MAX_REASON: Final = 160

@@ -1,6 +1,6 @@
 """Validates uids, addresses and texts in a status. Pure.
 
-Each function returns a list of errors. As in :mod:`apiserver.apis.meta.names`, a text that is too long gets only that error.
+As in :mod:`apiserver.apis.meta.names`, a text that is too long gets only that error.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+
 
 
 def uid_errors(text: str) -> list[str]:
-    """Return errors of a Kubernetes uid, which becomes part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
+    """Return errors of a Kubernetes uid, which is part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
@@ -77,12 +77,12 @@ def digest_errors(text: str) -> list[str]:
 
 
 def ip_errors(text: str) -> list[str]:
-    """Return errors of a text that should be an IPv4 or IPv6 address without a zone."""
+    """Return errors of an IPv4 or IPv6 address without a zone."""
     return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Return the errors of a pod's address. Other components connect to it."""
+    """Return errors of a pod's address. Other components dial it."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]
@@ -108,7 +108,7 @@ def reason_errors(text: str) -> list[str]:
 
 
 def message_errors(text: str) -> list[str]:
-    """Return errors of a text for users, which may contain text from hypervisors and guests and is shown in terminals."""
+    """Return errors of a text for users, shown in terminals, which may quote hypervisors and guests."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
@@ -147,10 +147,7 @@ def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address in a text if it can be a pod's; None for addresses of nodes, links, groups and cloud metadata.
-
-    The text is from a kubelet or a guest, which may be compromised.
-    """
+    """Return the IP address in an untrusted text if it can be a pod's; None for links, groups, nodes and cloud metadata."""
     found = ip(text)
     if found is None or (isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None):
         return None

@@ -1,8 +1,7 @@
 """Paths in a launcher pod: mounted by virt-controller, used by virt-launcher, accessed by virt-handler.
 
-For virt-handler, ``RUN_DIRECTORY`` of a pod is the kubelet's directory of the emptyDir volume ``RUN_VOLUME``. A guest may control its
-content, so it is untrusted. Unix socket paths are limited to 108 bytes (``sun_path``); so they are short, and virt-handler connects through
-``/proc/self/fd``.
+For virt-handler, ``RUN_DIRECTORY`` is the kubelet's directory of the volume ``RUN_VOLUME``; a guest may control its content. Unix socket
+paths have at most 108 bytes (``sun_path``), so virt-handler connects through ``/proc/self/fd``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ RUN_DIRECTORY: Final = "/run/kubevirt"
 """emptyDir in memory: sockets, libvirtd's configuration and state."""
 CACHE_VOLUME: Final = "cache"
 CACHE_DIRECTORY: Final = "/var/cache/kubevirt"
-"""emptyDir in memory: libvirtd's cache and QEMU's log, separate because a guest can make them grow."""
+"""emptyDir in memory: libvirtd's cache and QEMU's log, which a guest can make grow."""
 TEMPORARY_VOLUME: Final = "tmp"
 TEMPORARY_DIRECTORY: Final = "/tmp"  # noqa: S108 - of the pod
 """emptyDir in memory: for libraries."""
@@ -42,17 +41,17 @@ HUGEPAGES_DIRECTORY: Final = "/var/lib/kubevirt/hugepages"
 """emptyDir of huge pages: libvirt makes a file for the guest's memory there."""
 OVERLAYS_VOLUME: Final = "overlays"
 OVERLAYS_DIRECTORY: Final = "/var/lib/kubevirt/overlays"
-"""emptyDir on the node's disk: an overlay for each image disk that the guest writes to."""
+"""emptyDir on the node's disk: an overlay for each writable image disk."""
 PLUGIN_DISKS_VOLUME: Final = "plugin-disks"
 PLUGIN_DISKS_DIRECTORY: Final = "/var/lib/kubevirt/plugin-disks"
-"""emptyDir for disks of plugins: virt-handler makes a directory ``<here>/<disk name>`` for each."""
+"""emptyDir: virt-handler makes ``<here>/<disk name>`` for each plugin disk."""
 
 LAUNCHER_SOCKET: Final = "launcher.sock"
-"""virt-launcher's socket for ``launcher.protocol``, relative to ``RUN_DIRECTORY``, like all sockets below."""
+"""virt-launcher's socket for ``launcher.protocol``, relative to ``RUN_DIRECTORY``, like all below."""
 CONSOLE_SOCKET: Final = "console.sock"
-"""virt-launcher's console: a connection gets recent output, then new output; what it writes is input of the guest."""
+"""virt-launcher's console: a connection gets recent, then new output; what it writes is input of the guest."""
 CONSOLE_REPLAY_BYTES: Final = 64 << 10
-"""Recent output for each new connection: ten full screens of 80 by 50 characters with colours."""
+"""Recent output for new connections: ten screens of 80 by 50 characters with colours."""
 CONSOLE_HISTORY_BYTES: Final = 512 << 10
 """Output that virt-launcher keeps of each serial port."""
 CONSOLE_PIPE: Final = "guest-console"
@@ -62,7 +61,7 @@ SERIAL_SOCKET: Final = "serial.sock"
 SERIAL_PORTS: Final = 4
 """Serial ports of a PC."""
 REDIRECTED_DEVICES: Final = 4
-"""Maximum number of USB devices of clients per machine at a time."""
+"""Maximum USB devices of clients per machine."""
 VNC_SOCKET: Final = "vnc.sock"
 SCREENSHOT_SOCKET: Final = "screenshot.sock"
 """virt-launcher's pictures of the screen: a connection gets one as PNG, or a message."""
@@ -73,7 +72,7 @@ PASST_PID: Final = "passt.pid"
 """Written by passt when it is ready."""
 LIBVIRT_SOCKET: Final = "libvirt/libvirt-sock"
 MIGRATION_LIBVIRT_SOCKET: Final = "migration/libvirt.sock"
-"""In the source pod: made by virt-handler, leads to the target's ``LIBVIRT_SOCKET``."""
+"""In the source pod: made by virt-handler, leads to the target's libvirt."""
 MIGRATION_DATA_SOCKET: Final = "migration/data.sock"
 """Made by virt-handler in the source pod, and by QEMU in the target pod."""
 MIGRATION_DISKS_SOCKET: Final = "migration/disks.sock"
@@ -83,11 +82,11 @@ MIGRATION_MADE_DISKS_SOCKET: Final = "migration/made-disks.sock"
 
 DISKS_VOLUME: Final = "disks"
 DISKS_DIRECTORY: Final = "/var/lib/kubevirt/disks"
-"""Filesystem claims are mounted at ``<here>/<disk name>`` and contain ``disk.img``. virt-handler mounts those of a running guest there, in
-an emptyDir, because the container's root is read-only."""
+"""Filesystem claims, with ``disk.img``, are at ``<here>/<disk name>``. virt-handler mounts those of a running guest in an emptyDir there,
+because the root is read-only.
+"""
 DEVICES_DIRECTORY: Final = "/dev/kubevirt-disks"
-"""Block claims are the device ``<here>/<disk name>``. The container's root is read-only, so the owner of a device node there could not be
-changed."""
+"""Block claims are the device ``<here>/<disk name>``. The container's read-only root forbids changing its owner."""
 DISK_IMAGE: Final = "disk.img"
 IMAGES_DIRECTORY: Final = "/var/lib/kubevirt/images"
 """Image volumes are mounted read-only at ``<here>/<disk name>``."""
@@ -108,26 +107,26 @@ MADE_DIRECTORY: Final = "/var/lib/kubevirt/made-disks"
 """emptyDir in memory for images made in the pod: ``<disk name>.iso``."""
 ATTACHMENT_VOLUME: Final = "attachment"
 ATTACHMENT_DIRECTORY: Final = "/var/lib/kubevirt/attachment"
-"""Mount of a running guest's new claim in the attachment pod. virt-handler clones it. Only this mount tells the pod's purpose."""
+"""Mount of a running guest's new claim in the attachment pod, which only this mount identifies. virt-handler clones it."""
 ATTACHMENT_SOCKET: Final = "attachment.sock"
-"""In that pod: its process listens there, so that virt-handler finds it."""
+"""Its process's socket there, by which virt-handler finds it."""
 STATE_VOLUME: Final = "firmware-state"
 STATE_DIRECTORY: Final = "/var/lib/kubevirt/firmware-state"
 """The claim of ``firmware.persistentState``, with a directory per machine."""
 MANAGED_SAVE_VOLUME: Final = "managed-save"
 MANAGED_SAVE_DIRECTORY: Final = "/var/lib/kubevirt/managed-save"
-"""The claim of ``spec.managedSave``, with a directory per machine, which has the images of its memory."""
+"""The claim of ``spec.managedSave``, with a directory of images per machine."""
 IMAGE_REMOVAL_DIRECTORY: Final = "/var/lib/kubevirt/image-removal"
-"""A machine's directory of that claim, in the pod that deletes its files: only this mount says what the pod is for."""
+"""A machine's directory of that claim in the pod that deletes its files, which only this mount identifies."""
 EFI_VARIABLES_DIRECTORY: Final = f"{RUN_DIRECTORY}/efi"
 """UEFI variables that are not persistent."""
 TPM_DIRECTORY: Final = f"{RUN_DIRECTORY}/config/libvirt/qemu/swtpm"
-"""States of TPMs, where a session libvirtd looks for them: ``<directory>/<UUID of the domain>/tpm2``."""
+"""States of TPMs: ``<directory>/<UUID of the domain>/tpm2``."""
 NBD_TLS_VOLUME: Final = "nbd-certificates"
 NBD_TLS_DIRECTORY: Final = "/var/lib/kubevirt/nbd-certificates"
 """The Secret with certificates for TLS with NBD servers, read-only."""
 NBD_CERTIFICATES_DIRECTORY: Final = f"{RUN_DIRECTORY}/nbd-certificates"
-"""Certificates for TLS with NBD servers, of all disks, and the machine's key: in memory, readable only by the pod's user."""
+"""Certificates for TLS with NBD servers, and the machine's key: in memory."""
 
 EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
 """QEMU in virt-launcher's image."""
@@ -146,7 +145,7 @@ def console_socket(port: int) -> str:
 def log_socket(port: int) -> str:
     """Return virt-launcher's socket for the output of a serial port, counted from 0.
 
-    A connection gets what is kept, then new output until it ends its own direction.
+    A connection gets kept, then new output until it ends its own direction.
     """
     return f"log{port}.sock"
 

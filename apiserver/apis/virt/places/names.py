@@ -1,4 +1,4 @@
-"""Labels, annotations, finalizers and names of objects that several processes read."""
+"""Labels, annotations, finalizers and names that several processes read."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
 MIGRATION_LABEL: Final = "kubevirt.io/migration-uid"
 """On the target pod of a live migration: the uid of the Migration."""
 POD_LABELS: Final = (COMPONENT_LABEL, VM_NAME_LABEL, CREATED_BY_LABEL, MIGRATION_LABEL)
-"""Our labels on a launcher pod; all others are the machine's."""
+"""Our labels on a launcher pod."""
 WORKLOAD_UPDATE_LABEL: Final = "kubevirt.io/workload-update"
 """On a Migration made for a chart upgrade: ten characters that identify virt-launcher's image."""
 ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"
 SPEC_ANNOTATION: Final = "kubevirt.io/spec-hash"
-"""On a launcher pod: a hash of the spec's fields that determine pod and domain."""
+"""On a launcher pod: a hash of the spec's fields for pod and domain."""
 GUEST_RUNNING_GATE: Final = "kubevirt.io/guest-running"
-"""Type of a launcher pod's condition and readiness gate: the machine's guest runs in this pod."""
+"""A launcher pod's readiness gate: the machine's guest runs in this pod."""
 
 VM_FINALIZER: Final = "kubevirt.io/virtual-machine"
 MIGRATION_FINALIZER: Final = "kubevirt.io/migration"
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 HOSTNAME_SELECTOR: Final = "kubevirt.io/hostname"
-"""Accepted in our nodeSelectors and translated to the label that each kubelet sets, ``kubernetes.io/hostname``."""
+"""In our nodeSelectors: translated to the kubelet's label ``kubernetes.io/hostname``."""
 
 KVM_RESOURCE: Final = "devices.kubevirt.io/kvm"
 TUN_RESOURCE: Final = "devices.kubevirt.io/tun"
@@ -42,13 +42,13 @@ MACVTAP_RESOURCE: Final = "devices.kubevirt.io/macvtap"
 VHOST_VSOCK_RESOURCE: Final = "devices.kubevirt.io/vhost-vsock"
 
 CPU_MODEL_LABELS: Final = "cpu-model.node.kubevirt.io/"
-"""Prefix of a Node's labels for libvirt's CPU models that KVM guests can use there. The value is ``true``."""
+"""Prefix of a Node's labels for the CPU models of KVM guests there. The value is ``true``."""
 CPU_FEATURE_LABELS: Final = "cpu-feature.node.kubevirt.io/"
 HOST_MODEL_LABELS: Final = "host-model-cpu.node.kubevirt.io/"
 """The same for the model that libvirt uses for ``host-model`` there."""
 HOST_MODEL_FEATURE_LABELS: Final = "host-model-required-features.node.kubevirt.io/"
 CPU_LABELS: Final = (CPU_MODEL_LABELS, CPU_FEATURE_LABELS, HOST_MODEL_LABELS, HOST_MODEL_FEATURE_LABELS)
-"""Prefixes of the labels that virt-handler writes on its Node, the only ones it may write."""
+"""Prefixes of the only labels that virt-handler may write on its Node."""
 
 HANDLER_SIGNER: Final = f"{GROUP}/{HANDLER}"
 """``spec.signerName`` of virt-handlers' CertificateSigningRequests; virt-controller signs them."""
@@ -71,7 +71,7 @@ _MAX_NODE_NAME: Final = 240
 """With the domain, a server name may have 253 characters (RFC 1035, 2.3.4)."""
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _NODE: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-"""RFC 1123, with labels of at most 63 characters: Kubernetes does not limit those of node names, but TLS libraries do."""
+"""RFC 1123, with labels of at most 63 characters, which TLS libraries require."""
 
 
 def _suffix(*parts: str) -> str:
@@ -80,7 +80,7 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return the pod's name for this attempt. It is unique, so a second creation fails with AlreadyExists."""
+    """Return the attempt's unique pod name, so that a second creation fails with AlreadyExists."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
@@ -95,7 +95,7 @@ def handler_lease(node: str) -> str:
 
 
 def node_lease_namespace(namespace: str) -> str:
-    """Return the separate namespace of virt-handlers' Leases, so that write access to them covers nothing else."""
+    """Return the separate namespace of virt-handlers' Leases, so that their rights there cover nothing else."""
     return f"{namespace}-node-lease"
 
 
@@ -105,17 +105,17 @@ def target_pod_name(vm_name: str, migration_uid: str) -> str:
 
 
 def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> str:
-    """Return the unique name of the pod that has the claim of a disk for the guest in the pod with this uid."""
+    """Return the unique name of the pod with a disk's claim for the guest in pod ``pod_uid``."""
     return f"{_attachments(vm_name)}{_suffix(pod_uid, disk, claim)}"
 
 
 def is_attachment_pod(name: str, vm_name: str) -> bool:
-    """Return whether a machine's pod of this name can only have the claim of a disk, and no guest."""
+    """Return whether a machine's pod of this name only has a disk's claim, and no guest."""
     return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
 
 
 def _attachments(vm_name: str) -> str:
-    """Return the beginning of the names. What follows the machine's name is longer than in the names of pods for guests."""
+    """Return the beginning of the names; the rest is longer than for pods of guests."""
     return f"virt-launcher-{vm_name}-volume-"
 
 

@@ -1,14 +1,13 @@
 """Networks of a launcher pod: names and addresses shared by virt-handler, virt-launcher and virt-api. Pure.
 
-They are for the pod's own network with a masqueraded guest. :data:`BRIDGED_SERVER` and similar names are for a guest in the pod's place
-(``handler.network.bridged``). Those of further networks are in ``attachments``.
+They are for a masqueraded guest; :data:`BRIDGED_SERVER` and similar names are for one in the pod's place (``handler.network.bridged``).
+``attachments`` has those of further networks.
 
 ::
 
     guest ── tap0 ── bridge k6t-eth0 (10.0.2.1, fd10:0:2::1, fixed MAC) ── masquerade out, dnat in ── eth0 (the pod's addresses)
 
-virt-handler makes bridge, taps and filters from outside. virt-launcher answers the guest's DHCP on the bridge, and IPv6 requests on a
-separate tap. virt-api refuses MAC addresses that are not valid for a guest.
+virt-handler makes bridge, taps and filters. virt-launcher answers DHCP on the bridge, and IPv6 requests on a separate tap.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ UPLINK: Final = "eth0"
 BRIDGE: Final = "k6t-eth0"
 TAP: Final = "tap0"
 BRIDGE_MAC: Final = "02:00:00:00:00:01"
-"""The guest's gateway. Fixed, because after a live migration the guest still uses the address it has learnt."""
+"""The guest's gateway. Fixed, because a guest keeps it after a live migration."""
 MACVTAP_INDEX: Final = 1_000_000
 """A macvtap's link index minus the minor number of its character device: libvirt opens /dev/tap<index>."""
 MACVTAP_HOLDER: Final = "kvhold"
@@ -44,9 +43,9 @@ GUEST6: Final = "fd10:0:2::2"
 ROUTER6: Final = "fe80::1"
 """The guest's IPv6 gateway, for which virt-launcher answers."""
 BRIDGED_ROUTER6: Final = "fe80::a9fe:4b01"
-"""Link-local address of virt-launcher for a guest with the pod's own address, like :data:`BRIDGED_SERVER` for IPv4."""
+"""virt-launcher's link-local address, like :data:`BRIDGED_SERVER` for IPv4."""
 CONTROL_TAP: Final = "tap-ipv6"
-"""virt-launcher's tap: it receives the guest's router requests and DHCPv6, and what is written reaches only the guest."""
+"""virt-launcher's tap for the guest's router requests and DHCPv6."""
 DHCP6_SERVERS: Final = "ff02::1:2"
 DHCP6_SERVER_PORT: Final = 547
 DHCP6_CLIENT_PORT: Final = 546
@@ -61,7 +60,7 @@ _GROUP_BIT: Final = 0x01
 
 
 def normal_mac(mac: str) -> str:
-    """Return a MAC address in lower case with colons, from either usual notation; other texts are treated alike."""
+    """Return a MAC address in lower case with colons, from either usual notation."""
     return mac.lower().replace("-", ":")
 
 
@@ -80,8 +79,8 @@ def is_mac(text: str) -> bool:
 def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
     """Return a MAC address derived from a seed and a name.
 
-    A guest's address is derived from the machine's uid and the interface's name, so it is the same in each pod. The address of its other
-    links is derived from the guest's address. Reserved addresses are avoided.
+    A guest's is derived from the machine's uid and the interface's name, so it is the same in each pod; those of other links from the
+    guest's.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     while (derived := _mac_of(digest)) in reserved:

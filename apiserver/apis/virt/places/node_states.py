@@ -1,4 +1,4 @@
-"""Reads from a Node whether it is drained, whether it is fenced, and whether its kubelet reports. Pure.
+"""Reads from a Node whether it is drained or fenced, and whether its kubelet reports. Pure.
 
 Cordoning or tainting a node needs rights on Nodes, which no tenant has.
 """
@@ -11,11 +11,11 @@ from apiserver.apis.meta.objects import Object, condition, dig
 from apiserver.apis.virt.places import names
 
 EMPTYING_TAINTS: Final = frozenset({"node.kubernetes.io/unschedulable", "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
-"""Taints of a node that is being drained, besides ``spec.unschedulable``: of kubectl cordon, the cluster autoscaler and Karpenter."""
+"""Taints of a node being drained, besides ``spec.unschedulable``: of kubectl cordon, the cluster autoscaler and Karpenter."""
 OFF_TAINT: Final = "node.kubernetes.io/out-of-service"
 """The taint of a node that is off, as a person states (KEP-2268)."""
 FENCED_BY_ANNOTATION: Final = f"{names.GROUP}/fenced-by"
-"""On a Node: the user that called it off with ``kubectl virt fence``, and when."""
+"""On a Node: who called it off with ``kubectl virt fence``, and when."""
 ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
 """On the Lease of a virt-handler: ``kvm`` or ``qemu``, and why."""
 

@@ -1,7 +1,7 @@
 """Reads of a machine from its node: names shared by virt-api, virt-handler and virt-launcher.
 
-``GET …/virtualmachines/NAME/guestinfo`` goes from virt-api to virt-handler of the machine's node, at ``streams.handler_path`` over mTLS,
-and from there to virt-launcher as ``launcher.protocol``'s ``Read``. virt-handler answers with a JSON object.
+virt-api asks virt-handler of the machine's node for a JSON object at ``streams.handler_path``, and virt-handler asks virt-launcher by
+``launcher.protocol``'s ``Read``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Image:
     id: str
     """The id of the operation, which is also the name of the file."""
     digest: str
-    """SHA-256 of libvirt's header, the domain's XML and the list of copied disks, in hexadecimal digits."""
+    """SHA-256 of libvirt's header, the domain's XML and the copied disks, in hexadecimal."""
     size_bytes: int
     machine: str = ""
     """QEMU's machine type, which a resume needs; empty: unknown."""

@@ -1,8 +1,7 @@
 """The common, immutable shape of all launcher pods. Pure.
 
-virt-controller makes its pods of this shape (``controller.reconcilers.launcher_pods``) and takes no other pod for a machine's
-(``controller.reconcilers.pods.ownership``). virt-api admits no other volumes in a machine's pod (``apis.virt.rights.pod_rights``). The
-policy of the chart lets virt-controller create and delete only such pods; a test compares its expressions with this module.
+virt-controller makes such pods and takes no other for a machine's (``controller.reconcilers.pods.ownership``). virt-api admits no other
+volumes (``apis.virt.rights.pod_rights``). The chart's policy lets virt-controller create and delete only such pods.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def fits(pod: Mapping[str, Any]) -> bool:
 
 
 def has_run_directory(container: Mapping[str, Any]) -> bool:
-    """True if the container mounts a volume for virt-launcher's sockets: no other pod mounts one there."""
+    """True if the container mounts virt-launcher's sockets: no other pod does."""
     return any(each.get("mountPath") == layout.RUN_DIRECTORY for each in container.get("volumeMounts") or ())
 
 

@@ -1,8 +1,7 @@
 """Streams: paths and sub-protocol names shared by virt-api, virt-handler and the kubectl plugin.
 
-A client opens ``…/namespaces/NS/virtualmachines/NAME/console`` at kube-apiserver as a websocket (RFC 6455). virt-api answers errors as
-``Status`` objects before the upgrade, then connects to virt-handler of the VM's node at :func:`handler_path` over mTLS and copies binary
-messages both ways. The reason of a websocket close has at most 123 bytes (RFC 6455, 5.5).
+A client opens ``…/virtualmachines/NAME/console`` at kube-apiserver as a websocket. virt-api connects to virt-handler of the machine's node
+at :func:`handler_path` over mTLS and copies binary messages both ways.
 """
 
 from __future__ import annotations
@@ -15,21 +14,22 @@ Stream = Literal["console", "vnc", "spice", "usbredir", "portforward", "log"]
 Protocol = Literal["tcp", "udp"]
 
 SUBPROTOCOL: Final = "plain.kubevirt.io"
-"""Raw bytes of the serial port, RFB, SPICE, usbredir or TCP in binary messages; KubeVirt's virtctl uses the same name.
+"""Raw bytes of the serial port, RFB, SPICE, usbredir or TCP; virtctl uses the same name.
 
-For ``portforward``, a message of UDP is a datagram. For TCP, an empty message of the client says that it sends no more."""
+A message of UDP is a datagram. An empty message of a TCP client says that it sends no more.
+"""
 
 HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
-"""virt-api's token for the user, by which virt-handler groups streams. It reveals nothing else about the user."""
+"""virt-api's opaque token for the user, by which virt-handler groups streams."""
 
 CONNECTIONS: Final = 4
-"""``portforward`` and ``spice`` may have this many times more streams, because they take one for each connection."""
+"""``portforward`` and ``spice`` take a stream for each connection, so they may have this many times more."""
 _OF_CONNECTIONS: Final = frozenset({"portforward", "spice"})
 
 HANDLER_PORT: Final = 8444
 RELAY_PORT: Final = 8445
 PING_SECONDS: Final = 20.0
-"""Interval of pings: well under the 60 s after which common load balancers drop idle connections."""
+"""Interval of pings: common load balancers drop idle connections after 60 s."""
 
 CLOSE_GOING_AWAY: Final = 1001
 """The server is stopping: reconnect."""
@@ -45,12 +45,12 @@ def share(kind: str) -> int:
 
 
 def console(port: int) -> str:
-    """Return the stream name of a serial port, counted from 0, between virt-api and virt-handler."""
+    """Return the stream name of a serial port, counted from 0."""
     return "console" if port == 0 else f"console{port}"
 
 
 def log(port: int, *, follow: bool) -> str:
-    """Return the stream name of a serial port's output, counted from 0, between virt-api and virt-handler."""
+    """Return the stream name of a serial port's output, counted from 0."""
     return f"log{port}-follow" if follow else f"log{port}"
 
 

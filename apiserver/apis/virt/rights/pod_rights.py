@@ -1,10 +1,9 @@
-"""Checks a pod before its uid may be written into a status as the pod of a machine's guest. Pure.
+"""Checks a pod before a status may name its uid. Pure.
 
-virt-handler starts a guest in the pod with the uid in the status of a VirtualMachine or Migration, with the pod's volumes. So a user who
-can write that status could choose what the guest sees. Therefore the pod must be in the machine's namespace, controlled by the machine, and
-mount only claims, images, Secrets, ConfigMaps and tokens of the machine. All fields checked here are immutable except the owner and the
-annotation of networks, and uids are not reused, so the result stays true. Nodes read that annotation when a pod starts, so a later change
-has no effect.
+virt-handler starts a guest in the pod with this uid, so a writer of the status could choose what the guest sees. Therefore the pod must be
+in the machine's namespace, controlled by the machine, and mount only claims, images, Secrets, ConfigMaps and tokens of the machine. The
+checked fields are immutable except the owner and the annotation of networks, which nodes read when a pod starts; uids are not reused. So
+the result stays true.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
 
 
 def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list[str]:
-    """Return why an entry of ``status.volumeStatus`` may not contain this pod; empty if it may.
+    """Return why an entry of ``status.volumeStatus`` may not contain this pod.
 
     Args:
         vm: the machine.
@@ -168,10 +167,9 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
 
 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
-    """Return True if an unfinished Migration brings the machine into this pod, which was checked with the Migration.
+    """Return True if an unfinished Migration brings the machine into this pod.
 
-    A Migration that was created before the machine belongs to an earlier machine of the same name with other disks. If clocks of two
-    servers differ this may be wrong, and the pod is checked again.
+    A Migration created before the machine belongs to an earlier one of that name. If servers' clocks differ, the pod may be checked again.
 
     Args:
         migration: the stored Migration.
@@ -187,7 +185,7 @@ def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
 
 
 def _excess(volume: Object, account: str, allowed: Collection[Content]) -> Iterator[tuple[str, str]]:
-    """Yield the mounted data that does not belong to the machine, and why."""
+    """Yield mounted data that is not the machine's, and why."""
     for kind, source in volume.items():
         match kind:
             case "name" | "emptyDir":

@@ -2,7 +2,7 @@
 
 virt-controller writes ``ca.crt``; the operator writes ``revoked.<node>``. If that value is a time (RFC 3339), certificates that begin
 earlier are invalid and later ones are valid, so a node can return with new keys. Any other value is a reason and revokes all certificates
-of the node. virt-controller then signs none for it, and virt-api and other virt-handlers refuse its connections.
+of the node. virt-controller signs none for it, and virt-api and other virt-handlers refuse its connections.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fields that machines may use only if the administrator of the cluster allows them."""
+"""Fields that machines may use only if the administrator allows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Allowed:
     """The administrator's settings, from flags of virt-api."""
 
     vsock: bool = False
-    """``devices.vsock``: the kernel connects every process of a node with every guest there, across namespaces."""
+    """``devices.vsock``: connects every process of a node with every guest there, across namespaces."""
     macvtap: bool = False
     """``devices.interfaces`` of type macvtap: nodes offer macvtap devices to every pod."""
     storage_plugins: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ NOTHING: Final = Allowed()
 
 
 def validate(spec: Object, path: Path, allowed: Allowed, namespace: str = "") -> list[FieldError]:
-    """Return an error for each field of a machine's spec that this cluster does not allow. ``namespace`` is the machine's."""
+    """Return an error for each field of a machine's spec that this cluster does not allow."""
     domain, path = spec.get("domain") or {}, path.child("domain", "devices")
     found = _validate_vsock(domain, path, allowed) + _validate_macvtaps(domain, path, allowed)
     found += _validate_storage_plugins(domain, path, allowed)

@@ -1,4 +1,4 @@
-"""Images of suspended guests: ``spec.managedSave`` and ``status.managedSave``."""
+"""``spec.managedSave`` and ``status.managedSave``."""
 
 from __future__ import annotations
 

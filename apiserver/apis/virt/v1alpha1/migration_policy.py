@@ -1,4 +1,4 @@
-"""``MigrationPolicy``: limits for live migrations of selected machines; fields and validation.
+"""``MigrationPolicy``: limits for live migrations of selected machines.
 
 It is cluster-scoped because it distributes the nodes' network bandwidth and the waiting time of other migrations.
 """
@@ -134,7 +134,7 @@ def validate(obj: Object) -> list[FieldError]:
 
 
 def validate_update(obj: Object, old: Object) -> list[FieldError]:
-    """Return all errors of an updated MigrationPolicy; an existing bandwidth that an earlier release accepted may stay."""
+    """Return all errors of an updated MigrationPolicy; an existing bandwidth may stay."""
     given = dig(obj, "spec", "bandwidth")
     if given is None or given != dig(old, "spec", "bandwidth"):
         return validate(obj)
@@ -150,7 +150,7 @@ def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
 
 
 def _validate_whole(given: object, path: Path) -> list[FieldError]:
-    """Return an error for a fractional MiB: libvirt counts in MiB per second, so the value would not be applied."""
+    """Return an error for a fractional MiB: libvirt counts in MiB per second."""
     amount = quantity.parse(str(given))
     is_whole = amount.nanos % limits.MIN_BANDWIDTH.nanos == 0
     return [] if is_whole else [invalid(path, given, f"must be whole MiB, such as {amount.bytes >> 20}Mi")]

@@ -1,7 +1,7 @@
 """Validation of the scheduling fields, as in kube-apiserver 1.36 for a Pod.
 
-virt-api refuses a machine whose pod kube-apiserver would refuse, because it could not start. Required fields may be missing if the schema
-found errors. Source: ``k8s.io/kubernetes/pkg/apis/core/validation``; ``tests/twin/test_placement.py`` compares.
+virt-api refuses a machine whose pod kube-apiserver would refuse. Required fields may be missing if the schema found errors. Source:
+``k8s.io/kubernetes/pkg/apis/core/validation``; ``tests/twin/test_placement.py`` compares.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apiserver.apis.virt.places import names as virt_names
 Object = Mapping[str, Any]
 
 _OPERATORS: Final = ("Equal", "Exists")
-"""Operators of a toleration. Gt and Lt need the feature gate TaintTolerationComparisonOperators, which is off by default in 1.36."""
+"""Operators of a toleration. Gt and Lt need the feature gate TaintTolerationComparisonOperators, off in 1.36."""
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
@@ -128,8 +128,8 @@ def validate_label_selector(selector: Object | None, path: Path) -> list[FieldEr
 def _label_keys(holder: Object, path: Path) -> list[FieldError]:
     """Return the errors of matchLabelKeys and mismatchLabelKeys.
 
-    They need a labelSelector and valid label names. A key of matchLabelKeys may be neither in the selector nor in mismatchLabelKeys, even
-    if the machine lacks the label now, because kube-apiserver adds the pod's values to the selector and labels can change.
+    They need a labelSelector and valid label names. A key of matchLabelKeys may be neither in the selector nor in mismatchLabelKeys,
+    because kube-apiserver adds the pod's values to the selector.
     """
     selector, found = holder.get("labelSelector"), []
     matched, mismatched = (holder.get(each) or [] for each in ("matchLabelKeys", "mismatchLabelKeys"))

@@ -25,7 +25,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _VALUE: Final = re.compile(r"[!-~]([\t -~]*[!-~])?|")
 _PATH: Final = re.compile(r"/[!-~]*")
 _OURS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
-"""Fields that virt-handler sets itself, or that would delay the response."""
+"""Fields that virt-handler sets itself, or that would delay the answer."""
 
 
 class HTTPHeader(Model):

@@ -28,7 +28,7 @@ SPEC: Final = Path("spec")
 SELECTOR: Final = SPEC.child("selector")
 TEMPLATE: Final = SPEC.child("template")
 SUFFIX: Final = 6
-"""Characters that a machine's name has beyond its set's: a hyphen and five random ones."""
+"""Characters that a machine's name adds to its set's: a hyphen and five random ones."""
 MAX_NAME: Final = validation.MAX_NAME - SUFFIX
 _SAMPLE: Final = "00000"
 """The suffix of a machine, to validate the template."""
@@ -157,7 +157,7 @@ def _validate_selector(spec: Object) -> list[FieldError]:
 
 
 def _validate_template(obj: Object, allowed: Allowed) -> list[FieldError]:
-    """Return the errors of the machine that the template makes, at their places in the set."""
+    """Return the errors of the template's machine, at their places in the set."""
     template = obj["spec"].get("template") or {}
     if "spec" not in template:
         return []  # an error of the schema

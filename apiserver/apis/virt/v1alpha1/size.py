@@ -1,4 +1,4 @@
-"""The maximum size of an object, because virt-controller keeps every machine and Migration decoded. Pure."""
+"""The maximum size of an object. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from apiserver.apis.virt.spec.downward_api import MANIFEST
 Object = Mapping[str, Any]
 
 MAX_BYTES: Final = 128 << 10
-"""Maximum bytes of an object's JSON without its status. Decoded, an object needs up to ten times as much memory."""
+"""Maximum bytes of an object's JSON without its status: virt-controller keeps objects decoded, with up to ten times as much memory."""
 _LARGE: Final = MAX_BYTES // 4
-"""A text of this many bytes is reported by itself; otherwise the error is about the whole object."""
+"""A text of this many bytes is reported by itself."""
 _NOT_KEPT: Final = "managedFields"
 
 
 def validate(obj: Object, old: Object | None = None) -> list[FieldError]:
     """Return an error for the largest field of an object that is too large. An existing object may stay, and shrink.
 
-    It counts bytes of UTF-8, without the data that our processes drop: managedFields, and kubectl's last-applied annotation.
+    It counts UTF-8 without the data that our processes drop: managedFields, and kubectl's last-applied annotation.
     """
     size = _bytes(obj)
     if size <= MAX_BYTES or (old is not None and size <= _bytes(old)):

@@ -1,8 +1,7 @@
 """Validates formats, lengths and numbers in the status of a VirtualMachine or Migration, for every writer.
 
-virt-handler builds paths from uids and dials addresses, and users read messages in terminals; some contain words of hypervisors and guests.
-Unchanged values are not validated again (ratcheting as in Kubernetes, KEP-4008), so objects older than a rule can still be written. A
-list's elements are compared with their predecessors by key, or in a list without keys with equal elements.
+virt-handler builds paths from uids and dials addresses; users read messages, which may quote guests, in terminals. Unchanged values are not
+validated again (ratcheting, KEP-4008). A list's elements are compared with their predecessors by key, or with equal elements.
 
 :mod:`apiserver.apis.virt.rights.node_rights` decides who may write which field.
 """
@@ -45,7 +44,7 @@ def validate_virtual_machine_status(obj: Object, old: Object) -> list[FieldError
 
 
 def validate_migration_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return the errors of a Migration's new status. A final phase must stay, because the migration has released its claim."""
+    """Return the errors of a Migration's new status. A final phase must stay: it has released its lock."""
     found = list(_MIGRATION(obj.get("status") or {}, old.get("status") or {}, _STATUS))
     before = phases.phase_of(old)
     if before in phases.MIGRATION_FINAL and phases.phase_of(obj) != before:

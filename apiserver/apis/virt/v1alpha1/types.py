@@ -2,9 +2,9 @@
 
 ``defaults`` has the defaults and ``validation`` the rules. Field names are snake_case here and camelCase in JSON.
 
-The lists of devices are atomic: an applied manifest has all devices. Lists keyed by name would keep entries from earlier defaulting (the
-interface ``default`` next to the user's own), and kubectl refuses to merge a keyed list if an element lacks its key, like the disk of the
-project's first manifest. Price: two field managers cannot each own a device.
+The lists of devices are atomic. Lists keyed by name would keep entries from earlier defaulting (the interface ``default``), and kubectl
+refuses to merge a keyed list if an element lacks its key, as in the project's first manifest. Price: two field managers cannot each own a
+device.
 """
 
 from __future__ import annotations

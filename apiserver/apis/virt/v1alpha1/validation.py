@@ -1,6 +1,6 @@
 """Validation of VirtualMachines and Migrations after defaulting; returns all errors.
 
-It also runs if the schema found errors, so that the author sees all of them. Required fields may be missing then.
+It also runs if the schema found errors. Required fields may be missing then.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
     """Return the errors of an update, as at creation, but not of an unchanged spec or domain.
 
-    Rules that became stricter must not prevent the removal of a finalizer, or a stop. Edited hardware of a machine that has a guest is for
-    its next start.
+    Stricter rules must not prevent the removal of a finalizer, or a stop. Edited hardware of a running machine is for its next start.
     """
     found = size.validate(obj, old)
     if obj["spec"] == old["spec"]:
@@ -103,7 +102,7 @@ def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
 
 
 def _validate_held(obj: Object, old: Object) -> list[FieldError]:
-    """Return an error if the finalizer of an unfinished Migration is removed: only this object has the two pods that may have the guest."""
+    """Return an error if an unfinished Migration loses its finalizer: only this object has the pods that may have the guest."""
     held, holds = (virt_names.MIGRATION_FINALIZER in objects.finalizers_of(each) for each in (old, obj))
     if not held or holds or not phases.is_unfinished(old):
         return []

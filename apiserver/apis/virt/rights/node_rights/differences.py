@@ -13,7 +13,7 @@ from apiserver.apis.virt.lifecycle import phases
 STATUS: Final = Path("status")
 PHASE_FIELDS: Final = frozenset({"phase", "phaseTransitionTimestamps"})
 MAX_SKEW: Final = timedelta(minutes=5)
-"""Allowed clock difference of a node where others calculate with its timestamps."""
+"""Allowed clock difference of a node."""
 _MAX_SHOWN: Final = 64
 """Maximum characters of an invalid name in a refusal."""
 
@@ -34,7 +34,7 @@ def conditions(
 
 
 def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield errors of ``phaseTransitionTimestamps``: a new phase adds one entry for itself, and nothing else changes."""
+    """Yield errors of ``phaseTransitionTimestamps``: a new phase only adds its own."""
     before, after = ([*(status.get("phaseTransitionTimestamps") or ())] for status in (old, new))
     path = STATUS.child("phaseTransitionTimestamps")
     if old.get("phase") == new.get("phase"):
@@ -45,7 +45,7 @@ def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Field
 
 
 def moment(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
-    """Yield an error for the start or end time of a guest if it is far off, which would skip or extend the back-off."""
+    """Yield an error for a start or end time that is far off, which would skip or extend the back-off."""
     if text and abs(times.parse(str(text)) - now) > MAX_SKEW:
         minutes = int(MAX_SKEW.total_seconds() // 60)
         yield forbidden(path, f"must be within {minutes} minutes of virt-api's clock, which says {times.to_rfc3339(now)}")

@@ -1,11 +1,10 @@
 """Rights of one node's virt-handler to write the status of a VirtualMachine. Pure.
 
-The machine has to be on the node, and in a phase that is virt-handler's. The phase after the write says which fields may change
-(:data:`BY_PHASE`), of the attempts only the current one, and of that only what says that the guest began to run or how it ended. Of an
-operation it writes the result, once; a node neither adds nor drops one.
+The machine must be on the node, in a phase of virt-handler. The phase after the write says which fields may change (:data:`BY_PHASE`); of
+the current attempt, only its run and end; of an operation, once, its result.
 
-One write comes from another node: the target of a live migration makes the machine its own (``_taken_over``). Then the Migration, as it is
-stored, has to name this node, pod and uid, and to be ``Running``: the source's virt-handler wrote that before it let libvirt begin.
+One write comes from another node: the target of a live migration takes the machine over (``_taken_over``). Then the stored Migration must
+name this node, pod and uid, and be ``Running``, which the source's virt-handler wrote before libvirt began.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Ite
 
 
 def _address_on_pods_network(write: MachineWrite) -> object:
-    """Return ``ipAddress`` of the interface on the pod's own network, at any position of the list; None if there is none."""
+    """Return ``ipAddress`` of the interface on the pod's own network, or None."""
     names = {each.get("name") for each in interfaces.defaulted(domain_of(write.old)) if interfaces.is_on_pods_network(each)}
     return next((each.get("ipAddress") for each in _status(write.new).get("interfaces") or () if each.get("name") in names), None)
 
@@ -215,7 +214,7 @@ def _end(write: MachineWrite) -> Iterator[FieldError]:
 
 
 def _image(write: MachineWrite) -> Iterator[FieldError]:
-    """Yield errors of a new image of the guest's memory: it must be the one that a user requested. Any end, or a run, may drop it."""
+    """Yield errors of a new image: it must be the requested one. Any end, or a run, may drop it."""
     image = managed_save.of(write.new)
     if image is None:
         return
@@ -237,7 +236,7 @@ def _image(write: MachineWrite) -> Iterator[FieldError]:
 
 
 def _running(write: MachineWrite) -> Iterator[FieldError]:
-    """Yield an error unless the running form changed by virt-api's own record of ``status.changes``, which replaced what the node wrote."""
+    """Yield an error unless the running form changed by virt-api's own record of ``status.changes``."""
     if phases.phase_of(write.new) not in phases.ENDED and not live_changes.follows(write.old, write.new):
         yield forbidden(STATUS.child(running.RUNNING), "may only take settings of the spec that the guest has taken")
 

@@ -40,7 +40,7 @@ Role = Literal["source", "target"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A row of the table: changes allowed between two phases, which may be equal."""
+    """A row of the table: changes allowed between two phases."""
 
     role: Role
     before: str
@@ -143,7 +143,7 @@ def _released(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield errors of changed attempts: only a failure of the current one may be added, while the guest may be on the source."""
+    """Yield errors of changed attempts: only the current one's failure may be added, while the guest may be on the source."""
     old, new = ({each["number"]: each for each in _status(each).get("attempts") or ()} for each in (write.old, write.new))
     path, present = STATUS.child("attempts"), migration_attempts.number_of(write.old)
     for number in sorted(old.keys() | new.keys()):

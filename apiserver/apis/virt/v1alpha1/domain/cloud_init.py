@@ -53,7 +53,7 @@ def validate_label(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return an error for each cloud-init disk after the first, because cloud-init reads an arbitrary one."""
+    """Return an error for each further cloud-init disk, because cloud-init reads an arbitrary one."""
     places = [position for position, disk in enumerate(disks) if disk.get("type") in cloud_init.TYPES]
     text = "a machine can have only one disk for cloud-init"
     return [forbidden(path.index(position).child("type"), text) for position in places[1:]]

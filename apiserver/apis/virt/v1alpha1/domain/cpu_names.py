@@ -1,7 +1,6 @@
 """Names of CPU models and features in virt-launcher's libvirt and QEMU.
 
-These are the names of libvirt 11.3 (``cpu_map``) that QEMU 10.0 also has (``qemu-system-x86_64 -cpu help``). libvirt would refuse all
-others when the machine starts.
+Those of libvirt 11.3 (``cpu_map``) that QEMU 10.0 also has (``qemu-system-x86_64 -cpu help``).
 """
 
 from __future__ import annotations

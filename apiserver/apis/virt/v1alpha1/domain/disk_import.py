@@ -168,7 +168,7 @@ def _validate_references(given: Object, url: str, path: Path) -> list[FieldError
 
 
 def validate_url(url: str, path: Path) -> list[FieldError]:
-    """Return the errors of an address. They do not repeat it, because it may contain a secret."""
+    """Return the errors of an address, without repeating it, because it may contain a secret."""
     if not url:
         return [required(path)]
     if len(url) > disk_imports.MAX_URL:

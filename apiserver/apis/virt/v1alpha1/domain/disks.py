@@ -293,7 +293,7 @@ def _validate_content(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _needed(kind: str, path: Path) -> str:
-    """Return, for an error's text, the fields required, or at least allowed, in the source of a disk of this type."""
+    """Return, for an error's text, the fields that a disk of this type requires, or allows, in its source."""
     missing = [each.path.removeprefix(f"{path}.") for each in _validate_source(kind, {}, path)]
     if missing:
         return f"type {kind} needs {' and '.join(f'source.{each}' for each in missing)}"
@@ -386,7 +386,7 @@ def _validate_empty(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_unique_claims(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return field errors, one for each repeated use of a claim: QEMU locks each image. Names are compared in lower case."""
+    """Return an error for each repeated use of a claim: QEMU locks each image. Names are compared in lower case."""
     seen: set[str] = set()
     found = []
     for position, disk in enumerate(disks):

@@ -21,7 +21,7 @@ def validate_source(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return an error for each disk with the same file as an earlier one, because QEMU locks each disk's image."""
+    """Return an error for each repeated use of a file, because QEMU locks each disk's image."""
     seen: set[str] = set()
     found = []
     for position, disk in enumerate(disks):

@@ -114,7 +114,7 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
-    """Return the errors of cards' resources. Two cards may not share one, because nothing would tell their networks apart."""
+    """Return an error for cards that share a resource: their networks would be indistinguishable."""
     found: list[FieldError] = []
     others = {each.get("deviceName") for place, each in host_devices.passed_through(domain).items() if ".interfaces[" not in place}
     for position, each in enumerate(hardware.defaulted(domain)):

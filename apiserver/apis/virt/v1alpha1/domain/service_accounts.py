@@ -43,7 +43,7 @@ def validate_source(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return an error for each service account disk after the first, because a pod has one account."""
+    """Return an error for each further service account disk, because a pod has one account."""
     places = [position for position, disk in enumerate(disks) if disk.get("type") == made.SERVICE_ACCOUNT]
     return [forbidden(path.index(each).child("type"), "a machine can have only one disk of a service account") for each in places[1:]]
 

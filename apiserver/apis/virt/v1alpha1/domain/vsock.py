@@ -21,6 +21,6 @@ class Vsock(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return no errors: the schema checks everything. :mod:`apiserver.apis.virt.v1alpha1.allowed` decides whether it may be used."""
+    """Return no errors: :mod:`apiserver.apis.virt.v1alpha1.allowed` decides."""
     del domain, path
     return []
