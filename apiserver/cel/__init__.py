@@ -4,10 +4,8 @@
 ``Program``, or raises ``CompileError`` with the position. Evaluating a program with variables returns a ``Result``: a value
 or an error, and the cost.
 
-In the order of processing: ``lexer`` (tokens), ``parser`` and ``macros`` (the tree of ``syntax``), ``compiler`` (a closure
-per node, with ``aggregates``, ``comparing``, ``loops``, ``operators`` and ``selecting``; ``code`` is a compiled node,
-``frame`` an evaluation's state). ``values`` and ``times`` define values, ``cost`` costs and limits. ``registry`` finds
-functions of ``library``. ``asking`` evaluates calls of the authorizer.
+In the order of processing: ``lexer`` (tokens), ``parser`` and ``macros`` (the tree of ``syntax``), ``compiler`` (a closure per node).
+``registry`` finds functions of ``library``.
 
-Admission policies and webhooks' match conditions (:mod:`apiserver.admission`) use it; it is independent of them.
+Admission policies and webhooks' match conditions (:mod:`apiserver.admission`) use it.
 """

@@ -1,7 +1,6 @@
 """Compile a syntax tree to closures.
 
-Every node becomes a function of the frame, and a cost. Unconditional costs are summed once; only branches and loops charge
-at run time.
+Unconditional costs are summed once; only branches and loops charge at run time.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ MAX_MESSAGE_BYTES: Final = 5 * 1024
 MAX_TOIL: Final = 2_000_000
 """Per expression: values visited by steps that cost less than their work.
 
-``object == oldObject`` costs a tenth of its fields, as in cel-go. Our own limit bounds an evaluation to a few seconds.
+``object == oldObject`` costs a tenth of its fields, as in cel-go. This limit bounds an evaluation to a few seconds.
 """
 LIST: Final = 10
 MAP: Final = 30

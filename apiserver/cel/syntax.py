@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from apiserver.cel.values import CompileError, Value
 
 MAX_DEPTH: Final = 120
-"""Of nested brackets, calls and operators: cel-go allows 250, but each level takes several Python frames."""
+"""Of nested brackets, calls and operators: cel-go allows 250, but a level takes several Python frames."""
 MAX_LENGTH: Final = 100_000
 """Longest expression in characters, as in cel-go."""
 

@@ -1,7 +1,6 @@
-"""Parse a response (RFC 9112) from bytes, without I/O, by ``httptools`` (llhttp, Node's parser).
+"""Parse a response (RFC 9112) from bytes, by ``httptools`` (llhttp, Node's parser).
 
-Adds what llhttp leaves open: a head's length, HEAD without body, accepted codings, versions and codes, and unexpected
-bytes.
+llhttp leaves open: a head's length, HEAD without body, accepted codings, versions and codes, and unexpected bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Answer:
         """``has_body`` is False for HEAD, whatever its header says."""
         self.head: Head | None = None
         self.parts: list[bytes] = []
-        """Pieces of the body not yet taken."""
+        """Untaken pieces of the body."""
         self.is_whole = False
         self.is_last = False
         """Complete, and the connection is not reusable."""
@@ -115,7 +114,7 @@ class Answer:
                 if len(begun) > MAX_HEAD_BYTES:
                     raise NotHTTP(f"the head of the response is longer than {MAX_HEAD_BYTES} bytes")
                 return memoryview(b"")
-            # new, because interim responses must not affect the connection's reuse
+            # new: interim responses must not affect the connection's reuse
             self._parser = httptools.HttpResponseParser(self)
             self._parser.feed_data(begun[:end])
             del begun[:end]
@@ -124,14 +123,13 @@ class Answer:
         return memoryview(begun)
 
     def _look(self, head: Head) -> None:
-        """Check the transfer coding, and note whether the body ends with the connection."""
         codings = [value.lower() for name, value in head.fields if name == b"transfer-encoding"]
         if codings not in ([], [b"chunked"]):
             raise NotHTTP("invalid HTTP response: its transfer coding is not chunked")
         self._is_endless = not codings and all(name != b"content-length" for name, _ in head.fields)
 
     def _take_body(self, data: memoryview) -> None:
-        """Parse the body; the last byte separately, because llhttp does not report bytes after a complete response."""
+        """Parse the body; the last byte separately, because llhttp does not report bytes after it."""
         for each in (data[:-1], data[-1:]):
             if self.is_whole:
                 self.is_last = True

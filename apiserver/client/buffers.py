@@ -1,4 +1,4 @@
-"""The kernel's buffers of a connection, which grow to megabytes of the pod's memory by default."""
+"""The kernel's buffers of a connection, megabytes of the pod's memory by default."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 def narrow(transport: asyncio.BaseTransport | None, size: int) -> None:
-    """Limit the kernel's buffers to ``size`` bytes each way (Linux doubles it, socket(7)), if there is a socket.
+    """Limit a socket's buffers to ``size`` bytes each way (Linux doubles it, socket(7)).
 
     At a round trip of a millisecond, ``size`` bytes per millisecond remain possible.
     """

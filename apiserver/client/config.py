@@ -16,7 +16,7 @@ from apiserver.apis.meta.objects import Json
 from certs import contexts
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Directory with the token, CA and namespace of a pod's service account."""
+"""Directory of a pod's service account."""
 
 
 class ConfigError(Exception):
@@ -62,7 +62,7 @@ class Config:
 
     @classmethod
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> Config:
-        """Return one context of a kubeconfig with certificates or a token.
+        """Return a context of a kubeconfig with certificates or a token.
 
         Raises:
             ConfigError: it is unreadable, lacks the context, or needs a credential plugin (only for the kubectl

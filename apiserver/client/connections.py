@@ -1,11 +1,10 @@
 """A pool of connections; :mod:`apiserver.client.exchange` runs the requests.
 
-A connection belongs to one :class:`Origin` with its TLS context and certificate name. Guarantees:
+Guarantees:
 
 * at most ``limit`` exchanges per origin run at once; further ones wait in order;
 * a connection that the server closed, or on which it sent unexpected bytes, is not reused;
-* only idempotent requests (RFC 9110, 9.2.2) are repeated, if a pooled connection ended before any byte of the answer: the
-  server closed it meanwhile;
+* only idempotent requests (RFC 9110, 9.2.2) are repeated, if a pooled connection ended before any byte of the answer;
 * leaving a response starts the next exchange, on the same connection after a complete body;
 * closing fails all running exchanges.
 """
@@ -67,7 +66,7 @@ class Response:
 
     @property
     def certificate(self) -> Mapping[str, object]:
-        """The server's verified certificate (as of ``ssl.SSLSocket.getpeercert``); empty without TLS or after the body."""
+        """The server's verified certificate; empty without TLS or after the body."""
         return self._connection.certificate if self._connection is not None else {}
 
     @functools.cached_property
@@ -207,7 +206,7 @@ class Connections:
                 return Response(head, connection, functools.partial(self._leave, host, connection))
 
     async def _joined(self, origin: Origin, seconds: float | None, deadline: float | None) -> tuple[_Host, Connection, bool]:
-        """Wait for a turn; return the host, a connection, and whether it is new. Call :meth:`_leave` later."""
+        """Wait for a turn; return the host, a connection, and whether it is new."""
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = _Host(origin, self._limit)
@@ -311,7 +310,7 @@ def _request(origin: Origin, method: str, target: str, headers: Mapping[str, str
         fields["Content-Length"] = str(len(body))
     head = f"{method} {quote(target or '/', safe=_VISIBLE)} HTTP/1.1\r\n"
     for name, value in fields.items():
-        # No pattern, which for a token would take longer than the rest.
+        # No pattern: for a token it would take longer than the rest.
         if _NAME.fullmatch(name) is None or not (value.isascii() and value.replace("\t", " ").isprintable()):
             raise NotHTTP(f"the request cannot be sent: its header field {name!r}")
         head += f"{name}: {value}\r\n"

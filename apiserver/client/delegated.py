@@ -1,7 +1,7 @@
 """Delegated authentication and authorization: kube-apiserver decides who may read a path.
 
-For servers such as ``/metrics`` of virt-controller and virt-handler, as in kube-controller-manager and kube-scheduler:
-TokenReview, then SubjectAccessReview for the path (a non-resource URL). virt-api has its own filters.
+For ``/metrics`` of virt-controller and virt-handler, as in kube-controller-manager: TokenReview, then SubjectAccessReview for the path (a
+non-resource URL). virt-api has its own filters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMEMBERED_SECONDS: Final = 10.0
 """Cache time, as for tokens in kube-apiserver's components."""
 _REMEMBERED: Final = 64
 _AT_ONCE: Final = 4
-"""Most concurrent reviews, so that strangers cannot flood kube-apiserver."""
+"""Most concurrent reviews, which protects kube-apiserver."""
 _SECONDS: Final = 10.0
 _MAX_TOKEN: Final = 64 << 10
 

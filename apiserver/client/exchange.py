@@ -5,7 +5,7 @@ One task sends (:meth:`Connection.ask`), reads the body (:meth:`Connection.piece
 
 * buffers are bounded: an unread body stops the server, and a server that does not read stops us;
 * a response during the request stops the sending, and counts;
-* input before a broken connection is read before the error is raised;
+* input before a broken connection is read before its error is raised;
 * after an error, a cancellation or an incomplete body, the connection is not reused.
 
 No compression, redirects or cookies are handled.
@@ -28,11 +28,11 @@ from apiserver.client.transport import Disconnected, ExchangeFailed, keep_alive
 BUFFER_BYTES: Final = 256 << 10
 """Buffered bytes of a body before reading pauses."""
 READ_BYTES: Final = 64 << 10
-"""Received per iteration; without our buffer, asyncio allocates 256 KiB per read."""
+"""Received per iteration; asyncio would allocate 256 KiB per read."""
 PIECE_BYTES: Final = 64 << 10
 """Bytes of a request's body passed to the transport at once."""
 MAX_CHUNKS: Final = 1000
-"""Chunks parsed before other tasks run, because they may have one byte each."""
+"""Chunks parsed before other tasks run; they may have one byte each."""
 _SLICE_CHUNKS: Final = MAX_CHUNKS // 2
 _SLICE_BYTES: Final = _SLICE_CHUNKS * len(b"1\r\nx\r\n")
 """Input parsed at once, to bound the chunks."""
@@ -84,12 +84,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """True if an exchange can start, as far as known."""
+        """True if an exchange can start."""
         return not (self.is_busy or self._is_over or self._transport is None or self._transport.is_closing())
 
     @property
     def certificate(self) -> Mapping[str, object]:
-        """The server's verified certificate (as of ``ssl.SSLSocket.getpeercert``); empty without TLS."""
+        """The server's verified certificate; empty without TLS."""
         tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
         return tls.getpeercert() or {} if tls is not None else {}
 
@@ -175,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         keep_alive(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Implement asyncio's ``get_buffer``. A memoryview, because asyncio's slices would copy a bytearray."""
+        """Implement asyncio's ``get_buffer``. asyncio's slices would copy a bytearray."""
         del sizehint
         return self._buffer
 

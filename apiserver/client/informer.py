@@ -38,12 +38,12 @@ from apiserver.client.turns import Turn
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS: Final = 300
-"""Watches last one to two times this long, as in client-go, so that load moves to new replicas."""
+"""Watches last one to two times this long, as in client-go, to move load to new replicas."""
 INITIAL_IDLE_SECONDS: Final = 30.0
 """Silence after which to list: the server ignores ``sendInitialEvents``."""
 SHORT_WATCH_SECONDS: Final = 1.0
 TURN_SECONDS: Final = 0.01
-"""Time for a batch of objects before other tasks run: clients may create any number."""
+"""Time for a batch of objects before other tasks run."""
 _CHANGES: Final = (watching.ADDED, watching.MODIFIED, watching.DELETED)
 _EXPIRED: Final = (errors.Expired, errors.Gone)
 _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllowed, errors.NotAcceptable)
@@ -108,7 +108,7 @@ class Informer:
         self._store.subscribe(callback)
 
     def remember(self, obj: Object) -> None:
-        """Add our own write's result, for the next decision."""
+        """Add our own write's result."""
         for each in self._sound([obj]):
             self._store.apply(each)
 
@@ -172,7 +172,7 @@ class Informer:
             logger.info("the server does not support streaming lists, using list", extra={"resource": self.resource.plural, "error": why})
 
     async def _sync_by_list(self) -> None:
-        # Newest, without resourceVersion: the copy never goes back when switching replicas.
+        # Newest, without resourceVersion: the copy never goes back on another replica.
         listed = await self._client.list(
             self.resource, self._namespace, label_selector=self._label_selector, field_selector=self._field_selector
         )
@@ -202,7 +202,7 @@ class Informer:
         )
 
     async def _replace(self, objects: builtins.list[Object], resource_version: str) -> None:
-        """Replace all objects, running the slow indexers first."""
+        """Replace all objects."""
         turn = Turn(TURN_SECONDS)
         for each in objects:
             self._store.prepare(each)

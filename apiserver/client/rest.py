@@ -64,7 +64,7 @@ class Client:
         """Called per request with method, code (0: no response) and seconds to the head."""
 
     async def __aenter__(self) -> Self:
-        # Far above the number of watches, which hold connections for minutes.
+        # Far above the number of watches, which hold connections.
         self._connections = Connections(keep_seconds=KEEP_SECONDS, limit=self._max_connections)
         return self
 
@@ -94,8 +94,7 @@ class Client:
     ) -> Object:
         """Return the whole List, read in pages of ``limit`` objects; items have ``kind`` and ``apiVersion``.
 
-        ``trim`` returns the part of an object to keep, so that memory holds one page of whole objects. If a continue token
-        expires, list again without pages, consistently.
+        ``trim`` returns the part of an object to keep. If a continue token expires, list again without pages, consistently.
         """
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))

@@ -1,13 +1,12 @@
 """An informer's objects, indexes and subscribers, without I/O.
 
-All changes (lists, watch events, our own writes) pass the store, so that:
+Lists, watch events and our own writes pass the store, so that:
 
 * an object never returns to an older resourceVersion, or after its deletion, in any order of arrival;
 * a changed uid under one name is a deletion and an addition;
 * repeated states are not reported.
 
-Exceptions of callbacks and indexers are logged and counted in :attr:`Store.faults`. In client-go such a panic ends the
-process, here virt-handler for all guests.
+Exceptions of callbacks and indexers are logged and counted in :attr:`Store.faults`. In client-go such a panic ends the process.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class NotTrusted(ExchangeFailed):
 
 
 class NotHTTP(ExchangeFailed):
-    """The response is not HTTP/1.1, its head is too long, or the request cannot be encoded."""
+    """The response is not HTTP/1.1, its head is too long, or the request is invalid."""
 
 
 class TooLong(ExchangeFailed):

@@ -1,4 +1,4 @@
-"""Fair use of the event loop: long loops yield to other tasks."""
+"""Fair use of the event loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Counters, gauges and histograms, and their registry.
 
-For hot paths: callers keep their labels' cell and add to it (40 ns, or 200 ns for a histogram); text is only made for the
-page. Single-threaded.
+For hot paths: callers keep their labels' cell and add to it (40 ns, or 200 ns for a histogram). Single-threaded.
 
 A metric takes at most ``limit`` combinations of label values; further ones share a cell with values ``other``, so that
 invented names cannot fill memory.
@@ -101,7 +100,7 @@ class _Numbers(_Labelled):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def cell(self, *values: str) -> Cell:
-        """Return the cell for label values in order; keep it for frequent use."""
+        """Return the cell for label values in order."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), Cell())
@@ -139,7 +138,7 @@ class Histogram(_Labelled):
         self._cells: dict[tuple[str, ...], HistogramCell] = {}
 
     def cell(self, *values: str) -> HistogramCell:
-        """Return the cell for label values in order; keep it for frequent use."""
+        """Return the cell for label values in order."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), HistogramCell(self.bounds))

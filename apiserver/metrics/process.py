@@ -31,7 +31,7 @@ def families() -> Iterator[Read]:
 
 
 def _stat(*fields: int) -> float:
-    # The program's name comes first, in parentheses, with any characters.
+    # The program's name comes first, in parentheses.
     values = (_SELF / "stat").read_bytes().rpartition(b")")[2].split()
     return float(sum(int(values[each]) for each in fields))
 

@@ -25,7 +25,7 @@ async def ping() -> bool:
 
 
 class Indicators:
-    """``/metrics/slis``: outcomes of every check, for service levels."""
+    """``/metrics/slis``: outcomes of every check."""
 
     def __init__(self) -> None:
         self.registry = Registry()

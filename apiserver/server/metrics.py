@@ -82,7 +82,7 @@ class Delegation:
 
 
 class Peaks:
-    """Peak numbers of requests within the last second, the meaning of Go's gauge of requests in flight."""
+    """Peak numbers of requests within the last second, as Go's gauge of requests in flight."""
 
     def __init__(self, in_flight: InFlight) -> None:
         self._in_flight = in_flight

@@ -42,7 +42,7 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
     def convert(obj: Object, api_version: str) -> Object:
         """Convert an object to another version through the stored one.
 
-        Conversions may require structs that applied configurations and pruned objects lack; these are added temporarily.
+        Structs that conversions require are added temporarily.
         """
         lent = [name for name in structs if name not in obj]
         whole = copy(obj) | {name: {} for name in lent}

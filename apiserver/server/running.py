@@ -97,7 +97,7 @@ class Process:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[str, int]]:
-        """Serve during the block; yield the address. Leaving shuts down in order."""
+        """Serve during the block."""
         options, listener = self.options, self.listener
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, self.tls)

@@ -26,7 +26,7 @@ from certs.reloading import ServerTls
 logger = logging.getLogger(__name__)
 
 SETTINGS: Final = Settings(idle_seconds=200.0)
-"""Longer than the aggregator's 90 s: the side that reuses idle connections must close them."""
+"""Longer than the aggregator's 90 s: the client must close idle connections."""
 HANDSHAKE_SECONDS: Final = 10.0
 WATCHES_END_WITHIN: Final = 2.0
 DRAIN_SECONDS: Final = 20.0

@@ -1,6 +1,5 @@
-"""Kubernetes' built-in kinds that our processes use: Pod, Node, Secret, Lease and others.
+"""Kubernetes' built-in kinds that our processes use, such as Pod and Lease.
 
-``resources`` has a :class:`~apiserver.apis.meta.resources.Resource` (group, version, plural, kind, scope) for each, for the client. There
-are no models: these objects are plain JSON, read with :mod:`apiserver.apis.meta.objects`. Specific code is where it is used, for example
-for pods in :mod:`controller.reconcilers.pods`.
+``resources`` has a :class:`~apiserver.apis.meta.resources.Resource` for each, for the client. There are no models: these objects are plain
+JSON, read with :mod:`apiserver.apis.meta.objects`.
 """

@@ -1,7 +1,7 @@
 """Converts quantities in an object to strings, from any JSON type. Pure.
 
-``guest: 268435456`` is stored and shown as ``"268435456"``, as in Go, so that policies, columns and clients see one type. Strings remain as
-written (``1024Mi`` does not become ``1Gi``), so that comparing manifests with objects shows no difference.
+``guest: 268435456`` is stored as ``"268435456"``, as in Go, so that policies, columns and clients see one type. Strings remain as written
+(``1024Mi`` does not become ``1Gi``).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _MOST_DOUBLINGS: Final = 32
-"""More doublings change no pause, and after a thousand the number is too large for a float."""
+"""More doublings change no pause, and a thousand would exceed a float."""
 
 
 def pause_seconds(failures: int, first: float, longest: float) -> float:

@@ -1,4 +1,4 @@
-"""Checks plain JSON against a model: all unknown fields and wrong types at once, in Kubernetes' words."""
+"""Checks plain JSON against a model: all unknown fields and wrong types at once."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
 def prune(model: type[BaseModel], obj: dict[str, Any]) -> None:
     """Remove the parts of ``obj`` that the model refuses, in place, so that the rest can be validated.
 
-    A refused field is removed. A refused object in a list becomes empty, so that the other elements keep their positions. A list with a
-    refused text or number becomes empty. Required fields may be missing afterwards.
+    A refused object in a list becomes empty, so that the others keep their positions. A list with a refused text or number becomes empty.
+    Required fields may be missing afterwards.
 
     Raises:
         ValueError: it has more than ``MAX_VALUES``.
@@ -120,14 +120,14 @@ def _with_too_many_values(content: dict[str, Any]) -> str:
 
 def _fits(model: type[BaseModel], content: dict[str, Any]) -> bool:
     try:
-        model.__pydantic_validator__.validate_python(content)  # like model_validate, which takes 50 % longer for its own options
+        model.__pydantic_validator__.validate_python(content)  # like model_validate, which takes 50 % longer
     except (ValidationError, RecursionError):
         return False
     return True
 
 
 def _unknown_nulls(model: type[BaseModel], content: dict[str, Any]) -> list[str]:
-    """Return the paths of nulls in unknown fields, before nulls are dropped."""
+    """Return the paths of nulls in unknown fields."""
     try:
         model.model_validate(content)
     except ValidationError as error:
@@ -168,7 +168,7 @@ def _remove(obj: dict[str, Any], location: tuple[int | str, ...]) -> None:
 def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa: ANN401 - any JSON value
     """Remove nulls from maps in place; return the path of too deep nesting, if any.
 
-    The path is built while returning. Built for each value, one long key would be copied for all values below it.
+    The path is built while returning, because one long key would be copied for all values below it.
     """
     if depth == 0:
         return ()

@@ -11,8 +11,7 @@
     ├── NotAcceptable 406         ├── Invalid 422
     ├── AlreadyExists 409         └── TooManyRequests 429
 
-Reasons and codes are those of apimachinery's ``pkg/api/errors``. Clients branch on the reason, people read the message, which says
-what was being done to what.
+Reasons and codes are those of apimachinery's ``pkg/api/errors``. Clients branch on the reason.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ class AlreadyExists(StatusError):
 
 
 class Conflict(StatusError):
-    """The object changed after it was read, or a precondition failed."""
+    """The object changed meanwhile, or a precondition failed."""
 
     code = 409
     reason = "Conflict"
@@ -253,9 +252,9 @@ def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
 
 
 def of_stranger(error: StatusError) -> StatusError:
-    """Return an error from an untrusted source with only its class, one short line of its message, and a limited retry delay.
+    """Return an untrusted source's error with only its class, one short line of its message, and a limited retry delay.
 
-    Clients print the message to a terminal, and wait for the delay.
+    Clients print the message, and wait for the delay.
     """
     details = Details(retry_after_seconds=min(error.details.retry_after_seconds, MAX_STRANGERS_RETRY_SECONDS))
     return type(error)(one_line(error.message, MAX_STRANGERS_MESSAGE), details)

@@ -1,8 +1,7 @@
 """JSON patch, RFC 6902, as in Kubernetes: at most 10 000 operations, and copies of at most 3 MiB in total.
 
-Where Go's library is more lenient than the RFC, clients rely on it: ``test`` for null succeeds for a missing value, ``replace`` adds a
-missing value, ``copy`` of a missing value gives null, list positions may count from the end (``/-1``), and a missing ``value`` is null,
-because Go's encoder omits empty values.
+Clients rely on the leniency of Go's library: ``test`` for null succeeds for a missing value, ``replace`` adds one, ``copy`` of one gives
+null, list positions may count from the end (``/-1``), and a missing ``value`` is null.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JS
 
 
 class _Patching:
-    """A document during patching: changed parts are copied once, unchanged parts stay shared."""
+    """A document during patching; changed parts are copied once."""
 
     def __init__(self, document: Any) -> None:  # noqa: ANN401 - any JSON value
         self.document = document

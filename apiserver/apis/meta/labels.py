@@ -1,4 +1,4 @@
-"""Label selectors: ``app=web,tier in (a, b),!legacy``, parsed and matched like apimachinery's ``labels``, with its error texts."""
+"""Label selectors: ``app=web,tier in (a, b),!legacy``, as in apimachinery's ``labels``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, invalid
 
 MAX_LENGTH: Final = 64 * 1024
-"""Characters of a selector, far more than fit into a URL through any proxy."""
+"""Characters of a selector; more than fits into a URL."""
 MAX_REQUIREMENTS: Final = 1000
 """Terms of a selector. Each watch with it evaluates all of them for each change."""
 _FEW: Final = 8

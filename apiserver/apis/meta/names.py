@@ -1,6 +1,6 @@
 """The syntax of names: RFC 1123 labels and subdomains, label keys and values. Error texts are apimachinery's.
 
-Each ``*_errors`` function returns what is wrong, or an empty list. A text of excessive length gets only that error.
+A text of excessive length gets only that error.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def label_value_errors(value: str) -> list[str]:
 def are_qualified_names(keys: Iterable[str], *, in_lower_case: bool = False) -> bool:
     """Return whether all keys pass :func:`qualified_name_errors`, optionally ``in_lower_case``.
 
-    An author gives the same keys to each object, so the result for all keys together is cached.
+    The result for all keys together is cached.
     """
     listed = tuple(keys)
     found = _are_qualified if sum(map(len, listed)) <= _LONGEST_KEYS else _are_qualified.__wrapped__
@@ -114,14 +114,14 @@ def are_label_values(values: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
-    """Do the work of :func:`are_qualified_names`. The cache keeps the keys, so the caller must limit their number and length."""
+    """Do the work of :func:`are_qualified_names`, with a cache; the caller limits the keys."""
     compared = list(map(str.lower, keys)) if in_lower_case else keys
     return max(map(len, compared), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, compared))
 
 
 @lru_cache(maxsize=8192)
 def _is_qualified_name(key: str) -> bool:
-    """Return whether a key is valid. The cache keeps the key, so the caller must limit its length."""
+    """Return whether a key is valid, with a cache; the caller limits the key."""
     return not qualified_name_errors(key)
 
 

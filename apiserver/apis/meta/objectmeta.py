@@ -1,7 +1,7 @@
 """``metadata``: its structure and valid values. Rules and texts are those of apimachinery's ``api/validation``.
 
-:func:`read` checks a client's metadata against the schema; :func:`validate` and :func:`validate_update` only get valid ones.
-``managedFields`` are read here and validated where they are merged.
+:func:`read` checks a client's metadata against the schema, before :func:`validate` and :func:`validate_update`. ``managedFields`` are read
+here and validated where they are merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
 Place: TypeAlias = "Path | tuple[Place, str | int]"
-"""Place of a value: its parent, and the field or index in it. Converted to a :class:`Path` only for an error."""
+"""Place of a value: its parent, and field or index. Only errors need a :class:`Path`."""
 Check = Callable[[Any, Place, list[str]], list[FieldError]]
 """Returns what is wrong with a value, and adds the paths of its unknown fields to the list."""
 NameRule = Callable[[str], list[str]]
@@ -50,7 +50,7 @@ def read(
     Args:
         metadata: the client's.
         path: of ``metadata``.
-        stored: the stored metadata to be replaced, which was read before.
+        stored: the metadata to be replaced.
     """
     if not isinstance(metadata, dict):
         return [], [type_invalid(path, metadata, "must be an object")]
@@ -69,7 +69,7 @@ def read(
 
 
 def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = names.subdomain_errors) -> list[FieldError]:
-    """Return all problems of the metadata of an object to be created, after its name was generated."""
+    """Return all problems of a new object's metadata, after its name was generated."""
     found = _validate_names(metadata, name_rule)
     if not metadata.get("name"):
         found.append(required(ROOT.child("name"), "name or generateName is required"))
@@ -99,7 +99,7 @@ def _validate_names(metadata: Mapping[str, Any], name_rule: NameRule) -> list[Fi
 
 
 def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
-    """Return all problems of the metadata of an update, after restoring fields that the server sets."""
+    """Return all problems of an update's metadata, after restoring server-set fields."""
     found = []
     finalizers, old_finalizers = metadata.get("finalizers") or [], old.get("finalizers") or []
     if old.get("deletionTimestamp"):
@@ -183,7 +183,7 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
             found.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
-    if len(controllers) > 1:  # reported once, because it lists all owners; Go reports it for each further one
+    if len(controllers) > 1:  # reported once; Go reports it for each further one
         first, second, *_ = controllers
         text = f'Only one reference can have Controller set to true. Found "true" in references for {first} and {second}'
         found.append(invalid(path, list(owners), text))

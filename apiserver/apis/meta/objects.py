@@ -13,7 +13,7 @@ from apiserver.apis.meta.resources import Resource
 
 Object: TypeAlias = dict[str, Any]
 HubObject = NewType("HubObject", dict[str, Any])
-"""An object of the hub: of its kind's stored version. A type of its own, so that mypy refuses an object of another version in its place."""
+"""An object of the hub, its kind's stored version; mypy refuses others in its place."""
 Json: TypeAlias = Any
 """Any JSON value."""
 
@@ -33,7 +33,7 @@ def dig(obj: Mapping[str, Any] | None, *path: str) -> Json:
     """Return the value at ``path``, or None if a step is absent, null or not a mapping."""
     value: Any = obj
     for step in path:
-        if type(value) is not dict and not isinstance(value, Mapping):  # isinstance with an abstract class costs more than all the rest
+        if type(value) is not dict and not isinstance(value, Mapping):  # isinstance with an abstract class costs most
             return None
         value = value.get(step)
     return value
@@ -85,7 +85,7 @@ def finalizers_of(obj: Mapping[str, Any]) -> list[str]:
 
 
 def is_deleting(obj: Mapping[str, Any]) -> bool:
-    """Return whether its deletion was requested (and waits for finalizers or the grace period)."""
+    """Return whether its deletion was requested."""
     return bool(dig(obj, "metadata", "deletionTimestamp"))
 
 
@@ -143,7 +143,7 @@ def new_condition(obj: Mapping[str, Any], type_: str, status: str, reason: str, 
 def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[str, Any], *, now: str) -> list[Object]:
     """Return the list with ``new`` replacing the condition of its type, or appended.
 
-    ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes, and else stays, as the API conventions require.
+    ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes, as the API conventions require.
     """
     result: list[Object] = [dict(each) for each in conditions or ()]
     placed = dict(new)
@@ -165,7 +165,7 @@ def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, 
 def with_conditions_judged(obj: Mapping[str, Any], status: Mapping[str, Any], types: Collection[str]) -> Object:
     """Return a status with the object's generation in all conditions of these types.
 
-    Use it when the conditions were evaluated again and still hold. ``kubectl wait`` accepts only conditions of the current generation.
+    Use it when they still hold: ``kubectl wait`` accepts only the current generation.
     """
     generation = generation_of(obj)
     if all(
@@ -182,7 +182,7 @@ def without_condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """Return the object without ``metadata.managedFields``, which are as large as the rest and useless for controllers."""
+    """Return the object without ``metadata.managedFields``, as large as the rest."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return obj

@@ -44,7 +44,7 @@ class Quantity:
 
     @property
     def bytes(self) -> int:
-        """The amount rounded up to an integer (away from zero), like Go's ``Value()``."""
+        """The amount rounded up to an integer, like Go's ``Value()``."""
         return _divide_up(self.nanos, _NANO)
 
     @property
@@ -87,7 +87,7 @@ def shown(amount: float) -> str:
 
 
 def about(amount: int) -> str:
-    """Format a number of bytes rounded down to two digits: ``50Gi``, ``5000Mi``, so that texts about free space rarely change."""
+    """Format a number of bytes rounded down to two digits: ``50Gi``, ``5000Mi``, for texts that rarely change."""
     power = 0
     while (amount >= 10 * 1024 or (amount and amount % 1024 == 0)) and power < len(_BINARY) - 1:
         amount, power = amount // 1024, power + 1

@@ -44,7 +44,7 @@ class Resource:
 
 
 def _segment(name: str) -> str:
-    """Return a name as a URL segment. Like client-go, refuse names that are not one ("invalid resource name")."""
+    """Return a name as a URL segment, or refuse it like client-go ("invalid resource name")."""
     from urllib.parse import quote  # 0.5 MiB, and virt-launcher asks no API server
 
     if type(name) is str and name not in ("", ".", "..") and "/" not in name and "%" not in name:

@@ -141,7 +141,7 @@ def _merge_list_field(result: dict[str, Any], patch: Mapping[str, Any], key: str
 
 
 def _check_order(patch: Sequence[Any], order: Sequence[Any], key: str) -> None:
-    """Raise BadRequest if the elements of a patch are not in the order of its ``$setElementOrder``."""
+    """Raise BadRequest if the elements are not in the order of their ``$setElementOrder``."""
     left = iter([_key(each, key) for each in order])
     kept = [each for each in patch if not (isinstance(each, dict) and each.get(_PATCH) == "delete")]
     if order and not all(_key(each, key) in left for each in kept):
@@ -168,7 +168,7 @@ def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, ord
     replaced, edits, removed = _directives(patch, key)
     if replaced:
         return [_clean(each) for each in edits]
-    # The merge key may not be unique in the list: the first of several elements is merged, and the others stay.
+    # The merge key may not be unique: the first of several elements is merged.
     merged = [each for each in original if _key(each, key) not in removed]
     places = _positions(merged, key)
     for edit in edits:
@@ -202,7 +202,7 @@ def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, An
 
 
 def _ordered(merged: list[Any], order: Sequence[Any], original: Sequence[Any], key: str) -> list[Any]:
-    """Return ``merged`` in the order of ``order``, with other elements at their relative positions in ``original``."""
+    """Return ``merged`` in this order, with other elements at their relative positions in ``original``."""
     wanted, before = _positions(order, key), _positions(original, key)
     named = sorted((each for each in merged if _key(each, key) in wanted), key=lambda each: wanted[_key(each, key)])
     others = [each for each in merged if _key(each, key) not in wanted]
@@ -224,7 +224,7 @@ def _positions(elements: Sequence[Any], key: str) -> dict[str, int]:
 
 
 def _key(element: Any, key: str) -> str:  # noqa: ANN401 - any JSON value
-    """Return an element's identity: its merge key, or all of it; as text, so that lookups need no search."""
+    """Return an element's identity: its merge key, or all of it, as text."""
     return _identity(element.get(key) if key and isinstance(element, dict) else element)
 
 

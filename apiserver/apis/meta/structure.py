@@ -1,9 +1,8 @@
 """Structure of JSON: checks members and types without pydantic. Pure.
 
-Processes that read the API as plain JSON check an object once, and then rely on the types. As in structural schemas of
-CustomResourceDefinitions, unknown members are ignored, and a null is an absent member.
+As in structural schemas of CustomResourceDefinitions, unknown members are ignored, and a null is an absent member.
 
-A check takes a value and returns pairs of path and problem; none if the value is valid.
+A check takes a value and returns pairs of path and problem.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Shape: TypeAlias = "str | Sequence[str] | Mapping[str, Shape]"
 MAX_FAULTS: Final = 8
 """Maximum number of reported problems per object, to limit the message."""
 _LONG_TIME: Final = 40
-"""Characters: most times are shorter, and are cached, because each access to their object parses them again."""
+"""Characters: most times are shorter, and are cached."""
 _SOUND: Final[Faults] = ()
 _KINDS: Final[Mapping[type, str]] = {
     str: "a string",
@@ -42,7 +41,7 @@ def anything(_: Json) -> Faults:
 
 
 def text(value: Json) -> Faults:
-    """Return the fault of a value other than Unicode text. JSON can contain half a surrogate pair, which is invalid."""
+    """Return the fault of a value other than Unicode text, such as half a surrogate pair."""
     if type(value) is not str:
         return _not("a string", value)
     if not value.isascii():

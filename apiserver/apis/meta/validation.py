@@ -1,4 +1,4 @@
-"""Field errors: what is wrong where, in the words that Kubernetes' users know, and all of it in one answer.
+"""Field errors: what is wrong where, all in one answer.
 
 ::
 
@@ -127,7 +127,7 @@ def duplicate(path: Path, value: Any) -> FieldError:  # noqa: ANN401 - any JSON 
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    """Return the error of a field or value that is not allowed in the present circumstances."""
+    """Return the error of a field or value that is not allowed now."""
     return FieldError(str(path), Reason.FORBIDDEN, "", detail)
 
 
@@ -144,8 +144,7 @@ def too_many(path: Path, actual: int, limit: int) -> FieldError:
 def unknown_field(path: str, prefix: str = "") -> FieldError:
     """Return the error of a field that the schema lacks; ``prefix`` names the text, if it is not the object.
 
-    Go reports unknown fields separately with 400 ("strict decoding error"). Here unknown and invalid fields are in one Invalid, so that
-    users can fix a manifest in one step.
+    Go reports them separately with 400 ("strict decoding error"); here one Invalid has all errors.
     """
     return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}unknown field {quote(path)}")
 

@@ -61,7 +61,7 @@ class Undecided(Exception):
 
 @dataclass(slots=True, eq=False)
 class Authorizer(Opaque):
-    """The user to check, and the request's answers so far."""
+    """The user to check, and the request's answers."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.Authorizer"
     user: User

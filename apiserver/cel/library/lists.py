@@ -1,4 +1,4 @@
-"""Kubernetes' lists library, cel-go's lists extension (version 3) and its sets."""
+"""Kubernetes' lists, cel-go's lists (version 3) and its sets."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Encryption:
         return True
 
     async def _readied(self, content: bytes) -> Rules | None:
-        """Return a file's rules if all its services answer; None to retry later.
+        """Return a file's rules if its services answer; None: retry later.
 
         Raises:
             Misconfigured: it is unusable.

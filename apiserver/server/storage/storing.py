@@ -44,7 +44,7 @@ class StorageOptions:
 
 
 def add_flags(group: argparse._ArgumentGroup) -> None:
-    """Add the flags of :class:`StorageOptions`: encryption, compaction, health checks, metrics."""
+    """Add the flags."""
     defaults = StorageOptions()
 
     def add(name: str, about: str, **more: Any) -> None:  # noqa: ANN401 - argparse's own
@@ -112,7 +112,7 @@ class Storing:
     ) -> None:
         """Wrap ``plain``, with etcd's keys; objects are under ``root``.
 
-        ``file_seconds``, ``kms_seconds``: intervals of checking the encryption file and key management services.
+        ``file_seconds``, ``kms_seconds``: intervals of checks.
 
         Raises:
             OSError, Misconfigured: the encryption file is unusable.

@@ -8,13 +8,13 @@ The picture::
     entries ⇄ managedFields                              parsed and written, cached by their bytes
     manager.FieldManager                                 update (every other write) and apply, on top of all of it
 
-A set of fields is kept in the very form in which it is stored (``sets``): ``{"f:spec": {"f:running": {}}}``. Sets are shared and
-never changed in place; every function returns a new one. All of them are sorted, always, because the order is part of the bytes.
+A set of fields has the form in which it is stored (``sets``): ``{"f:spec": {"f:running": {}}}``. Sets are shared, never changed in place,
+and sorted, because the order is part of the bytes.
 
-Promises, which ``tests/oracle`` holds against k8s.io/apimachinery's own implementation with generated histories:
+Promises, which ``tests/oracle`` compares with k8s.io/apimachinery by generated histories:
 
-* the object, the entries (their order, their fields and the fields' order) and the text of every error are Go's;
+* the object, the entries, their order and the text of every error are Go's;
 * where Go's result depends on the order of a hash table (which of two conflicts comes first), ours is sorted.
 
-Nothing here does I/O, awaits or knows a resource.
+Nothing here does I/O or awaits.
 """

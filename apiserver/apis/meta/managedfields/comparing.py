@@ -49,7 +49,7 @@ def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields
 
 
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the tree of a value that was added or removed as a whole. Each node is itself a member (``SELF``)."""
+    """Return the tree of a value added or removed as a whole. Each node is itself a member (``SELF``)."""
     if type(value) in atom.accepted or value is None:
         return LEAF
     if isinstance(value, dict):
@@ -89,7 +89,7 @@ _LONGEST_KNOWN: Final = 4096
 
 
 def _flat(names: tuple[str, ...]) -> Fields:
-    """Return the tree of a map of scalars, cached because objects of one author have the same labels and annotations."""
+    """Return the tree of a map of scalars, cached: objects of one author have the same labels."""
     tree = _known.get(names)
     if tree is None:
         tree = {SELF: LEAF, **dict.fromkeys(["f:" + name for name in sorted(names)], LEAF)}
@@ -142,7 +142,7 @@ def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN
     after: dict[str, Any] = new if isinstance(new, dict) else {}
     if shape.atomic or not (before or after):
         return _leaf(old, new)
-    # Most entries of a large map such as annotations are unchanged, which needs no check of types.
+    # Most entries of a large map are unchanged, which needs no check of types.
     names = [name for name, value in after.items() if before.get(name, ABSENT) != value] if atom.exact else after
     touched: Fields = {}
     removed: Fields = {}
@@ -199,7 +199,7 @@ def _lists(shape: ListAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any 
 
 
 def _same_key(element: Atom, old: list[Any], new: list[Any]) -> Found:
-    """Compare the items under one step, as :func:`compare`. Duplicates are owned as a whole, because they cannot be distinguished."""
+    """Compare the items under one step, as :func:`compare`. Duplicates are owned as a whole."""
     if len(old) > 1 and len(new) > 1:
         return (None if same(old, new) else LEAF), None
     if len(old) > 1:

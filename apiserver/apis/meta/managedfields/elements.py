@@ -10,7 +10,7 @@ written      selects                                people read
 ``.``        the thing itself, beside its fields
 ===========  =====================================  =====================
 
-The text is canonical (names of keys sorted, JSON as Go writes it), so two steps are equal if and only if their texts are.
+The text is canonical: two steps are equal if and only if their texts are.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ESCAPES: Final = {
 _GO_ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 _EXACT: Final = 2**53
 _CACHED: Final = 8192
-"""Number of cached steps; those of conditions, disks and so on recur in every object."""
+"""Number of cached steps; most recur in every object."""
 _LONGEST: Final = 256
 """Maximum characters of a cached step; others may be as long as an object."""
 

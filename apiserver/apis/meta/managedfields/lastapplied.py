@@ -1,4 +1,4 @@
-"""Migration from client-side to server-side apply: kubectl's annotation determines the fields that it owns already."""
+"""Migration from client-side to server-side apply, by kubectl's annotation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apiserver.apis.meta.objects import Object, annotations_of
 
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MANAGER: Final = "kubectl"
-"""Only kubectl's default name takes part; with another name, users opt out."""
+"""Only kubectl's default name takes part; users opt out with another."""
 
 
 def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
@@ -38,7 +38,7 @@ def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
 
 
 def follow(obj: Object, applied: Object) -> Object:
-    """Return the object with its annotation, if any, updated to the applied configuration, or without it if too large."""
+    """Return the object with its annotation, if any, updated to the applied configuration; without it if too large."""
     annotations = annotations_of(obj)
     if not annotations.get(ANNOTATION):
         return obj
@@ -49,7 +49,6 @@ def follow(obj: Object, applied: Object) -> Object:
 
 
 def _bare(applied: Object) -> Object:
-    """Return the configuration without the annotation itself."""
     metadata = applied.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("annotations"), dict):
         return applied

@@ -41,7 +41,7 @@ class FieldManager:
 
     Args of the constructor: ``schemas``: the kind's type per served version. ``ignored``: per version, the fields that this endpoint does
     not change (for the main resource ``status``, for ``/status`` everything else). ``empty``: an object before its creation. ``convert``:
-    for kinds with several versions. ``reader``: shared by all managers of a kind, because it caches parsed sets.
+    for kinds with several versions. ``reader``: shared by a kind's managers.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class FieldManager:
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
         """Set ``managedFields`` of a new object that a write made from ``live`` (None: it was created).
 
-        Only ``new["metadata"]["managedFields"]`` changes. Never raises: if ownership cannot be determined, there is none.
+        Never raises: if ownership cannot be determined, there is none.
         """
         metadata = new.get("metadata")
         if not isinstance(metadata, dict):
@@ -201,7 +201,7 @@ class FieldManager:
 
 
 def _ownable(obj: Object) -> Object:
-    """Return a new object without unowned fields, which is cheaper than removing them from the set."""
+    """Return a new object without unowned fields."""
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVERS}
     return {name: metadata if name == "metadata" else value for name, value in obj.items() if name not in _IDENTITY}
 

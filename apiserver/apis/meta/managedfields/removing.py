@@ -102,7 +102,7 @@ def _fields_of_map(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - a
 
 
 def with_parents(fields: Fields, atom: Atom | None) -> Fields:
-    """Return the set with each named struct field that has fields in it; parents in maps and lists are not added."""
+    """Return the set with each named struct field that has fields in it, without parents in maps and lists."""
     shape = atom.map if atom is not None else None
     result: Fields = {}
     for step, tree in fields.items():

@@ -1,8 +1,7 @@
 """The schema for sets of fields: valid values and their ownership.
 
-A type (:class:`Atom`) is a scalar, a list, a map, or several of them, if the schema does not decide; then the value decides. Structs are
-maps with named fields. An atomic list or map is owned as a whole, a granular one field by field, an associative list (``set``: by value,
-``map``: by keys) item by item.
+A type (:class:`Atom`) is a scalar, a list, a map, or several of them; then the value decides. Structs are maps with named fields. An atomic
+list or map is owned as a whole, a granular one field by field, an associative list (``set``: by value, ``map``: by keys) item by item.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from apiserver.apis.meta.managedfields.elements import quote
 Scalar = Literal["numeric", "string", "boolean", "untyped"]
 
 _REMEMBERED: Final = 256
-"""Cached keys of items with their steps, such as types of conditions and names of disks."""
+"""Cached keys of items with their steps."""
 _ACCEPTED: Final[dict[Scalar, frozenset[type]]] = {
     "numeric": frozenset({int, float}),
     "string": frozenset({str}),

@@ -30,7 +30,7 @@ def ordered(fields: Fields) -> Fields:
     if len(fields) < 2:
         return fields
     steps = sorted(fields)
-    # "." sorts before "f:", and "f:" before the other kinds, so the last one shows whether all are fields.
+    # "." sorts before "f:", and "f:" before other kinds, so the last one decides.
     if steps[-1][0] > "f" or elements.NOWHERE in fields:
         steps.sort(key=elements.rank)
     return fields if steps == list(fields) else {step: fields[step] for step in steps}
@@ -207,7 +207,7 @@ def _without(first: Fields, second: Fields) -> Fields | None:
 
 
 def _replaced(tree: Fields, original: Fields, step: str, by: Fields | None) -> Fields:
-    """Return the tree with ``by``, or nothing, under a step. Changes ``tree``, unless it is ``original``, which is copied."""
+    """Return the tree with ``by``, or nothing, under a step. Changes ``tree``, except ``original``."""
     if tree is original:
         tree = dict(tree)
     if by is None:

@@ -1,7 +1,6 @@
 """Ownership rules: who gains and loses fields in a change, and what apply removes.
 
-An owner's entry refers to the version it was written in. To find what an entry loses, objects are converted to its version; entries of
-versions no longer served are dropped.
+To find what an entry loses, objects are converted to its version; entries of unserved versions are dropped.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ class Updater:
         return self._prune_whole(merged, version, managed, last)
 
     def _prune_parts(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Like :meth:`_prune`, but only look at the parts of the object that lost fields of the applier."""
+        """Like :meth:`_prune`, but only for parts that lost fields of the applier."""
         given_up = {step: tree for step, tree in last.fields.items() if not sets.contains(fields, {step: tree})}
         names = [step[2:] for step in given_up]
         part = {name: merged[name] for name in ("apiVersion", "kind", *names) if name in merged}
