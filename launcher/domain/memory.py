@@ -7,7 +7,6 @@ from typing import Any, Final
 from xml.etree.ElementTree import SubElement
 
 from apiserver.apis.meta import quantity
-from apiserver.apis.virt.hardware import filesystems, interfaces
 from apiserver.apis.virt.hardware import memory as hardware
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
@@ -27,7 +26,10 @@ def append(tree: Tree, definition: Definition) -> None:
         raise InvalidSpecification(f"memory.guest: must be positive, not {amount} bytes")
     if (most := _most(definition)) > amount:
         SubElement(tree.domain, "maxMemory", slots=str(SLOTS), unit="b").text = str(most)
-    SubElement(tree.domain, "memory", unit="b").text = str(amount)
+    plugged = hardware.pluggable_bytes(specification)
+    SubElement(tree.domain, "memory", unit="b").text = str(amount + plugged)
+    if plugged:
+        _append_device(tree, plugged)
     _append_backing(tree, specification)
     if not hardware.has_balloon(specification):
         SubElement(tree.devices, "memballoon", model="none")
@@ -36,9 +38,18 @@ def append(tree: Tree, definition: Definition) -> None:
     SubElement(balloon, "stats", period="10")
 
 
+def _append_device(tree: Tree, amount: int) -> None:
+    """Append the device with the memory that the guest may get later; it starts with none of it."""
+    target = SubElement(SubElement(tree.devices, "memory", model="virtio-mem"), "target")
+    SubElement(target, "size", unit="b").text = str(amount)
+    SubElement(target, "node").text = "0"
+    SubElement(target, "block", unit="b").text = str(hardware.BLOCK_BYTES)
+    SubElement(target, "requested", unit="b").text = "0"
+
+
 def _append_backing(tree: Tree, specification: Mapping[str, Any]) -> None:
     """Append huge pages, and shared access if other processes of the pod need the memory."""
-    size, is_shared = hardware.page_size(specification), _is_shared(specification)
+    size, is_shared = hardware.page_size(specification), hardware.is_shared(specification)
     if size not in ("", "2Mi", "1Gi"):
         raise InvalidSpecification(f"memory.hugepages.pageSize: {size!r} is not supported")
     if not size and not is_shared:
@@ -51,11 +62,6 @@ def _append_backing(tree: Tree, specification: Mapping[str, Any]) -> None:
         SubElement(backing, "source", type="memfd")
     if is_shared:
         SubElement(backing, "access", mode="shared")
-
-
-def _is_shared(specification: Mapping[str, Any]) -> bool:
-    """Return whether other processes of the pod map the guest's memory, to serve its file systems or its network."""
-    return bool(filesystems.defaulted(specification) or interfaces.of_passt(specification))
 
 
 def has_room(definition: Definition) -> bool:

@@ -27,6 +27,7 @@ def append(tree: Tree, definition: Definition) -> None:
     needed += sum(devices.find(each) is not None for each in ("rng", "vsock"))
     needed += len(devices.findall("hostdev")) + len(devices.findall("filesystem"))
     needed += devices.find("memballoon[@model='virtio']") is not None
+    needed += devices.find("memory") is not None
     needed += 1  # virtio-serial
     SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
     for _ in range(needed + SPARE_PORTS):

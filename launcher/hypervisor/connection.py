@@ -207,12 +207,17 @@ class LibvirtHypervisor:
                 cid=conversion.cid(document),
                 devices=conversion.devices(document),
                 vcpus=conversion.vcpus(document),
+                memory=conversion.memory(document),
             )
 
         try:
             return await self._call(f"look at domain {name}", look)
         except DomainNotFound:  # it disappeared between two calls
             return None
+
+    async def describe(self, name: str) -> str:
+        """See the port."""
+        return await self._call(f"describe domain {name}", lambda connection: str(connection.lookupByName(name).XMLDesc()))
 
     def _cause(self, name: str) -> str:
         """Return why a domain crashed, which only events report: ``panicked``, ``watchdog``, or ``crashed`` if unknown."""
@@ -348,6 +353,17 @@ class LibvirtHypervisor:
             domain.setVcpusFlags(count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
         await self._call(f"add processors to domain {name}", add)
+
+    async def request_memory(self, name: str, amount: int) -> None:
+        """See the port."""
+
+        def request(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+            domain.updateDeviceFlags(conversion.with_memory(document, amount), libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+        await self._call(f"request memory for domain {name}", request)
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         """See the port."""
@@ -575,7 +591,7 @@ class LibvirtHypervisor:
             self._watchdogs.take(domain.name(), time.monotonic())
             later(self._changed)
 
-        def on_device(_connection: object, _domain: libvirt.virDomain, _alias: str, _opaque: object) -> None:
+        def on_device(_connection: object, _domain: libvirt.virDomain, _alias: str, *_details: object) -> None:
             later(self._changed)
 
         def on_close(closed: object, _reason: int, _opaque: object) -> None:
@@ -586,6 +602,7 @@ class LibvirtHypervisor:
             connection.registerCloseCallback(on_close, None)
             connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED, on_device, None)
             connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_AGENT_LIFECYCLE, on_agent, None)
+            connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_MEMORY_DEVICE_SIZE_CHANGE, on_device, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_lifecycle, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, on_reboot, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_WATCHDOG, on_watchdog, None)

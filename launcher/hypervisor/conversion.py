@@ -11,7 +11,7 @@ import libvirt
 
 from apiserver.apis.virt.hardware import disk_io_tune
 from launcher.domain.values import snake
-from launcher.hypervisor.port import NO_DISKS, Device, DeviceKind, Disks, Progress, Terms, Usage
+from launcher.hypervisor.port import NO_DISKS, Device, DeviceKind, Disks, Memory, OperationInvalid, Progress, Terms, Usage
 
 MAX_ANSWER: Final = 2 << 20
 """Maximum characters. A list of 10,000 packages takes half. libvirt accepts five times as many, but our pod has less memory."""
@@ -77,6 +77,42 @@ def vcpus(domain: Element) -> int:
     found = domain.find("vcpu")
     number = "" if found is None else found.get("current") or (found.text or "").strip()
     return int(number) if number.isdecimal() else 0
+
+
+def memory(domain: Element) -> Memory | None:
+    """Return the memory of a domain with one device that gives it more; None for others."""
+    found = domain.findall("devices/memory[@model='virtio-mem']")
+    if len(found) != 1:
+        return None
+    amounts = [amount_of(found[0].find(f"target/{each}")) for each in ("size", "current", "requested")]
+    size, current, requested = amounts
+    return Memory(amount_of(domain.find("memory")) - size, current, requested)
+
+
+def with_memory(domain: Element, amount: int) -> str:
+    """Return the XML of the device that gives a domain memory, with another request.
+
+    Raises:
+        OperationInvalid: the domain has no such device, started with more memory, or cannot have so much.
+    """
+    now = memory(domain)
+    if now is None:
+        raise OperationInvalid("the guest started without room for more memory")
+    device = domain.find("devices/memory[@model='virtio-mem']")
+    wanted = None if device is None else device.find("target/requested")
+    if device is None or wanted is None:
+        raise OperationInvalid("libvirt does not say how much memory is requested")
+    if amount < now.at_boot:
+        raise OperationInvalid(f"the guest started with {now.at_boot >> 20} MiB of memory, and cannot have less")
+    wanted.set("unit", "b")
+    wanted.text = str(amount - now.at_boot)
+    return tostring(device, encoding="unicode")
+
+
+def amount_of(element: Element | None) -> int:
+    """Return an amount of memory, which libvirt writes in KiB; 0 if it is absent."""
+    text = "" if element is None else (element.text or "").strip()
+    return int(text) * (1 if element is not None and element.get("unit") == "b" else 1024) if text.isdecimal() else 0
 
 
 def disk_of(domain: Element, target: str) -> str | None:

@@ -8,8 +8,9 @@
    observe. It is also called after a reconnection, because events may have been lost.
 5. ``create`` makes a persistent domain and starts it paused, before its first instruction. If it raises ``HypervisorError`` other than
    those of rule 2, no domain is left. If the domain exists, it raises ``DomainExists`` and leaves it alone.
-6. ``suspend``, ``resume``, ``limit_disk``, ``set_link``, ``add_vcpus`` and ``destroy`` are idempotent; ``destroy`` of an absent domain does
-   nothing. ``resume`` ends any pause, including the guest's own suspension to memory. The cause of a pause may pause it again.
+6. ``suspend``, ``resume``, ``limit_disk``, ``set_link``, ``add_vcpus``, ``request_memory`` and ``destroy`` are idempotent; ``destroy`` of
+   an absent domain does nothing. ``resume`` ends any pause, including the guest's own suspension to memory. The cause of a pause may pause
+   it again.
 7. ``migrate`` returns when the domain is complete and paused on the target, even if it ran before, and should be gone here. If it raises,
    the target's copy, if any, is paused as well; only ``observe`` tells where the domain is. Its terms apply to this migration only. Copied
    disks have the content of the moment when the domain stopped here. A domain that stays continues with its own disks.
@@ -114,6 +115,18 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory of a domain that may get more, in bytes."""
+
+    at_boot: int
+    """What it started with, and always has."""
+    plugged: int
+    """What the guest has in addition."""
+    requested: int
+    """What the guest should have in addition. It takes and releases this at its own pace."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """The current state of a domain."""
 
@@ -140,6 +153,8 @@ class Observation:
     """Disks and interfaces, in the order of the XML."""
     vcpus: int = 0
     """Virtual processors now; 0: unknown."""
+    memory: Memory | None = None
+    """None for a domain that keeps its memory."""
 
     @property
     def active(self) -> bool:
@@ -231,6 +246,9 @@ class Hypervisor(Protocol):
     async def observe(self, name: str) -> Observation | None:
         """Return the domain's state, or None without a domain."""
 
+    async def describe(self, name: str) -> str:
+        """Return the domain's present XML, without passwords."""
+
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
         """Define the domain ``name`` and start it paused; ``validate``: check it against libvirt's schema first, if installed."""
 
@@ -270,6 +288,13 @@ class Hypervisor(Protocol):
 
     async def add_vcpus(self, name: str, count: int) -> None:
         """Plug virtual processors into a running domain until it has ``count``; it must have no more."""
+
+    async def request_memory(self, name: str, amount: int) -> None:
+        """Request that a running domain's guest has this much memory, in bytes; the guest takes and releases memory at its own pace.
+
+        Raises:
+            OperationInvalid: the domain keeps its memory, or started with more, or cannot have so much.
+        """
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         """Set the link state of a running domain's interface."""

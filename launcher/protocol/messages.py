@@ -422,6 +422,8 @@ class SettingStatus:
     """The device's name in the spec."""
     value: str
     """As ``live_changes.values`` writes it."""
+    requested: str = ""
+    """The value that the guest is still to reach at its own pace; empty if it has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import libvirt
 import pytest
@@ -507,6 +508,47 @@ async def test_processors_are_added_up_to_the_maximum(hypervisor: Hypervisor, ki
         await hypervisor.add_vcpus(NAME, 4)
     with pytest.raises(OperationInvalid):
         await hypervisor.add_vcpus(NAME, 2)
+
+
+async def test_memory_grows_up_to_its_maximum_and_shrinks_to_that_of_the_boot(hypervisor: Hypervisor, kind: str) -> None:
+    device = f"<memory model='virtio-mem'><target><size unit='b'>{32 << 20}</size><node>0</node><block unit='MiB'>2</block>"
+    xml = xml_for(kind).replace("</devices>", f"{device}<requested unit='b'>0</requested></target></memory></devices>")
+    xml = xml.replace(
+        "<memory unit='MiB'>32</memory>", f"<maxMemory slots='1' unit='MiB'>64</maxMemory><memory unit='b'>{64 << 20}</memory>", 1
+    )
+    cell = "<cpu><numa><cell id='0' cpus='0' unit='MiB' memory='32'/></numa></cpu>"
+    if kind == "test":
+        with pytest.raises(HypervisorError):  # libvirt's test driver does not update devices
+            await hypervisor.request_memory(NAME, 48 << 20)
+        return
+    await hypervisor.create(NAME, xml.replace("<os>", f"{cell}<os>"))
+    await hypervisor.resume(NAME)
+    for amount in (48, 48, 64, 32):
+        await hypervisor.request_memory(NAME, amount << 20)
+        domain = await hypervisor.observe(NAME)
+        assert domain is not None
+        assert domain.memory is not None
+        assert (domain.memory.at_boot, domain.memory.requested) == (32 << 20, amount - 32 << 20)
+    with pytest.raises(HypervisorError):
+        await hypervisor.request_memory(NAME, 66 << 20)
+    with pytest.raises(OperationInvalid):
+        await hypervisor.request_memory(NAME, 30 << 20)
+
+
+async def test_domain_is_described_by_its_xml(hypervisor: Hypervisor, kind: str) -> None:
+    with pytest.raises(DomainNotFound):
+        await hypervisor.describe(NAME)
+    await hypervisor.create(NAME, xml_for(kind))
+    assert ET.fromstring(await hypervisor.describe(NAME)).findtext("name") == NAME
+
+
+async def test_domain_without_room_keeps_its_memory(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    domain = await hypervisor.observe(NAME)
+    assert domain is not None
+    assert domain.memory is None
+    with pytest.raises(OperationInvalid):
+        await hypervisor.request_memory(NAME, 48 << 20)
 
 
 async def test_calls_may_overlap(hypervisor: Hypervisor, kind: str) -> None:

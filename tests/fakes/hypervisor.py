@@ -69,6 +69,8 @@ class FakeHypervisor:
         """XML of all disks and controllers that running domains got."""
         self.keeps_disks = False
         """The guest releases no disk."""
+        self.keeps_memory = False
+        """The guest neither takes nor releases memory."""
         self._callbacks: list[Callable[[], None]] = []
         self._connected = asyncio.Event()
         self._migrations: dict[str, asyncio.Future[None]] = {}
@@ -93,6 +95,12 @@ class FakeHypervisor:
         await self._step("observe")
         return self.domains.get(name)
 
+    async def describe(self, name: str) -> str:
+        await self._step("describe")
+        if name not in self.domains:
+            raise DomainNotFound(f"describe domain {name}: it does not exist")
+        return self._xml[name]
+
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
         del validate  # it has no schema
         await self._step("create")
@@ -109,9 +117,10 @@ class FakeHypervisor:
         sockets = root.find("devices/vsock/cid")
         cid = 0 if sockets is None else int(sockets.get("address") or FIRST_CID)
         devices = tuple(dataclasses.replace(each, address="") for each in conversion.devices(root))
-        self._put(
-            Observation(name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid, devices=devices, vcpus=conversion.vcpus(root))
+        now = Observation(
+            name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid, devices=devices, vcpus=conversion.vcpus(root)
         )
+        self._put(dataclasses.replace(now, memory=conversion.memory(root)))
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
         await self._step("keep secret")
@@ -175,6 +184,17 @@ class FakeHypervisor:
         if count > int(ET.fromstring(self._xml[name]).findtext("vcpu") or 1):
             raise HypervisorError("requested vcpus is greater than max allowable vcpus")
         self._put(dataclasses.replace(domain, vcpus=count))
+
+    async def request_memory(self, name: str, amount: int) -> None:
+        await self._step(f"request {amount >> 20} MiB of memory")
+        self._fail()
+        domain, document = self._active(name), ET.fromstring(self._xml[name])
+        conversion.with_memory(document, amount)
+        if amount > conversion.amount_of(document.find("memory")) or domain.memory is None:
+            raise HypervisorError("requested size must be smaller than or equal to @size")
+        more = amount - domain.memory.at_boot
+        plugged = domain.memory.plugged if self.keeps_memory else more
+        self._put(dataclasses.replace(domain, memory=dataclasses.replace(domain.memory, requested=more, plugged=plugged)))
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         await self._step(f"set link {'up' if up else 'down'}")

@@ -51,7 +51,7 @@ def missing(vm: Mapping[str, Any], launcher: messages.Status) -> dict[Change, st
     return {
         change: value
         for change, value in live_changes.wanted(vm).items()
-        if change.what in supported and told.get((change.what, change.name), value) != value
+        if change.what in supported and value not in _reached(told.get((change.what, change.name)), value)
     }
 
 
@@ -94,11 +94,18 @@ def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Statu
     return {**others, live_changes.FIELD: found[: live_changes.MAX_CHANGES]} if found else others
 
 
-def _outcome(has: str | None, desired: str, failure: Failure | None, old: Mapping[str, Any]) -> tuple[str, str]:
-    if has == desired:
-        return live_changes.APPLIED, ""
+def _reached(found: messages.SettingStatus | None, default: str) -> tuple[str, str]:
+    """Return the value that a setting has, and the one that it will have."""
+    return (found.value, found.requested or found.value) if found is not None else (default, default)
+
+
+def _outcome(has: messages.SettingStatus | None, desired: str, failure: Failure | None, old: Mapping[str, Any]) -> tuple[str, str]:
     if has is None:
         return live_changes.FAILED, NOT_REPORTED
+    if not has.requested and has.value == desired:
+        return live_changes.APPLIED, ""
+    if has.requested == desired:
+        return live_changes.PENDING, f"the guest has {_amount(has.value)} so far"
     if failure is not None:
         return (live_changes.FAILED, failure.message) if failure.value == desired else (live_changes.PENDING, "")
     if old.get("state") == live_changes.FAILED:  # before this process started
@@ -121,6 +128,11 @@ def _supported(launcher: messages.Status) -> tuple[str, ...]:
     return launcher.domain.changes if launcher.domain is not None else ()
 
 
-def _told(launcher: messages.Status) -> dict[tuple[str, str], str]:
+def _told(launcher: messages.Status) -> dict[tuple[str, str], messages.SettingStatus]:
     settings = launcher.domain.settings if launcher.domain is not None else ()
-    return {(each.what, each.name): each.value for each in settings}
+    return {(each.what, each.name): each for each in settings}
+
+
+def _amount(value: str) -> str:
+    """Return bytes, which only memory has, for people."""
+    return f"{int(value) >> 20} MiB" if value.isdecimal() else value

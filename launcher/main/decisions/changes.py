@@ -22,6 +22,9 @@ def settings(machine: messages.Machine | None, seen: Observation) -> tuple[messa
 def _settings(machine: messages.Machine, seen: Observation) -> Iterator[messages.SettingStatus]:
     if seen.vcpus:
         yield messages.SettingStatus(live_changes.PROCESSORS.what, "", str(seen.vcpus))
+    if (memory := seen.memory) is not None:
+        requested = "" if memory.requested == memory.plugged else str(memory.at_boot + memory.requested)
+        yield messages.SettingStatus(live_changes.MEMORY.what, "", str(memory.at_boot + memory.plugged), requested)
     for device, name in machines.named(machine, seen.devices):
         for what in live_changes.KNOWN:
             if (value := setting_of(what, device)) is not None:
@@ -35,7 +38,7 @@ def setting_of(what: messages.LiveChange, device: Device) -> str | None:
             return disk_io_tune.text(dict(device.limits)) if device.kind == "disk" else None
         case "interface.state":
             return None if device.is_up is None else "up" if device.is_up else "down"
-        case "cpu.sockets":
+        case "cpu.sockets" | "memory.guest":
             return None
 
 

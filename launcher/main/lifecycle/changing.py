@@ -45,6 +45,9 @@ class Changes:
             if seen is not None and seen.vcpus < int(wanted):
                 await self._hypervisor.add_vcpus(name, int(wanted))
             return
+        if request.what == "memory.guest":
+            await self._hypervisor.request_memory(name, int(wanted))
+            return
         devices = seen.devices if seen is not None else ()
         if (device := changes.device_of(machine, devices, request)) is None:
             raise RequestRefused("Failed", f"the guest does not have the {request.what.partition('.')[0]} {request.name!r}")
@@ -58,7 +61,7 @@ class Changes:
                 await self._hypervisor.limit_disk(name, device.target, disk_io_tune.limits(request.device))
             case "interface.state":
                 await self._hypervisor.set_link(name, device.mac, up=interfaces.state_of(request.device) == "up")
-            case "cpu.sockets":
-                pass  # has no device
+            case "cpu.sockets" | "memory.guest":
+                pass  # have no device
             case _:
                 assert_never(request.what)

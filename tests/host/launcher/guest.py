@@ -26,6 +26,7 @@ MODULES: Final = (
     "button",
     "evdev",
     "virtio_rng",
+    "virtio_mem",
     "virtio_input",
     "sr_mod",
     "isofs",

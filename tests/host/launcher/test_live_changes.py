@@ -1,4 +1,4 @@
-"""A running Linux takes processors and limits of its disk, once, and keeps them over a reset and a migration."""
+"""A running Linux takes processors, memory and limits of its disk, once, and keeps them over a reset and a migration."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from launcher.protocol import messages
+from tests.guest_kernel import KERNEL_ARGS
 from tests.host.launcher import relay
-from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine
+from tests.host.launcher.sandbox import KERNEL_BOOT, NO_GRAPHICS, Client, Launcher, Viewer, a_machine
 from tests.host.launcher.test_migration import ended, state_of
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
@@ -17,6 +18,11 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 CPU = {"sockets": 1, "maxSockets": 3}
 DISK = {"name": "data", "type": "EmptyDisk", "source": {"size": "8Mi"}}
 READ = "dd if=/dev/vda of=/dev/null bs=4k count=30 iflag=direct 2>/dev/null"
+
+
+MEMORY = {"guest": "256Mi", "maxGuest": "512Mi"}
+LARGE, SMALL = str(384 << 20), str(256 << 20)
+RELEASES_MEMORY = {"kernelBoot": {**KERNEL_BOOT, "kernelArgs": f"{KERNEL_ARGS} memhp_default_state=online_movable"}}
 
 
 def settings(status: messages.Status) -> dict[str, str]:
@@ -70,3 +76,46 @@ def test_processors_added_just_before_a_migration_arrive(start: Callable[[], Lau
             assert settings(at_target.ask(messages.ReleaseMigration("m1"))) == {"cpu.sockets": "2"}
             there.type("\n")
             assert processors(there) == "2"
+
+
+def mebibytes(viewer: Viewer) -> int:
+    return int(viewer.sh("grep MemTotal /proc/meminfo").split()[1]) >> 10
+
+
+def resized(client: Client, guest: str) -> messages.Status:
+    """Request memory, and return the status when the guest has it."""
+    client.ask(messages.Change("memory.guest", "", {**MEMORY, "guest": guest}))
+    return client.until(lambda status: status.domain is not None and not any(each.requested for each in status.domain.settings))
+
+
+def test_linux_gets_memory_returns_it_and_keeps_it_over_a_migration(start: Callable[[], Launcher]) -> None:
+    source, target = start(), start()
+    with source.client() as at_source, target.client() as at_target, source.console() as viewer:
+        at_source.ask(messages.Sync(a_machine(cpu=CPU, memory=MEMORY, firmware=RELEASES_MEMORY)))
+        viewer.expect("GUEST-READY")
+        before = mebibytes(viewer)
+        for _ in range(2):
+            assert settings(resized(at_source, "384Mi"))["memory.guest"] == LARGE
+        assert mebibytes(viewer) == before + 128
+        assert '<current unit="KiB">131072<' in at_source.read("domainxml")
+        assert settings(resized(at_source, "256Mi"))["memory.guest"] == SMALL
+        assert mebibytes(viewer) == before
+        assert settings(resized(at_source, "384Mi"))["memory.guest"] == LARGE
+        grown = a_machine(cpu=CPU, memory={**MEMORY, "guest": "384Mi"}, firmware=RELEASES_MEMORY)
+        at_target.ask(messages.PrepareMigrationTarget("m1", grown))
+        with relay.connected(source, target), target.console() as there:
+            at_source.ask(messages.Migrate("m1"))
+            assert state_of(at_source.until(ended("m1"))) == "succeeded"
+            at_target.until(lambda status: state_of(status) == "arrived")
+            assert settings(at_target.ask(messages.ReleaseMigration("m1")))["memory.guest"] == LARGE
+            there.type("\n")
+            assert mebibytes(there) == before + 128
+            assert settings(resized(at_target, "256Mi"))["memory.guest"] == SMALL
+            assert mebibytes(there) == before
+            assert settings(resized(at_target, "512Mi"))["memory.guest"] == str(512 << 20)
+            at_target.ask(messages.Operate("a", 1, "Reset"))
+            there.expect("GUEST-READY")
+            at_target.until(lambda status: settings(status)["memory.guest"] == str(512 << 20))
+            refused = at_target.call(messages.Change("memory.guest", "", {**MEMORY, "guest": "128Mi"}))
+            assert isinstance(refused, messages.Refusal)
+            assert refused.message == "the guest started with 256 MiB of memory, and cannot have less"

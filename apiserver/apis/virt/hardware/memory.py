@@ -6,11 +6,14 @@ from typing import Final
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import filesystems, host_devices, interfaces
 from apiserver.apis.virt.hardware.given import Domain
 
 GUEST: Final = "512Mi"
 MIN: Final = quantity.parse("16Mi")
 MAX: Final = quantity.parse("16Ti")
+BLOCK_BYTES: Final = 2 << 20
+"""A running guest gets and returns memory in blocks of this size."""
 
 
 def guest_bytes(domain: Domain) -> int:
@@ -26,6 +29,36 @@ def max_guest_bytes(domain: Domain) -> int:
     """Return the maximum memory after hot-plug; by default the guest's memory."""
     most = (domain.get("memory") or {}).get("maxGuest")
     return guest_bytes(domain) if most is None else quantity.parse(str(most)).bytes
+
+
+def grows(domain: Domain) -> bool:
+    """Return whether the machine has a device that gives the running guest memory, and takes it.
+
+    Huge pages are a resource that a pod cannot get later. A NUMA node of the user's has exactly its memory. Other processes and devices of
+    the node that use the guest's memory would have to follow.
+    """
+    return (
+        (domain.get("memory") or {}).get("maxGuest") is not None
+        and not page_size(domain)
+        and not (domain.get("cpu") or {}).get("numa")
+        and not is_shared(domain)
+        and not host_devices.passed_through(domain)
+    )
+
+
+def is_shared(domain: Domain) -> bool:
+    """Return whether other processes of the pod map the guest's memory, to serve its file systems or its network."""
+    return bool(filesystems.defaulted(domain) or interfaces.of_passt(domain))
+
+
+def pluggable_bytes(domain: Domain) -> int:
+    """Return how much memory the guest can get while it runs, in whole blocks."""
+    return (max_guest_bytes(domain) - guest_bytes(domain)) // BLOCK_BYTES * BLOCK_BYTES if grows(domain) else 0
+
+
+def most_bytes(domain: Domain) -> int:
+    """Return the most memory that the guest can have in its run."""
+    return max_guest_bytes(domain) if grows(domain) else guest_bytes(domain)
 
 
 def page_size(domain: Domain) -> str:

@@ -17,13 +17,13 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import cpu, disk_io_tune, disks, interfaces
+from apiserver.apis.virt.hardware import cpu, disk_io_tune, disks, interfaces, memory, resources
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.spec import hot_plug, running
 from apiserver.apis.virt.spec.running import Difference
 
-What = Literal["disk.ioTune", "interface.state", "cpu.sockets"]
+What = Literal["disk.ioTune", "interface.state", "cpu.sockets", "memory.guest"]
 """The kind of a device, and its setting."""
 KNOWN: Final[tuple[What, ...]] = get_args(What)
 FIELD: Final = "changes"
@@ -42,19 +42,24 @@ class Setting:
     """Tells where a setting is in ``spec.domain``, and how to compare two of its values."""
 
     devices: str
-    """The list of devices in ``devices``; empty for ``cpu``."""
+    """The list of devices in ``devices``; empty for a setting of a member of ``spec.domain``."""
     field: str
     defaulted: Callable[[Domain], list[Object]]
     """Returns the devices with this setting, with defaults."""
     value: Callable[[Mapping[str, Any]], str]
     """Returns the setting of a device; equal texts have the same effect."""
+    member: str = ""
+    """The member of ``spec.domain`` with the setting, where ``devices`` is empty."""
 
 
 SETTINGS: Final[Mapping[What, Setting]] = MappingProxyType(
     {
         "disk.ioTune": Setting("disks", "ioTune", disks.defaulted, lambda disk: disk_io_tune.text(disk_io_tune.limits(disk))),
         "interface.state": Setting("interfaces", "state", interfaces.on_taps, interfaces.state_of),
-        "cpu.sockets": Setting("", "sockets", lambda domain: [_processors(domain)], lambda found: str(cpu.vcpus({"cpu": found}))),
+        "cpu.sockets": Setting("", "sockets", lambda domain: [domain.get("cpu") or {}], lambda each: str(cpu.vcpus({"cpu": each})), "cpu"),
+        "memory.guest": Setting(
+            "", "guest", lambda domain: [domain.get("memory") or {}], lambda each: str(memory.guest_bytes({"memory": each})), "memory"
+        ),
     }
 )
 
@@ -65,16 +70,17 @@ class Change:
 
     what: What
     name: str = ""
-    """The device's; empty for processors."""
+    """The device's; empty for processors and memory."""
 
     def __str__(self) -> str:
         setting = SETTINGS[self.what]
         if not setting.devices:
-            return f"spec.domain.cpu.{setting.field}"
+            return f"spec.domain.{setting.member}.{setting.field}"
         return f"spec.domain.devices.{setting.devices}[{self.name}].{setting.field}"
 
 
 PROCESSORS: Final = Change("cpu.sockets")
+MEMORY: Final = Change("memory.guest")
 
 
 def values(domain: Domain) -> dict[Change, str]:
@@ -96,6 +102,8 @@ def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
     found = {change: value for change, value in values(domain).items() if change in there}
     if not _gets_processors(of_guest, domain):
         found.pop(PROCESSORS, None)
+    if not resources.can_resize_memory(of_guest, domain):
+        found.pop(MEMORY, None)
     return found
 
 
@@ -189,7 +197,7 @@ def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> O
     """Return ``domain`` with one setting of ``device``."""
     setting = SETTINGS[change.what]
     if not setting.devices:
-        return {**domain, "cpu": _replaced(_processors(domain), setting.field, device)}
+        return {**domain, setting.member: _replaced(domain.get(setting.member) or {}, setting.field, device)}
     devices = [
         _replaced(own, setting.field, device) if name == change.name else own for name, own in _devices(domain, setting)
     ]  # fmt: skip
@@ -199,17 +207,12 @@ def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> O
 def _devices(domain: Domain, setting: Setting) -> Iterator[tuple[str, Object]]:
     """Yield name and device of a list, as written if it is written."""
     if not setting.devices:
-        yield "", _processors(domain)
+        yield "", domain.get(setting.member) or {}
         return
     every = {"disks": disks.defaulted, "interfaces": interfaces.defaulted}[setting.devices](domain)
     written = (domain.get("devices") or {}).get(setting.devices) or every
     for device, own in zip(every, written, strict=True):
         yield str(device["name"]), own
-
-
-def _processors(domain: Domain) -> Object:
-    found: Object = domain.get("cpu") or {}
-    return found
 
 
 def _replaced(own: Object, field: str, device: Mapping[str, Any]) -> Object:

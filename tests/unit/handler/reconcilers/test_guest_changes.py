@@ -100,6 +100,30 @@ def test_status_says_what_became_of_each_edit() -> None:
     assert entries(edited(an_entry("Pending")), a_launcher(changes=())) == []
 
 
+def memory_of(guest: str) -> dict[str, Any]:
+    return {"memory": {"guest": guest, "maxGuest": "1Gi"}}
+
+
+def with_memory(value: int, requested: str = "") -> messages.Status:
+    launcher = a_launcher()
+    assert launcher.domain is not None
+    told = messages.SettingStatus("memory.guest", "", str(value << 20), requested)
+    return replace(launcher, domain=replace(launcher.domain, settings=(told,)))
+
+
+def test_memory_waits_for_the_guest_and_is_requested_once() -> None:
+    vm = a_vm(desired=memory_of("512Mi"), runs=memory_of("256Mi"))
+    request = messages.Change("memory.guest", "", {"guest": "512Mi", "maxGuest": "1Gi"})
+    assert next_change(vm, with_memory(256)) == request
+    assert next_change(vm, with_memory(256, str(384 << 20))) == request
+    waiting = with_memory(300, str(512 << 20))
+    assert next_change(vm, waiting) is None
+    found = {"path": "spec.domain.memory.guest", "time": STAMP}
+    assert entries(vm, waiting) == [{**found, "state": "Pending", "message": "the guest has 300 MiB so far"}]
+    assert entries(vm, with_memory(512)) == [{**found, "state": "Applied"}]
+    assert entries(vm, with_memory(512, str(256 << 20))) == [{**found, "state": "Pending"}]
+
+
 def test_failure_stays_over_a_restart_of_virt_handler() -> None:
     old = an_entry("Failed", "libvirt says no", "2025-12-31T23:00:00Z")
     assert entries(edited(old), a_launcher()) == [old]

@@ -123,6 +123,7 @@ CASES = {
             "autoattachMemBalloon": False,
         },
     ),
+    "memory-to-come": defined(memory={"guest": "512Mi", "maxGuest": "1025Mi"}),
     "numa": defined(
         cpu={
             "sockets": 2,

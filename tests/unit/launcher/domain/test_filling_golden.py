@@ -44,6 +44,7 @@ REFUSED: Final = {
     "host-devices": "/domain/devices/hostdev[1]",
     "lun": "/domain/devices/disk/@device",
     "macvtap": "/domain/devices/interface/driver/@queues",
+    "memory-to-come": "/domain/devices/memory",
     "network-disks": "/domain/devices/disk[1]/@type",
     "numa-of-the-node": "/domain/cputune",
     "passt": "/domain/devices/interface[1]/@type",

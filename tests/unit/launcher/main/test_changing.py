@@ -76,6 +76,33 @@ async def test_processors_are_added_and_never_removed(world: World) -> None:
     assert [each for each in world.hypervisor.calls if "processors" in each] == ["add processors up to 2", "add processors up to 3"]
 
 
+ROOM = {"guest": "256Mi", "maxGuest": "512Mi"}
+
+
+async def memory_is(world: World, guest: str) -> messages.SettingStatus:
+    await world.domain.handle(messages.Change("memory.guest", "", {**ROOM, "guest": guest}))
+    assert world.status.domain is not None
+    return next(each for each in world.status.domain.settings if each.what == "memory.guest")
+
+
+async def test_memory_is_requested_and_the_guest_takes_it_at_its_pace(world: World) -> None:
+    await world.domain.handle(messages.Sync(dataclasses.replace(GUEST, domain={**GUEST.domain, "memory": ROOM})))
+    assert settings(world)["memory.guest", ""] == str(256 << 20)
+    assert await memory_is(world, "384Mi") == messages.SettingStatus("memory.guest", "", str(384 << 20))
+    world.hypervisor.keeps_memory = True
+    assert await memory_is(world, "256Mi") == messages.SettingStatus("memory.guest", "", str(384 << 20), str(256 << 20))
+    with pytest.raises(RequestRefused, match="started with 256 MiB"):
+        await memory_is(world, "128Mi")
+    with pytest.raises(RequestRefused):
+        await memory_is(world, "1Gi")
+
+
+async def test_guest_without_room_reports_no_memory(world: World) -> None:
+    await world.domain.handle(SYNC)
+    assert ("memory.guest", "") not in settings(world)
+    assert "without room for more memory" in str(await refused(world, messages.Change("memory.guest", "", {"guest": "1Gi"})))
+
+
 async def test_setting_is_removed_and_the_others_stay(world: World) -> None:
     await world.domain.handle(SYNC)
     for request in (LIMIT, DOWN, dataclasses.replace(LIMIT, device=DISK)):

@@ -28,10 +28,15 @@ class Hugepages(Model):
 class Memory(Model):
     """The guest's memory."""
 
-    guest: Quantity | None = Field(None, description="Memory of the guest, at least 16Mi. Default 512Mi.")
+    guest: Quantity | None = Field(
+        None,
+        description="Memory of the guest, at least 16Mi. A running guest gets more, up to the maxGuest of its start, and returns it. "
+        "Default 512Mi.",
+    )
     max_guest: Quantity | None = Field(
         None,
-        description="Maximum memory, including guest. To start with such room, Linux needs 64Mi more. Default: as much as guest.",
+        description="Maximum memory, including guest. The pod requests it from the start. To start with such room, Linux needs 64Mi more. "
+        "Default: as much as guest.",
     )
     hugepages: Hugepages | None = Field(None, description="Huge pages for the guest's memory. Default: ordinary pages.")
 

@@ -147,6 +147,45 @@ def test_queues_per_processor_keep_the_processors(field: str) -> None:
     assert told(edited(vm, sockets(3))) == ["spec.domain.cpu.sockets"]
 
 
+def guest_memory(amount: str) -> Edit:
+    return lambda spec: spec["domain"]["memory"].update(guest=amount)
+
+
+def a_guest_with_memory(**domain: Any) -> dict[str, Any]:
+    vm = a_guest()
+    vm["spec"]["domain"] |= {"memory": {"guest": "512Mi", "maxGuest": "1Gi"}, **domain}
+    return vm
+
+
+@pytest.mark.parametrize("amount", ["1Gi", "514Mi", "256Mi"])
+def test_guest_gets_memory_up_to_its_maximum_and_returns_it(amount: str) -> None:
+    """virt-launcher knows with how much the guest started, and refuses less."""
+    vm = edited(a_guest_with_memory(), guest_memory(amount))
+    assert live_changes.of(vm) == (live_changes.MEMORY,)
+    assert told(vm) == []
+    assert "running" not in with_status(vm, changes=[entry("spec.domain.memory.guest", "Applied")])["status"]
+    assert told(with_status(vm, changes=[entry("spec.domain.memory.guest", "Failed")])) == ["spec.domain.memory.guest"]
+
+
+@pytest.mark.parametrize(
+    ("given", "amount"),
+    [
+        ({}, "513Mi"),
+        ({"memory": {"guest": "512Mi", "maxGuest": "768Mi"}}, "1Gi"),
+        ({"memory": {"guest": "512Mi"}}, "1Gi"),
+        ({"memory": {"guest": "512Mi", "maxGuest": "1Gi", "hugepages": {"pageSize": "2Mi"}}}, "1Gi"),
+        ({"cpu": {"sockets": 1, "cores": 1, "threads": 1, "numa": {"cells": [{"cpus": "0", "memory": "512Mi"}]}}}, "1Gi"),
+        ({"resources": {"limits": {"memory": "768Mi"}}}, "1Gi"),
+        ({"devices": {"hostDevices": [{"name": "card", "deviceName": "vendor.example/card"}]}}, "1Gi"),
+        ({"devices": {"filesystems": [{"name": "ca", "type": "ConfigMap", "source": {"name": "ca"}}]}}, "1Gi"),
+    ],
+)
+def test_other_edits_of_memory_need_a_restart(given: dict[str, Any], amount: str) -> None:
+    vm = edited(a_guest_with_memory(**given), guest_memory(amount))
+    assert "spec.domain.memory.guest" in told(vm)
+    assert live_changes.MEMORY not in live_changes.wanted(vm)
+
+
 def test_machine_with_xml_has_no_such_settings() -> None:
     vm = a_guest()
     vm["spec"]["domainXML"] = "<domain/>"

@@ -438,6 +438,16 @@ def test_huge_pages_are_no_part_of_the_pods_memory() -> None:
     assert "hugepages-2Mi" not in PODS["disks"]["spec"]["containers"][0]["resources"]["limits"]
 
 
+def test_pod_has_the_memory_that_the_guest_can_get() -> None:
+    memory = {"guest": "256Mi", "maxGuest": "1Gi"}
+    found = needs(a_vm(domain={"memory": memory}), {})
+    assert found == needs(a_vm(domain={"memory": {"guest": "1Gi"}}), {})
+    of_grown = needs(a_vm(domain={"memory": {**memory, "guest": "1Gi"}}), {})
+    assert of_grown == found
+    paged = {**memory, "hugepages": {"pageSize": "2Mi"}}
+    assert needs(a_vm(domain={"memory": paged}), {}).resources["hugepages-2Mi"] == 256 * MIB
+
+
 def test_queues_and_threads_are_counted() -> None:
     def overhead(**domain: Any) -> int:
         return needs(a_vm(domain=domain), {}).overhead_bytes
