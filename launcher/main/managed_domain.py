@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.domainxml import subresource
 from apiserver.apis.virt.hardware import consoles
 from apiserver.apis.virt.spec import guestinfo, probes
-from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.hypervisor.port import DomainNotFound, Hypervisor, HypervisorError
 from launcher.main.agent import passwords
 from launcher.main.agent.agent import Agent
 from launcher.main.agent.authorized_keys import AuthorizedKeys
@@ -21,7 +21,7 @@ from launcher.main.agent.commands import Commands
 from launcher.main.decisions import agent_status, known, life, power_off, requests
 from launcher.main.decisions.power_off import Termination
 from launcher.main.decisions.times import TIMES, Times
-from launcher.main.disks import saved_images
+from launcher.main.disks import disk_secrets, saved_images
 from launcher.main.disks.disk_servers import NETWORK, Network
 from launcher.main.lifecycle.before_stop import BeforeStop
 from launcher.main.lifecycle.changing import Changes
@@ -248,7 +248,17 @@ class ManagedDomain:
             raise requests.refusal_of(error) from error
 
     async def _domain_xml(self) -> str:
-        return requests.given_xml(self._record.known)
+        """Return libvirt's XML of a domain that runs, else the one it gets. An author's own XML stays as it was given."""
+        now = self._record.known
+        given = requests.given_xml(now)
+        if not requests.has_own_xml(now):
+            return given
+        try:
+            return disk_secrets.concealed(await self._hypervisor.describe(now.name))
+        except DomainNotFound:
+            return given
+        except HypervisorError as error:
+            raise requests.refusal_of(error) from error
 
     def _viewers_changed(self) -> None:
         self._record.take(known.viewed, self.console.viewers + self.ports.viewers)

@@ -226,6 +226,11 @@ def given_xml(known: Known) -> str:
     return known.xml
 
 
+def has_own_xml(known: Known) -> bool:
+    """Return whether libvirt's XML tells more than the given one: the domain exists, and its hardware changes."""
+    return known.domain is not None and known.machine is not None and not known.machine.domain_xml
+
+
 def refusal_of(error: HypervisorError) -> RequestRefused:
     """Return the refusal for a hypervisor error."""
     match error:
