@@ -1,9 +1,8 @@
 """``make bench-devices``: the cost of each device, in memory of the pod's processes and in seconds until the guest's prompt.
 
-The base is a tiny machine without devices. Each other machine has one more device or firmware, and its price is the difference of medians.
-Machines run one at a time. The last one is the cloud image of ``examples/cloud-init.yaml``, from create until cloud-init has finished.
-Memory is the proportional set size of all processes of the pod, from this machine's process table, because the nodes are namespaces.
-Verbs, suspensions, screenshots, echoes and rates follow (:mod:`benchmarks.operations`).
+The base is a tiny machine without devices. Each other machine has one more, and its price is the difference of medians. Machines run one at
+a time. The last one is the cloud image of ``examples/cloud-init.yaml``, until cloud-init has finished. Memory is the proportional set size
+of all processes of the pod. :mod:`benchmarks.operations` follows.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     "file system": {"devices": {"filesystems": [_FILESYSTEM]}},
     "file system of a claim": {"devices": {"filesystems": [{"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM}}]}},
 }
-"""Members of ``spec.domain.devices`` and ``spec.domain.firmware`` in addition to those of the base."""
+"""Members of ``spec.domain.devices`` and ``spec.domain.firmware``."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float)
 
 
 def measure(kubectl: Kubectl, count: int, names: Sequence[str]) -> dict[str, list[Sample]]:
-    """Start each tiny machine ``count`` times, in turn, so that a slow minute affects all devices."""
+    """Start each tiny machine ``count`` times, in turn."""
     wanted: dict[str, Mapping[str, Any]] = {BASE: {}, **{name: DEVICES[name] for name in names}}
     kubectl.create(shared_claim(CLAIM))
     kubectl("create", "secret", "generic", SECRET, "--from-literal=key=value")

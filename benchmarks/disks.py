@@ -1,8 +1,8 @@
 """``make bench-disks``: throughput and operations of a disk in the guest, compared with the same file outside.
 
 The disk is a file in a claim, of bus virtio and ``cache: none``, once without and once with its own I/O thread. ``gauge`` reads and writes
-it with O_DIRECT, in the guest and then in a container of the same node, in turn: 1 MiB sequentially, and 4 KiB at random positions, by one
-and by sixteen processes. One machine runs at a time, and no guest has the file open while the container runs.
+it with O_DIRECT, in the guest and then in a container of the same node: 1 MiB sequentially, and 4 KiB at random positions, by one and by
+sixteen processes. One machine runs at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUTSIDE: Final = "container"
 GUESTS: Final[Mapping[str, bool]] = {"guest": False, "guest, I/O thread": True}
 CLAIM: Final = "gauged"
 PATIENCE_SECONDS: Final = 120.0
-"""Extra seconds of a run, because the first write to a file must allocate blocks."""
+"""Extra seconds of a run: first writes allocate blocks."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def machine(name: str, *, io_thread: bool, node: str) -> dict[str, Any]:
 
 
 def written(mib: int) -> str:
-    """Return a shell command that writes all blocks of the file, so that no figure is about a hole."""
+    """Return a shell command that writes all blocks of the file."""
     return f"busybox dd if=/dev/zero of=/claim/disk.img.new bs=1M count={mib} conv=fsync && mv /claim/disk.img.new /claim/disk.img"
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.forwarding [--mib 256] [--rounds 3]
 
-The plugin, virt-api and virt-handler are real processes on loopback with TLS. This process is the program on the local port; the guest's
-port is a further process. kube-apiserver is absent: ``make bench-devices`` measures with it.
+The plugin, virt-api and virt-handler are real processes on loopback with TLS. kube-apiserver is absent: ``make bench-devices`` measures
+with it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Direct(Connect):
 
 
 class NodeSocket(socket.socket):
-    """A socket of a network in which the pod's address leads to this machine."""
+    """A socket of a network with the pod's address on this machine."""
 
     def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]  # typeshed: of any family
         """Connect to this machine."""

@@ -1,4 +1,4 @@
-"""Runs ``gauge`` (images/testguest/gauge.c) in a guest and in a container; code that these benchmarks share."""
+"""Runs ``gauge`` (images/testguest/gauge.c) in a guest and in a container."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def in_pod(kubectl: Kubectl, pod: str) -> Run:
 
 
 def a_pod(name: str, *command: str, node: str = "", claim: str = "") -> dict[str, Any]:
-    """Return a pod of the guest's image, which has ``gauge``, with ``claim`` mounted at ``/claim``."""
+    """Return a pod with ``gauge``, and with ``claim`` mounted at ``/claim``."""
     container: dict[str, Any] = {
         "name": "main",
         "image": GUEST_IMAGE,
@@ -85,7 +85,7 @@ def a_pod(name: str, *command: str, node: str = "", claim: str = "") -> dict[str
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 0,
-        # The user of launcher pods, because QEMU must be able to write its files.
+        # The user of launcher pods: QEMU must be able to write its files.
         "securityContext": {"runAsNonRoot": True, "runAsUser": 107, "runAsGroup": 107, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }

@@ -1,4 +1,4 @@
-"""Storage calls through gRPC's own library, which this project used first, for comparison. Without reconnection."""
+"""Storage calls through gRPC's own library, for comparison, without reconnection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

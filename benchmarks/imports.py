@@ -1,10 +1,9 @@
 """``make bench-import``: duration and maximum pod memory of an image import, compared with a plain download of the same bytes.
 
 One image of 1 GiB without holes, with half of each 4 KiB block random, as raw and qcow2, each plain and in gzip, comes from a web server on
-the other node. An import is timed from the start of the importer's process until the disk has its name. The download is busybox's wget of
-the same file into another claim on the guest's node, until the data is on the storage. Memory is the largest sum of proportional set sizes
-of all processes of the pod, sampled five times a second from this machine's process table, because the nodes are namespaces and the volumes
-are directories of this machine.
+the other node. An import is timed from the importer's start until the disk has its name. The download is busybox's wget of the same file
+into another claim on the guest's node, until the data is on the storage. Memory is the largest sum of proportional set sizes of the pod's
+processes, sampled five times a second.
 """
 
 from __future__ import annotations
@@ -66,12 +65,12 @@ def file_of(format_: str) -> str:
 
 
 def write_raw(path: Path, mib: int) -> None:
-    """Write the raw image, with half of each block random, so that compression halves it."""
+    """Write the raw image, with half of each block random."""
     with path.open("wb") as out:
         for _ in range(mib):
             out.write(b"".join(os.urandom(BLOCK // 2) + bytes(BLOCK // 2) for _ in range(MIB // BLOCK)))
         out.seek(510)
-        out.write(b"\x55\xaa")  # the mark of a boot sector, without which it would not be a disk
+        out.write(b"\x55\xaa")  # the mark of a boot sector
 
 
 def write_images(directory: Path, formats: Sequence[str], mib: int) -> None:
@@ -154,7 +153,7 @@ def _memory_kib(pid: int) -> int:
 
 
 def downloaded(kubectl: Kubectl, url: str) -> float:
-    """Download a file in the pod for downloads; return the seconds until it is on the storage."""
+    """Download a file in a pod; return the seconds until it is on the storage."""
     command = (
         "export PATH=/bin; read begun rest </proc/uptime && busybox wget -q -O /claim/plain "
         f"{url} && busybox dd if=/dev/null of=/claim/plain conv=notrunc,fsync 2>/dev/null && read ended rest </proc/uptime"

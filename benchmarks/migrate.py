@@ -1,10 +1,9 @@
 """``make bench-migrate``: successive live migrations of a guest with a client behind a Service.
 
-The guest counts on its console and answers HTTP. A pod sends the Service a request every tenth of a second, each on a new connection,
-independent of the others, with a limit of five seconds. The machine migrates back and forth. For each migration the results are: seconds
-from ``create`` to its end and of each phase; bytes, rate and downtime from ``status.progress``; processor time of both nodes' virt-handlers
-beyond their idle rate, with the relay processes also separate; and the outcome of the client's attempts. Processor time comes from this
-machine's process table, because the nodes are namespaces.
+The guest counts on its console and answers HTTP. A pod sends the Service a request every tenth of a second, each on a new connection, with
+a limit of five seconds. For each migration the results are: seconds from ``create`` to its end and of each phase; bytes, rate and downtime
+from ``status.progress``; processor time of both virt-handlers beyond their idle rate, and of the relays; and the outcome of the client's
+attempts.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class Move:
     relay_seconds: float
     """Processor time of the relays of both nodes."""
     attempts: Sequence[Attempt] = field(default=())
-    """The client's attempts from ``create`` until it got answers again after the end."""
+    """The client's attempts from ``create`` until it got answers again."""
 
 
 def attempts_in(log: str) -> Iterator[Attempt]:
@@ -145,7 +144,7 @@ def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
     for pid in pids:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # the process has just ended, and its parent has its time
+        except OSError:  # its parent has its time
             continue
         found[pid] = sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
     return found
@@ -163,7 +162,7 @@ def log_of(kubectl: Kubectl, *arguments: str) -> str:
 
 @contextmanager
 def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
-    """Start guest, Service and client; after the block, verify by the guest's count on its console that it never restarted."""
+    """Start guest, Service and client; after the block, verify that the guest never restarted."""
     kubectl.apply(a_service(NAME, NAME), machine(memory_mib))
     kubectl("wait", "vm", NAME, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
     with console(kubectl, NAME) as guest:
@@ -192,7 +191,7 @@ def move(kubectl: Kubectl, idle_rate: float) -> Move:
     name = kubectl.create(migration(NAME))["metadata"]["name"]
 
     def ended() -> dict[str, Any] | None:
-        relays_latest.update(relays(pods))  # the source's relays end with the migration, after a hand-over with almost no data
+        relays_latest.update(relays(pods))  # the source's relays end with the migration
         found: dict[str, Any] = kubectl.json("get", "migration", name).get("status") or {}
         return found if found.get("phase") in ("Succeeded", "Failed", "Cancelled") else None
 

@@ -1,7 +1,7 @@
 """``make bench-network``: throughput and connections of a guest in the pod's network, compared with a container of the same node.
 
-Machines and the container are on one node, and the peer container is on another. ``gauge`` runs on both sides: one TCP connection at full
-speed in each direction, then successive connections by four processes, initiated by one side and by the other. One machine runs at a time.
+The peer container is on another node. ``gauge`` runs on both sides: one TCP connection at full speed in each direction, then successive
+connections by four processes, from either side. One machine runs at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIGURES: Final[Mapping[str, tuple[str, str]]] = {
     "connections out": ("here", "connect {address} {port} {jobs} {seconds}"),
     "connections in": ("peer", "connect {address} {port} {jobs} {seconds}"),
 }
-"""Measurements: the initiating side, and the arguments of ``gauge``; the address is that of the other side."""
+"""Measurements: the initiating side, and the arguments of ``gauge``."""
 
 
 def words(figure: str, address: str, seconds: int) -> str:
@@ -54,7 +54,7 @@ def machine(name: str, way: str, node: str) -> dict[str, Any]:
 
 
 def soon(look: Callable[[], Found], seconds: float) -> Found:
-    """Return the result of ``look``, retried because a new guest has no address yet.
+    """Return the result of ``look``, retried until a new guest has an address.
 
     Raises:
         NotMeasured: from the last try.

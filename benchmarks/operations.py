@@ -1,9 +1,9 @@
-"""What ``make bench-devices`` measures besides devices: verbs, suspensions, screenshots, consoles' echoes and rates of ports.
+"""What ``make bench-devices`` measures besides devices.
 
-- **writes**: versions of the machine's object while a verb runs; each is one transaction of etcd. Migrations are not included.
+- **writes**: versions of the machine's object while a verb runs, without Migrations.
 - **suspension**: seconds of ``kubectl virt suspend --wait`` and ``resume --wait`` of a guest with 1 GiB of written memory.
 - **echo**: milliseconds from a line to the guest's answer, at virt-launcher's socket in the pod and through kube-apiserver, in turn.
-- **rates**: one TCP connection to the same port of a Linux guest, by ``kubectl virt port-forward`` and ``kubectl port-forward``, in turn.
+- **rates**: one TCP connection to a Linux guest, by ``kubectl virt port-forward`` and ``kubectl port-forward``, in turn.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ async def echoes(kubectl: Kubectl, count: int) -> dict[str, list[float]]:
     async with streams.opened(way, MACHINE, "console") as connection:
         links: dict[str, Link] = {"own": Own(reader, writer), "through kube-apiserver": Stream(connection)}
         for name, link in links.items():
-            await echo(link, f"first-{len(name)}")  # behind the replay
+            await echo(link, f"first-{len(name)}")
         found: dict[str, list[float]] = {name: [] for name in links}
         for number in range(count):
             for name, link in links.items():
@@ -195,8 +195,7 @@ async def echoes(kubectl: Kubectl, count: int) -> dict[str, list[float]]:
 def moved(port: int, direction: str, seconds: float) -> float:
     """Return the MiB per second of one connection to ``gauge serve``: ``down`` or ``up``.
 
-    Bytes count once the buffers of all hops are full: kubectl port-forward ends a connection with the first of its directions, so the
-    guest cannot say what has arrived.
+    Bytes count once the buffers of all hops are full: kubectl port-forward ends a connection with its first direction.
     """
     with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
         link.sendall(b"r" if direction == "down" else b"s")

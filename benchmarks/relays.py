@@ -2,11 +2,10 @@
 
     python -m benchmarks.relays [--mib 2048] [--migrations 1,5] [--output build/bench/relays.json]
 
-Two processes are virt-handlers of two nodes, each with virt-handler's event loop and real certificates. This process is QEMU at both ends,
-through the unix sockets of the pods. Needs root, because the sockets get the pods' user as owner. The results of each way: Gbit/s of all
-migrations together, seconds of processor time per GiB on either side (with child processes), and the delay of a timer in each event loop.
-The same run measures the same bytes through TLS alone and TCP alone: one sending and one receiving process on loopback, without pods. All
-processes share one machine, so only the ratios are comparable.
+Two processes are virt-handlers of two nodes, with real certificates. This process is QEMU at both ends, through the unix sockets of the
+pods. Needs root, because the sockets get the pods' user as owner. The results of each way: Gbit/s of all migrations, seconds of processor
+time per GiB on either side, and the delay of a timer in each event loop. The same run measures the same bytes through TLS alone and TCP
+alone, on loopback. All processes share one machine, so only the ratios are comparable.
 """
 
 from __future__ import annotations
@@ -171,7 +170,7 @@ async def side(role: str, root: Path, migrations: int, port: int = 0) -> AsyncIt
 
 
 class Pods:
-    """QEMU of every migration: the reader in the target and the writer in the source, as threads."""
+    """QEMU of every migration: a reader and a writer, as threads."""
 
     def __init__(self, root: Path, migrations: int) -> None:
         self._root, self._migrations = root, migrations
@@ -203,7 +202,7 @@ class Pods:
 
 
 def send(link: socket.socket, size: int) -> None:
-    """Send this amount, and wait for the receiver's acknowledging byte."""
+    """Send this amount, and wait for an acknowledging byte."""
     chunk = memoryview(os.urandom(CHUNK_BYTES))
     for _ in range(size // CHUNK_BYTES):
         link.sendall(chunk)
@@ -227,7 +226,7 @@ async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
     pods = Pods(root, migrations)
     async with side("target", root, migrations) as target, side("source", root, migrations, (await target.said())["port"]) as source:
         await source.said()
-        await asyncio.to_thread(pods.move, CHUNK_BYTES)  # processes have started, and the code is warm
+        await asyncio.to_thread(pods.move, CHUNK_BYTES)  # processes have started
         sides = {"source": source, "target": target}
         before = {name: processor_seconds(each.pid) for name, each in sides.items()}
         for each in sides.values():
@@ -279,7 +278,7 @@ def receive_bare(listener: socket.socket, root: Path, size: int, encrypted: bool
 
 @contextlib.contextmanager
 def timed_child(work: Callable[[], None]) -> Iterator[Callable[[], float]]:
-    """Run work in a child process; the yielded function waits for its end and returns its processor time."""
+    """Run work in a child process; yield a function that waits for its end and returns its processor time."""
     context = multiprocessing.get_context("fork")
     used = context.Value("d", 0.0)
 

@@ -1,9 +1,8 @@
 """``make bench-start``: seconds from create to Running of N tiny virtual machines, by stage, and their cost.
 
-Machines start one after the other, because several at once on two cores would measure their competition. Times are those of a client: the
-response to its POST, the events of its watches, the guest's ``GUEST-READY`` on the console. Memory comes from this machine's process table,
-because the test cluster's nodes are namespaces: resident, and proportional, which divides pages that several processes share. The guest is
-the tiny kernel, because Linux would add its own seconds to the stage ``guest``.
+Machines start one after the other, because several at once would measure their competition. Times are those of a client: the response to
+its POST, the events of its watches, ``GUEST-READY`` on the console. Memory is resident, and proportional, which divides shared pages. The
+guest is the tiny kernel, because Linux would add its own seconds.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class Stopwatch:
 
 
 async def start_one(client: Client, kubectl: Kubectl, stopwatch: Stopwatch, name: str) -> Timeline:
-    """Start one machine; return its timeline once its guest prints its prompt."""
+    """Start one machine; return its timeline at its guest's prompt."""
     timeline = stopwatch.timelines[name] = Timeline(sent=time.monotonic())
     await client.create(VIRTUAL_MACHINES, tiny_vm(name), kubectl.namespace)
     timeline.answered = time.monotonic()
@@ -124,7 +123,7 @@ def _await_prompt(kubectl: Kubectl, name: str) -> None:
 
 
 async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Timeline], dict[str, dict[str, list[float]]]]:
-    """Start ``count`` machines one after the other; return their timelines, and the memory while all of them run."""
+    """Start ``count`` machines one after the other; return their timelines, and the memory while all run."""
     stopwatch = Stopwatch()
     timelines = []
     versions = [(await client.list(each, kubectl.namespace))["metadata"]["resourceVersion"] for each in (VIRTUAL_MACHINES, PODS)]

@@ -1,9 +1,8 @@
 """Costs of storage: ``python -m benchmarks.storage [--only WAY,…] [--count N] [--rounds N] [--no-uvloop]``.
 
 Prints one JSON object per line: operations per second and microseconds of our own processor time for each, with values of 2.5 KB and 16
-callers (``alone``: one). The ways are memory, etcd through gRPC's own library (which this project used first) and etcd through our client,
-over mTLS unless the name has ``clear``. One run measures all in turn, because loads of different runs differ. etcd runs on loopback without
-fsync, so that the client is measured and not the disk.
+callers (``alone``: one). The ways are memory, etcd through gRPC's own library and etcd through our client, over mTLS unless the name has
+``clear``. etcd runs without fsync, so that the disk is not measured.
 """
 
 import argparse

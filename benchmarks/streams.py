@@ -3,7 +3,7 @@
     python -m benchmarks.streams [--streams 64] [--seconds 8]
 
 Both servers are real processes on loopback with mutual TLS; guests, clients and floods are this process. The results of each flood:
-resident MiB of both before and after, and the maximum per stream. The sockets' kernel buffers are not included.
+resident MiB of both before and after, and the maximum per stream, without kernel buffers.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene() -> AsyncIterator[Scene]:
-    """Yield newly started servers, because a process does not return all memory."""
+    """Yield newly started servers."""
     with tempfile.TemporaryDirectory(prefix="streams") as name:
         root, guests = Path(name), Guests()
         authority = Authority(root)
@@ -161,7 +161,7 @@ async def scene() -> AsyncIterator[Scene]:
                 stack.push_async_callback(process.wait)
                 stack.callback(process.kill)
                 pids.append(process.pid)
-            tls = ssl.create_default_context(cafile=str(root / "virt-api/ca.crt"))  # clients show no certificate, and all may do everything
+            tls = ssl.create_default_context(cafile=str(root / "virt-api/ca.crt"))  # clients show no certificate
             await ready(ports["virt-api"], tls)
             await ready(ports["virt-handler"], tls)
             await create(ports["virt-api"], tls)
@@ -211,7 +211,7 @@ async def typed(socket: ClientConnection, message: bytes) -> None:
 
 
 async def nothing(socket: ClientConnection) -> None:
-    """Read nothing: the library keeps one message, then the socket is full."""
+    """Read nothing."""
     del socket
     await asyncio.get_running_loop().create_future()
 

@@ -178,7 +178,7 @@ class Reader:
         return True
 
     async def room(self) -> None:
-        """Return at once, because room never runs out."""
+        """Return at once: room never runs out."""
 
 
 def frames(events: Sequence[Event]) -> list[bytes]:

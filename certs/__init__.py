@@ -9,14 +9,11 @@
     requests (certificate signing requests) ──▶ issuing
     contexts: every TLS context of every process
 
-``contexts``, ``reloading``, ``files``, ``peers`` and ``validity`` only use the standard library, so that virt-handler does
-not load ``cryptography``. All is independent of Kubernetes: ``controller.reconcilers.certificates`` handles Secrets,
-rotation of authorities and signing for nodes, and ``handler.identity`` nodes' requests.
+``contexts``, ``reloading``, ``files``, ``peers`` and ``validity`` only use the standard library, so that virt-handler does not load
+``cryptography``. ``controller.reconcilers.certificates`` handles Secrets, rotation and signing, ``handler.identity`` nodes' requests.
 
-Lifetimes (``renewal.Policy``): a leaf lives one year and an authority ten; both are renewed after two thirds. Short lives
-would add no practice, because the renewal loop always runs and its tests rotate in seconds. With long ones, a controller
-that is down, or may not write Secrets, has four months; users of such add-ons complain about APIs lost to expired
-certificates. Node certificates live one day, because nodes are compromised more easily, and an expired one only stops
-streams and migrations. A node is revoked by name (``apiserver.apis.virt.rights.trust``); deleting the authority's Secret
-replaces it and everything it signed.
+Lifetimes (``renewal.Policy``): a leaf lives one year and an authority ten; both are renewed after two thirds. So a controller that is down,
+or may not write Secrets, has four months; users of such add-ons complain about APIs lost to expired certificates. Node certificates live
+one day, because nodes are compromised more easily, and an expired one only stops streams and migrations. A node is revoked by name
+(``apiserver.apis.virt.rights.trust``); deleting the authority's Secret replaces it and everything it signed.
 """

@@ -1,12 +1,12 @@
-"""TLS contexts, for all our processes.
+"""TLS contexts, for all our processes, which verify like Go's ``crypto/x509``.
 
-They verify like Go's ``crypto/x509``, with which kubectl, kube-apiserver and their authorities were tested:
+Kubernetes' authorities were tested with that:
 
 - Each trusted certificate is a trust anchor, even if another authority signed it.
 - OpenSSL's strict mode, on in ``ssl.create_default_context`` since Python 3.13, is off: it refuses authorities without
   ``keyUsage`` or authority key identifier, as of ``openssl req -x509`` and older Kubernetes distributions.
 
-Signatures, dates, basic constraints and names are verified. Only the standard library, for the importer.
+Signatures, dates, basic constraints and names are verified.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from certs.validity import SKEW
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key, PEM (unencrypted PKCS #8), which ``repr`` and thus logs omit."""
+    """A certificate and its private key, PEM (unencrypted PKCS #8), which ``repr`` and logs omit."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -38,7 +38,7 @@ class Profile:
 def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
     """Create a self-signed authority for leaves only.
 
-    As in Kubernetes, its name includes the time of issue, which distinguishes authorities in a bundle.
+    Its name includes the time of issue, which distinguishes authorities in a bundle.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"{common_name}@{int(now.timestamp())}")

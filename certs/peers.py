@@ -9,10 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 CARRIED: Final = "carried_peercert"
-"""Item of ``asyncio.BaseTransport.get_extra_info``: the peer's certificate (as of ``ssl.SSLSocket.getpeercert``).
-
-Set if another process of ours terminated TLS.
-"""
+"""Item of ``asyncio.BaseTransport.get_extra_info`` if another process of ours terminated TLS: the peer's certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +35,7 @@ class Peer:
 def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
     """Return the peer's certificate data; None without a verified one.
 
-    Accepts ``request.transport`` of aiohttp and ``writer.transport`` of asyncio. Contexts that request a certificate verify
-    it.
+    Contexts that request a certificate verify it.
     """
     if transport is None:
         return None
@@ -48,7 +44,7 @@ def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
 
 
 def described(certificate: object) -> Peer | None:
-    """Convert a certificate in the format of ``ssl.SSLSocket.getpeercert``; None for an empty, so unverified, one."""
+    """Convert a certificate in the format of ``ssl.SSLSocket.getpeercert``; None for an unverified one."""
     if not isinstance(certificate, dict) or "notAfter" not in certificate:
         return None
     return Peer(
@@ -66,7 +62,7 @@ def common_name(transport: asyncio.BaseTransport | None) -> str:
 
 
 def subject_common_name(certificate: object) -> str:
-    """Return the subject's common name from the format of ``ssl.SSLSocket.getpeercert``; empty unless there is exactly one."""
+    """Return the subject's common name; empty unless there is exactly one."""
     subject = certificate.get("subject", ()) if isinstance(certificate, dict) else ()
     names = [value for relative in subject for key, value in relative if key == "commonName"]
     return str(names[0]) if len(names) == 1 else ""

@@ -5,12 +5,12 @@ Guarantees:
 * certificate, key and authorities belong to one version of the files. An unloadable set (half-written, wrong key) is
   refused with a warning, and the last good one stays;
 * at the first load, constructors raise OSError instead (``ssl.SSLError`` is one);
-* open connections are unchanged; new ones use the new set within ``interval`` seconds (the kubelet takes about a minute to
-  update a Secret volume, so polling by a few ``stat`` calls beats inotify);
-* removed authorities lose trust. Contexts cannot remove any, so every set has its own, and the listening context passes
-  handshakes to the newest. Session resumption, which skips the check of client certificates, is off.
+* open connections are unchanged; new ones use the new set within ``interval`` seconds (the kubelet takes about a minute, so polling
+  suffices);
+* removed authorities lose trust: every set has its own context, and the listening one passes handshakes to the newest. Session resumption,
+  which skips the check of client certificates, is off.
 
-Only the standard library: virt-handler loads this on every node. Tests: ``tests/unit/certs/test_reloading.py``.
+Tests: ``tests/unit/certs/test_reloading.py``.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Reloader:
                 return False
             self._load(resolved)
         except (OSError, ValueError) as error:
-            # Not remembered, to retry: a half-written file may be completed within its time stamp.
+            # Not remembered: a half-written file may be completed within its time stamp.
             logger.warning("cannot load the certificate files, keeping the previous certificate", extra=self._about(error=str(error)))
             return False
         self._seen = signature
@@ -186,7 +186,7 @@ class ServerTls:
         context.minimum_version = self._minimum
         context.set_alpn_protocols(list(self._alpn))
         context.options |= ssl.OP_NO_TICKET
-        # Let clients choose the fastest cipher, because all are good: Go's takes AES-128, as its servers would.
+        # Let clients choose the fastest cipher: Go's takes AES-128.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         context.num_tickets = 0
         context.load_cert_chain(files.certificate, files.key)
@@ -221,7 +221,7 @@ class ClientTls:
         return self._material
 
     def offering(self, protocol: str) -> ssl.SSLContext:
-        """Return a context of its own that offers this protocol (ALPN); while the files are unloadable, :attr:`context`."""
+        """Return a new context that offers this protocol (ALPN); while the files are unloadable, :attr:`context`."""
         try:
             context = _client(self._reloader.files.resolved())
         except OSError:

@@ -40,7 +40,7 @@ class Policy:
     """Of node certificates, at most until their authority's end."""
 
     def __post_init__(self) -> None:
-        """Refuse lifetimes with which an authority would cut leaves short, or a leaf would end before its successor has spread."""
+        """Refuse lifetimes that cut leaves short, or end a leaf before its successor has spread."""
         if not timedelta(0) < self.leaf <= self.authority / 3:
             raise ValueError(f"a leaf's lifetime ({self.leaf}) must be positive and at most a third of an authority's ({self.authority})")
         if self.spread > self.leaf / 3:

@@ -1,7 +1,7 @@
 """Parse and check certificate signing requests (PKCS #10, RFC 2986).
 
-The signer uses only the public key; names and purposes come from its :class:`~certs.issuing.Profile`. A request must match
-exactly: one for more is an error or an attack, and must not seem granted.
+The signer uses only the public key; names and purposes come from its :class:`~certs.issuing.Profile`. A request must match exactly: one for
+more must not seem granted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Verified:
 
 
 def verify(pem: bytes, profile: Profile) -> Verified:
-    """Return a request's key, or its faults. Subject and names must match its sender's profile exactly."""
+    """Return a request's key, or its faults. Subject and names must match the profile exactly."""
     if len(pem) > MAX_BYTES or not _PEM.fullmatch(pem):
         return Verified(None, (f"it is not one PEM block CERTIFICATE REQUEST of at most {MAX_BYTES} bytes",))
     try:

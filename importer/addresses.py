@@ -1,4 +1,4 @@
-"""URLs of images: which are followed, and how they appear in messages."""
+"""URLs of images: redirects, and form in messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importer.failures import ImportFailed
 MAX_SHOWN: Final = 256
 """Longest URL in a message, in characters."""
 _KEPT: Final = "".join(chr(each) for each in range(0x80) if each != ord(" "))
-"""Characters of a redirect that are not escaped; control characters are refused instead."""
+"""Characters of a redirect that are not escaped; control characters are refused."""
 PORTS: Final = {"http": 80, "https": 443}
 
 

@@ -1,7 +1,7 @@
 """Write an image into a claim: to a temporary file, renamed when complete.
 
-``disk.img`` marks a finished import, and is never touched. Other files of ours start with ``.disk.img.`` and are recreated
-by the next try, so that a killed process leaves nothing like a disk.
+``disk.img`` marks a finished import, and is never touched. Other files of ours start with ``.disk.img.``; the next try recreates them, so a
+killed process leaves nothing like a disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PARTIAL: Final = ".disk.img.import"
 SOURCE: Final = ".disk.img.import-source"
 """An image to convert."""
 BLOCK: Final = 4096
-"""Disks are a multiple of this, whatever block size their guest sees."""
+"""Disks are a multiple of this."""
 HOLE: Final = 64 << 10
 _MODE: Final = 0o660
 _ZEROS: Final = bytes(HOLE)
@@ -111,7 +111,7 @@ def has_disk(directory: Path) -> bool:
 
 
 def capacity(directory: Path) -> int:
-    """Return the size of the claim's file system in bytes, the limit of any disk."""
+    """Return the size of the claim's file system in bytes."""
     found = os.statvfs(directory)
     return found.f_blocks * found.f_frsize
 

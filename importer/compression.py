@@ -1,4 +1,4 @@
-"""Decompress images piece by piece: output is bounded per step, whatever the input."""
+"""Decompress images piece by piece, with bounded output per step."""
 
 from __future__ import annotations
 

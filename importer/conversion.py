@@ -23,7 +23,7 @@ def convert(qemu_img: str, source: Path, target: Path, size: int) -> None:
     Raises:
         ImportFailed: with qemu-img's last output.
     """
-    # The format is given, never probed, and "backing" disables references, whatever the header says.
+    # The format is never probed, and "backing" disables references.
     image = {"driver": "qcow2", "backing": None, "file": {"driver": "file", "filename": str(source)}}
     command = [qemu_img, "convert", "-q", "-O", "raw", "-S", "64k", "-W", "-m", "4", f"json:{json.dumps(image)}", str(target)]
     try:

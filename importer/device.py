@@ -1,4 +1,4 @@
-"""Write an image to a block device: sequentially, but the first bytes last.
+"""Write an image to a block device, the first bytes last.
 
 The first MiB marks the state. Zeros: no import yet. ``UNFINISHED`` in the first sector: started, to be restarted. Anything
 else is a disk, never touched. Writing one sector is atomic, and ends the import.
@@ -23,7 +23,7 @@ UNFINISHED: Final = b"kubevirt.io/v1alpha1 import unfinished\n".ljust(SECTOR, b"
 PIECE: Final = 64 << 10
 _ZEROS: Final = bytes(PIECE)
 _BLKZEROOUT: Final = 0x127F
-"""ioctl of ``linux/fs.h``: write zeros to a range of a block device, often without transferring them."""
+"""ioctl of ``linux/fs.h``: write zeros, often without transferring them."""
 
 
 def has_disk(path: Path) -> bool:
@@ -94,7 +94,7 @@ class Device:
             view = view[len(block) :]
 
     def grown(self, size: int) -> int:
-        """Return the size written so far: a device has a fixed size, at least ``size``."""
+        """Return the size written so far: a device has a fixed size."""
         del size
         return self.size
 

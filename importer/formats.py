@@ -1,8 +1,7 @@
 """Detect image formats by their first bytes. Pure.
 
-Accepted are raw and qcow2 without references to other files: https://www.qemu.org/docs/master/interop/qcow2.html. Other
-formats are refused by name, and so is data unlike a disk, such as a server's error page, unless the user sets ``format:
-raw``.
+Accepted are raw and qcow2 without references to other files: https://www.qemu.org/docs/master/interop/qcow2.html. Other formats are
+refused, and so is data unlike a disk, such as an error page, unless the user sets ``format: raw``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from importer.failures import ImportFailed
 Format = Literal["raw", "qcow2"]
 
 HEAD_BYTES: Final = max(1 << 16, looks.HEAD_BYTES)
-"""Examined bytes, with all header extensions of an image, and signatures of file systems."""
+"""Examined bytes: all header extensions, and signatures of file systems."""
 MAX_EXTENSIONS: Final = 64
 QCOW2_MAGIC: Final = b"QFI\xfb"
 

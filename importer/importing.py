@@ -21,7 +21,7 @@ def run(plan: Plan, reporter: Reporter) -> None:
     """Import an image into an empty claim; do nothing if it has a disk.
 
     Raises:
-        ImportFailed: with the reason; the claim is unchanged, and a block device is marked as unfinished.
+        ImportFailed: with the reason; the claim is unchanged, a block device marked as unfinished.
     """
     if plan.device is not None:
         _run_on_device(plan, plan.device, reporter)

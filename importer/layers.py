@@ -1,7 +1,7 @@
 """Find the disk among the layers of a container image. Pure.
 
-Layers are read from the last to the first, because upper ones hide lower ones' content: a whiteout a file, an opaque
-whiteout a directory's content (https://github.com/opencontainers/image-spec/blob/main/layer.md), and a file its namesakes.
+Layers are read from the last to the first, because upper ones hide files below by whiteouts
+(https://github.com/opencontainers/image-spec/blob/main/layer.md) and by files of the same name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Layers:
         self._opaque_below: set[Name] = set()
 
     def is_disk(self, member: str, *, is_file: bool, is_directory: bool) -> bool:
-        """Return whether a member of the current layer is a visible disk, and remember what it hides below.
+        """Return whether a member is a visible disk, and remember what it hides below.
 
         Raises:
             ImportFailed: there are too many names.

@@ -1,4 +1,4 @@
-"""Signatures of raw disks in their first bytes: partition table, boot sector, file system, or zeros. Pure."""
+"""Signatures of raw disks: partition table, boot sector, file system, or zeros. Pure."""
 
 from __future__ import annotations
 

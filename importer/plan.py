@@ -1,4 +1,4 @@
-"""Plan of an import: the document that virt-launcher writes to our standard input."""
+"""Plan of an import: virt-launcher writes it to our standard input."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Find out whether all of a qcow2 image came, by the tables in it.
 
-The server's bytes come in order, so the image is whole if the tables and clusters to which its disk refers are in the file. A cluster that
-the file holds only in part proves nothing: QEMU itself writes such files, and reads the missing bytes as zeros.
+The bytes come in order, so the image is whole if its tables and clusters are in the file. A cluster that is there in part proves nothing:
+QEMU writes such files, and reads the missing bytes as zeros.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _OFFSET: Final = 0x00FF_FFFF_FFFF_FE00
 _COMPRESSED: Final = 1 << 62
 _SECTOR: Final = 512
 _EXTENDED_L2: Final = 4
-"""Bit of the incompatible features: the second half of an entry of 16 bytes then says which 32nds of its cluster are in use."""
+"""Bit of the incompatible features: the second half of a 16-byte entry says which 32nds of its cluster are in use."""
 _ALL: Final = 0xFFFF_FFFF
 
 
 def is_whole(read: Callable[[int, int], bytes], size: int) -> bool:
-    """Return whether all is there to which the disk of an image refers. The image's header was checked.
+    """Return whether all tables and clusters of an image are there.
 
     Args:
         read: returns bytes of the image, by offset and length.

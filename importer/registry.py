@@ -176,7 +176,7 @@ class _Session:
     def _authorize(self, refused: Unauthorized) -> None:
         """Store the authorization that the registry requires."""
         if refused.origin != self._origin:
-            # A stranger's token server would get the login.
+            # Another host's token server would get the login.
             raise ImportFailed(
                 f"{self._host} redirects to a server that requests credentials, which are only sent to {self._host}"
             ) from refused

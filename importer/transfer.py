@@ -20,12 +20,12 @@ SECONDS: Final = 60.0
 """For a connection, and for the next bytes."""
 MAX_REDIRECTS: Final = 5
 MAX_RESUMES: Final = 16
-"""Successive broken connections with less than a mebibyte between them."""
+"""Successive breaks with less than a mebibyte between them."""
 PROGRESS: Final = 1 << 20
 
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-\d{1,19}/(\d{1,19})")
 _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
-"""Unrequested encodings that are accepted: the last three are handled as compressed images."""
+"""Accepted unrequested encodings; the last three are handled as compressed images."""
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _BROKEN: Final = (OSError, http.client.HTTPException)
 """Errors that end a connection; TimeoutError and TLS errors are OSError."""
@@ -166,7 +166,7 @@ def _checked(address: Address, connection: http.client.HTTPConnection, response:
         connection.close()
         raise ImportFailed(f"{address} returned Content-Encoding: {encoding[:32]}, which is not supported")
     tag = response.headers.get("ETag") or ""
-    validator = tag if tag.startswith('"') and tag.isascii() and len(tag) < 256 else ""  # a weak one does not guarantee equal bytes
+    validator = tag if tag.startswith('"') and tag.isascii() and len(tag) < 256 else ""  # a weak one does not identify bytes
     length = response.headers.get("Content-Length") or ""
     total = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
     if response.status == 206 or total is None or "chunked" in (response.headers.get("Transfer-Encoding") or "").lower():

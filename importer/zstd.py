@@ -7,7 +7,7 @@ import functools
 from typing import Any, Final
 
 MAGICS: Final = (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind, 0x2A, 0x4D, 0x18)) for kind in range(16)))
-"""First bytes of a frame, and of skippable frames, which parallel compressors write first."""
+"""First bytes of a frame, and of skippable frames, which come first in parallel compressors' output."""
 LIBRARY: Final = "libzstd.so.1"
 _TOO_MUCH_MEMORY: Final = "requires too much memory"
 

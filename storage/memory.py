@@ -1,7 +1,6 @@
-"""The storage port in memory, with history, for tests and servers without persistence.
+"""The storage port in memory, with history, but without durability.
 
-One process, one event loop. Calls yield to the loop first, so that callers cannot depend on an order that a real store
-lacks. ``tests/contracts/test_storage.py`` tests the guarantees, except durability.
+Calls yield to the event loop first, so that callers cannot depend on an order that a real store lacks.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class _Version:
 class _Watch:
     prefix: str
     position: int
-    """Every change up to it was yielded, or lies outside the prefix."""
+    """Every change up to it was yielded, or is elsewhere."""
     previous: bool
     """Changes include previous values."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -200,7 +199,7 @@ class MemoryStorage:
             self._compact(self._revision - self._keep_revisions)
 
     def _compact(self, revision: int) -> None:
-        for watch in self._watches:  # those that need nothing older, even if they have not run since
+        for watch in self._watches:  # those that need nothing older
             if self._compacted <= watch.position < revision and not self._changes(watch, upto=revision):
                 watch.position = revision
             watch.woken.set()
@@ -238,7 +237,7 @@ class MemoryStorage:
                 raise Compacted(self._compacted)
             watch.woken.clear()
             upto = self._revision
-            asked, watch.wants_progress = watch.wants_progress, False  # before the changes: later requests need a later revision
+            asked, watch.wants_progress = watch.wants_progress, False  # later requests need a later revision
             for batch in self._changes(watch, upto=upto):
                 watch.position = batch.revision
                 yield batch

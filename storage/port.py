@@ -19,8 +19,7 @@ Guarantees of every implementation; ``tests/contracts/test_storage.py`` tests th
 9. *Reconnecting.* An outage raises ``Unavailable`` from the calls it hits; later calls work once the store is back. A watch
    survives a lost connection, and resumes after its last revision.
 
-Entries, conditions and so on are immutable by convention. They are created for each write and event, and freezing would
-triple the time.
+Entries, conditions and so on are immutable by convention: freezing would triple their time.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class Page:
 
     entries: tuple[Entry, ...]
     revision: int
-    """The requested revision, or the store's when reading."""
+    """The requested revision, or the store's."""
     more: bool
     count: int
     """Number of keys with the prefix, from the start key on."""

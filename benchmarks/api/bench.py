@@ -1,10 +1,9 @@
 """``make bench-api``: measures the reference server, the same with GOGC=400, and ours in turn, operation by operation.
 
-The server under test has its own processor; load generator, etcd and kube-apiserver use the other. All servers run all the time, and a
-sample is one operation at one of them. Processor time is the server's own (``/proc/PID/stat``, all threads), so a busy machine lengthens a
-sample without changing it; throughput and latency do change.
+The server under test has its own processor; load generator, etcd and kube-apiserver use the other. A sample is one operation at one server.
+Processor time is the server's own (``/proc/PID/stat``), so a busy machine only changes throughput and latency.
 
-With ``--through-aggregator``, clients send requests to kube-apiserver, which proxies them, as for users.
+With ``--through-aggregator``, kube-apiserver proxies the requests.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends the started processes
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends our processes
     given = parse()
     try:
         finished = report.finish(measured(given), through_aggregator=given.through_aggregator)

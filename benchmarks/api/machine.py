@@ -15,7 +15,7 @@ from tests.twin.programs import ProgramFailed
 
 
 def interpreter(named: str = "") -> str:
-    """Return the Python for our server: the given one, or that of virt-api's image, which users install.
+    """Return the Python for our server: the given one, or that of virt-api's image.
 
     Raises:
         StepFailed: it is not available.
@@ -24,7 +24,7 @@ def interpreter(named: str = "") -> str:
 
 
 def describe(revision: str, python: str) -> dict[str, Any]:
-    """Describe place and time of the measurement, the requested revision if any, and the server's Python."""
+    """Describe place and time of the measurement, the revision and the server's Python."""
     model = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     command = ["git", "describe", "--always", *([revision] if revision else ["--dirty"])]
     described = subprocess.run(command, capture_output=True, text=True, check=False, cwd=layout.REPOSITORY).stdout.strip()
@@ -41,10 +41,9 @@ def describe(revision: str, python: str) -> dict[str, Any]:
 
 
 def export(revision: str, directory: Path, python: str) -> Path:
-    """Return a new directory with a revision's sources, or a copy of the current ones, so that edits may continue.
+    """Return a new directory with a revision's sources, or a copy of the current ones.
 
-    The sources are compiled for ``python``, as in an image, because a process that compiles its imports keeps some MiB of that. A revision
-    that is a directory's path is that directory.
+    They are compiled for ``python``, because compiling imports takes some MiB. A revision may be a directory's path.
     """
     if "/" in revision and Path(revision).is_dir():
         return Path(revision).absolute()
@@ -61,7 +60,7 @@ def export(revision: str, directory: Path, python: str) -> Path:
 
 
 def split() -> tuple[frozenset[int], frozenset[int]]:
-    """Return one processor for the server, and one for all others; both sets are empty if there is only one."""
+    """Return one processor for the server, and one for all others; both empty with only one."""
     available = sorted(os.sched_getaffinity(0))
     if len(available) < 2:
         return frozenset(), frozenset()
@@ -69,7 +68,7 @@ def split() -> tuple[frozenset[int], frozenset[int]]:
 
 
 def place() -> str | None:
-    """Return a directory for data: in memory if there is plenty, so that no disk is measured; otherwise None, the default place."""
+    """Return a directory in memory if there is plenty, so that no disk is measured; otherwise None."""
     shared = Path("/dev/shm")
     if shared.is_dir() and shutil.disk_usage(shared).free > 6 << 30:
         return str(shared)

@@ -8,9 +8,7 @@ from typing import Final
 BASE: Final = 1_000
 MANY: Final = 10_000
 ASKED: Final = 64
-"""Number of objects for single reads and writes. Each name needs its own SubjectAccessReview, which the server caches for seconds; the
-benchmark measures requests with cached reviews.
-"""
+"""Number of objects for single reads and writes, so that their SubjectAccessReviews are cached."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Operation:
     rate: float = 0.0
     watchers: int = 0
     cpu: float = 1.0
-    """Seconds of processor time per sample, because the kernel counts ticks of 10 ms."""
+    """Seconds of processor time per sample; the kernel counts ticks of 10 ms."""
     quick_cpu: float = 1.0
     many: bool = False
     """Whether 10,000 objects exist during the measurement."""
@@ -71,12 +69,12 @@ VARIED: Final = (
     replace(_VARIED, key="varied_patch", verb="patch", wanted=4),
     replace(_VARIED, key="varied_watch_50", verb="watch", wanted=2, connections=4, rate=50, watchers=50, quick_cpu=0.4),
 )
-"""Rows with realistic requests. The repeated rows of the same verbs have no minimum, because faster repetition is only a free gain."""
+"""Rows with realistic requests. The repeated rows of the same verbs have no minimum."""
 THROUGH_AGGREGATOR: Final = 2.5
 """The wanted ratio of every row through kube-apiserver."""
 MEMORY: Final = Operation("memory_10k", "", 4.5, many=True)
 QUICK: Final = tuple(each.key for each in (*OPERATIONS, MEMORY))
-"""Default operations of a quick run. It omits varied ones, because tens of thousands of rights must be reviewed before them."""
+"""Default operations of a quick run, without varied ones, which need tens of thousands of reviews first."""
 KEYS: Final = tuple(each.key for each in (*OPERATIONS, *VARIED, MEMORY))
-# Operations without a wanted ratio; deletes clean up after creates.
+# Operations without a wanted ratio.
 DELETE: Final = Operation("delete", "delete", namespace="create", names="c", objects=0)

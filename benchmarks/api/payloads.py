@@ -1,7 +1,7 @@
 """Objects that the benchmark writes. Flunders have two fields, so annotations make up their size: about 4.4 KB with managedFields.
 
 The load generator replaces ``@NAME@``, ``@SHARD@`` (the name's last two digits) and ``@SEQUENCE@``. The sequence is in an annotation and,
-if the kind has a suitable field, in the spec, so that a write changes both.
+if possible, in the spec, so that a write changes both.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def flunder(group: str) -> Kind:
 
 
 def machine() -> Kind:
-    """Return our VirtualMachine, which the reference server lacks: a halted guest with two disks and a network."""
+    """Return our VirtualMachine, which the reference server lacks."""
     group = "kubevirt.io"
     spec = {
         "runStrategy": "Halted",

@@ -1,8 +1,7 @@
 """``python -m benchmarks.api.profile get``: prints where our server spends its time during one operation.
 
-py-spy samples the running server, including C code, a few hundred times a second; samples without work are dropped. *self* is the time in a
-function itself, with C functions separate; *total* is that of a Python function with all that it calls. The load is that of ``make
-bench-api``, with all features on.
+py-spy samples the server, including C code, a few hundred times a second. *self* is the time in a function itself, with C functions
+separate; *total* includes all that it calls. The load is that of ``make bench-api``.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends the started processes
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends our processes
     parser = argparse.ArgumentParser(prog="python -m benchmarks.api.profile", description=__doc__)
     parser.add_argument("operations", nargs="+", choices=[*(each.key for each in (*OPERATIONS, *VARIED)), "all"])
     parser.add_argument("--seconds", type=float, default=8, help="how long to look at each (default 8)")

@@ -17,7 +17,7 @@ REVIEWED_APART: Final = 0.1
 
 
 def cost(key: str, sample: Result) -> float:
-    """Return the compared cost: microseconds of the server's processor time per operation, or KiB of memory."""
+    """Return the compared cost: microseconds of processor time per operation, or KiB of memory."""
     if key == MEMORY.key:
         return float(sample["rss_kib"])
     done: int = sample.get("deliveries") or sample["count"]
@@ -44,7 +44,7 @@ def reviewed(result: Result, key: str, name: str) -> float:
 
 
 def are_apart(result: Result, key: str, twin: str, ours: str = OURS) -> bool:
-    """Return whether the shares of reviewed requests differ too much for a comparison of costs."""
+    """Return whether the shares of reviewed requests differ too much."""
     return abs(reviewed(result, key, twin) - reviewed(result, key, ours)) > REVIEWED_APART
 
 

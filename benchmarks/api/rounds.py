@@ -93,7 +93,7 @@ class Bench:
                 self.sample(operation, each)
 
     def ready(self, operation: Operation) -> None:
-        """Start all contestants in the operation's mode. For a varied one, also send each user's first requests."""
+        """Start all contestants in the operation's mode, with introductions for a varied one."""
         for each in self.contestants:
             if each.server.use(servers.VARIED if operation.varied else servers.ORDINARY):
                 each.introduced = ""
@@ -116,12 +116,12 @@ class Bench:
         progress(f"introduced users to {contestant.name}")
 
     def fail(self, operation: Operation, contestant: Contestant, error: SampleFailed) -> None:
-        """Record that an operation failed; this contestant skips it from now on."""
+        """Record that an operation failed; this contestant skips it then."""
         self.failures.setdefault(operation.key, {})[contestant.name] = str(error)
         print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)
 
     def sample(self, operation: Operation, contestant: Contestant) -> None:
-        """Take and store one sample. After a failure, this contestant skips the operation."""
+        """Take and store one sample, unless this contestant failed."""
         if contestant.name in self.failures.get(operation.key, {}):
             return
         cpu = operation.quick_cpu if self.quick else operation.cpu
@@ -144,7 +144,7 @@ class Bench:
         return len(self.samples.get(operation.key, {}).get(contestant.name, []))
 
     def vary(self, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Return a sample of a varied operation, with the same requests at each contestant, and with the number of reviews.
+        """Return a sample of a varied operation, with the same requests at each contestant, and the reviews.
 
         Raises:
             SampleFailed: a response was wrong.
@@ -204,7 +204,7 @@ def progress(text: str) -> None:
 def prepared(
     variants: Sequence[Variant], *, rounds: int, quick: bool, python: str, revision: str = ""
 ) -> Iterator[tuple[Environment, Bench]]:
-    """Start etcd, kube-apiserver and the servers, ours from ``revision`` if given; yield the environment and the bench.
+    """Start etcd, kube-apiserver and the servers; yield the environment and the bench.
 
     Ours runs on ``python`` (``machine.interpreter``).
 

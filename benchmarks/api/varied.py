@@ -1,15 +1,14 @@
-"""Requests of many users for many objects, for the varied rows, which caches of one client's repetitions do not answer.
+"""Requests of many users for many objects, for the varied rows.
 
-The load generator sends a file with one line per request: the object's number, and the request's own header fields. Every server gets the
-same file. The front proxy's certificate lets each request name its user:
+The load generator sends a file with one line per request, the same to every server. The front proxy's certificate lets each request name
+its user:
 
-- a request is for one of 10,000 random objects, from its owner among 100 users; each owns a hundred, and their group has the right by RBAC
+- a request is for one of 10,000 random objects, from its owner among 100 users, with the right by their group
 - one request in twenty is from a new user
 - one in two has a ``traceparent``
 
-The authorizer reviews each user, verb and object, and both servers cache 8,192 reviews, long enough that none expires during the run
-(``tests.twin.servers.VARIED``). Each user requests each of its objects once before the samples. In the long run, four in five reviews of
-the users are cached, with the same share on a slower server.
+The authorizer reviews each user, verb and object; both servers cache 8,192 reviews, which do not expire during the run
+(``tests.twin.servers.VARIED``). In the long run, four in five reviews are cached, also on a slower server.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ COUNT: Final = 100
 NEWCOMERS: Final = 0.05
 TRACED: Final = 0.5
 LENGTH: Final = 60_000
-"""More requests than a server answers in a sample, so none repeats."""
+"""More requests than a server answers in a sample."""
 
 
 def requests(seed: str) -> Iterator[str]:
@@ -43,7 +42,7 @@ def requests(seed: str) -> Iterator[str]:
 
 
 def introductions() -> Iterator[str]:
-    """Yield lines of requests by which every user requests each of its objects once."""
+    """Yield requests by which every user requests each of its objects once."""
     for number in random.Random("introductions").sample(range(MANY), MANY):
         yield "\t".join([str(number), *identity(owner(number))])
 

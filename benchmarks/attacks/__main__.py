@@ -25,7 +25,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Case:
-    """An attack with its number of connections (concurrent ones, if it repeats) and addresses."""
+    """An attack with its number of connections and addresses."""
 
     attack: str
     count: int

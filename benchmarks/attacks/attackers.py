@@ -1,7 +1,7 @@
 """The attacks: ``python -m benchmarks.attacks.attackers NAME --port PORT --count N --seconds S``.
 
-Attackers have no credentials. Each attack opens up to ``count`` connections, does what its docstring says, stops after its seconds, and
-prints one JSON object: the number of opened connections, and of those that the server had not closed by then.
+Attackers have no credentials. Each attack opens up to ``count`` connections, stops after its seconds, and prints one JSON object: the
+numbers of opened connections, and of those that the server did not close.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ async def large_hellos(attack: Attack) -> None:
 
 
 async def announced_hellos(attack: Attack) -> None:
-    """Announce the longest first TLS message that OpenSSL accepts, so that it allocates memory, and send little of it."""
+    """Announce the longest first TLS message that OpenSSL accepts, and send little of it."""
 
     async def work() -> None:
         wire = await attack.connect(shaken=False)
@@ -185,7 +185,7 @@ async def whole_heads(attack: Attack) -> None:
 
 
 async def remembered_heads(attack: Attack) -> None:
-    """Send heads of very many fields, all different, to displace other clients' fields from a server's cache."""
+    """Send heads of very many different fields, to displace others from a server's cache."""
 
     async def work() -> None:
         wire = await attack.connect()
@@ -293,7 +293,7 @@ async def requests(attack: Attack) -> None:
 
 
 async def bad_tokens(attack: Attack) -> None:
-    """Send invalid bearer tokens, all different, so that kube-apiserver reviews each."""
+    """Send different invalid bearer tokens, so that kube-apiserver reviews each."""
 
     async def work() -> None:
         wire = await attack.connect()

@@ -1,4 +1,4 @@
-"""The target: virt-api over memory with our front proxy, and the front proxy's client, which must be served during attacks."""
+"""The target: virt-api over memory, and the front proxy's client, which must be served during attacks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MACHINES: Final = "/apis/kubevirt.io/v1alpha1/namespaces/default/virtualmachine
 _ALICE: Final = {"X-Remote-User": "alice", "X-Remote-Group": "people"}
 _PUBLIC: Final = frozenset({"/livez", "/readyz", "/healthz", "/version"})
 _MEMORY: Final = re.compile(r"skmem:\(r(\d+),rb\d+,t(\d+),tb\d+,f\d+,w(\d+)")
-"""Fields of ``ss --memory``: memory for receiving, for sending and for queued data (ss(8))."""
+"""Fields of ``ss --memory``: for receiving, for sending and for queued data (ss(8))."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Target:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     def socket_mib(self) -> float:
-        """Return the kernel's memory for its connections, which counts toward a pod's memory limit."""
+        """Return the kernel's memory for its connections, part of a pod's limit."""
         found = subprocess.run(
             ["ss", "--tcp", "--memory", "--no-header", "--numeric", "--oneline", "state", "all", "sport", "=", f":{self.port}"],
             capture_output=True, text=True, check=True,
@@ -180,7 +180,7 @@ class Served:
 
 
 class FrontProxy:
-    """Requests virtual machines like the aggregator, for a user: on one kept connection, and on a new one each time."""
+    """Requests virtual machines like the aggregator: on one kept connection, and on a new one each time."""
 
     def __init__(self, target: Target, certificates: Certificates) -> None:
         self._url = f"https://localhost:{target.port}{_MACHINES}"

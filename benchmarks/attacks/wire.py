@@ -1,4 +1,4 @@
-"""A client's side of TLS between asyncio's streams and OpenSSL, which can send, withhold or ignore every byte."""
+"""A client's side of TLS, which can send, withhold or ignore every byte."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Wire:
 
     @classmethod
     async def connect(cls, port: int, source: str, *, reads: bool = True, room: int = 0) -> Wire:
-        """Return a connection from a loopback address. ``room`` limits the receive buffer, so unread responses pile up at the server."""
+        """Return a connection from a loopback address. ``room`` limits the receive buffer."""
         link = socket.socket()
         link.settimeout(0)
         if room:

@@ -38,7 +38,7 @@ class Provider(Protocol):
         ...
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Decrypt the part after the prefix; return the value, and whether a write would encrypt differently (stale).
+        """Decrypt the part after the prefix; return the value, and whether it is stale: a write would encrypt differently.
 
         Raises:
             Undecryptable: it has another key, or is damaged.
@@ -174,7 +174,7 @@ class Chain:
         return first.prefix + first.encrypt(value, about)
 
     def unseal(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Decrypt a stored value; return also whether a write would encrypt differently (stale).
+        """Decrypt a stored value; return also whether it is stale.
 
         Raises:
             Undecryptable: no provider can decrypt it.

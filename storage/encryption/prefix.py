@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 ENCRYPTED: Final = b"k8s:enc:"
-"""Starts every value encrypted by a provider other than ``identity``."""
+"""Starts every encrypted value."""

@@ -1,7 +1,7 @@
 """Encrypt the values of any other storage.
 
-An undecryptable value is returned as stored, to keep listings working: it begins with ``ENCRYPTED``, so no reader takes it
-for an object. It can be replaced or deleted.
+An undecryptable value is returned as stored, to keep listings working. It begins with ``ENCRYPTED``, so no reader takes it for
+an object, and can be replaced or deleted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EncryptedStorage:
         self._again_seconds = again_seconds
         self._watches: set[asyncio.Timeout] = set()
         self.undecryptable = 0
-        """Undecryptable values since the start, for a metric."""
+        """Undecryptable values since the start."""
         self._failed = False
         self._epoch = 0
 

@@ -1,5 +1,4 @@
 """The storage port over etcd (3.5.13 or later; earlier ones answer progress requests incorrectly).
 
-``store`` implements the port, ``watching`` reconnecting watches; ``connection`` selects endpoints and reloads certificates,
-``failures`` translates errors; :mod:`storage.grpc` sends the messages of ``rpc``.
+``store`` implements the port; :mod:`storage.grpc` sends the messages of ``rpc``.
 """

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 CHECK_FILES_SECONDS: Final = 5.0
 ATTEMPT_SECONDS: Final = 2.0
 NEXT_ENDPOINT_SECONDS: Final = 0.1
-"""Time before trying the next endpoint as well; the first to answer is used."""
+"""Time before trying the next endpoint as well; the first answer counts."""
 FIRST_BACKOFF_SECONDS: Final = 0.02
 MAX_BACKOFF_SECONDS: Final = 0.5
 """Short, to find a restarted etcd at once."""
@@ -136,7 +136,7 @@ class Connection:
         self._tls = tls
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._made: weakref.WeakSet[Link] = weakref.WeakSet()  # includes abandoned links, which watches still use
+        self._made: weakref.WeakSet[Link] = weakref.WeakSet()  # includes abandoned links with watches
         self._stamp = tls.stamp() if tls else ()
         self._checked = clock()
         self._current = 0
@@ -160,7 +160,7 @@ class Connection:
         return endpoint if endpoint.is_ready else None
 
     async def ready(self, until: float) -> tuple[Endpoint, Link]:
-        """Return a connected endpoint and its link, by loop time ``until``.
+        """Return a connected endpoint and its link by ``until``.
 
         Raises:
             Unavailable: there is none.
@@ -193,14 +193,14 @@ class Connection:
                 if endpoint.link is not None and endpoint.link.is_usable:
                     self._current = index
                     return endpoint, endpoint.link
-            async with self._connecting:  # one caller connects for all, and is replaced if cancelled
+            async with self._connecting:  # one caller connects for all
                 if not any(endpoint.is_ready for endpoint in self._endpoints):
                     await self._attempt()
 
     async def _attempt(self) -> None:
         """Connect to the endpoints with staggered starts until one succeeds or the store is closed.
 
-        Pauses first after a recent failure, and sets the next pause. Returns nothing: the caller looks at the endpoints.
+        Pauses first after a recent failure, and sets the next pause.
         """
         loop = asyncio.get_running_loop()
         decided = False

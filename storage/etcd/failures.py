@@ -1,6 +1,6 @@
 """Translate errors of etcd calls to the port's errors.
 
-etcd's errors: ``go.etcd.io/etcd/api/v3/v3rpc/rpctypes``. Unlisted ones count as outages, because callers can only retry.
+Source: ``go.etcd.io/etcd/api/v3/v3rpc/rpctypes``. Unlisted ones count as outages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from storage.port import Compacted, FutureRevision, StorageError, TooLarge, Unav
 INVALID_ARGUMENT = 3
 OUT_OF_RANGE = 11
 
-# (code, part of the message) -> error; by message, because etcd uses one code for several errors.
+# (code, part of the message) -> error; etcd uses one code for several errors.
 _MEANINGS: tuple[tuple[int, str, type[StorageError]], ...] = (
     (OUT_OF_RANGE, "future revision", FutureRevision),
     (INVALID_ARGUMENT, "too large", TooLarge),

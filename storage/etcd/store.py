@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 PAGE_LIMIT = 500  # keys per answer; larger ranges are read in pages, at one revision
 AGAIN_SECONDS = 0.05
-# A linearizable read with an empty answer, because no key is empty.
+# A linearizable read without answer: no key is empty.
 _NOTHING = rpc.RangeRequest(key=b"\0", keys_only=True).SerializeToString()
 
 Method = Callable[[Endpoint], bytes]
@@ -76,7 +76,7 @@ class EtcdStorage:
         begin, end = self._keys.bounds(prefix, start)
         entries: list[Entry] = []
         count = 0
-        if end != b"\0" and begin >= end:  # etcd takes an empty range for one key; still check the revision
+        if end != b"\0" and begin >= end:  # etcd takes an empty range for one key
             response = await self._read(f"range {prefix}", rpc.RangeRequest(key=begin, revision=revision, count_only=True))
             return Page((), revision or response.header.revision, more=False, count=0)
         while True:
@@ -95,7 +95,7 @@ class EtcdStorage:
         if len(writes) > 1 and len({write.key for write in writes}) < len(writes):
             raise ValueError("a key occurs twice in the writes of one commit")
         request = self._transaction(conditions, writes)
-        # Repeated only if it certainly did not start; else it may have been applied.
+        # Repeated only if it certainly did not start.
         before = self._newest
         response = rpc.TxnResponse.FromString(await self._call("commit", _TXN, request, repeat=False))
         self._follow(before, response.header.revision)
@@ -122,7 +122,7 @@ class EtcdStorage:
             watch.ask_progress()
 
     async def revision(self) -> int:
-        """Return the store's revision, from the header of an empty linearizable read."""
+        """Return the store's revision, by an empty linearizable read."""
         before = self._newest
         answer = await self._call("read the revision", _RANGE, _NOTHING, repeat=True)
         revision = rpc.RangeResponse.FromString(answer).header.revision
@@ -171,9 +171,9 @@ class EtcdStorage:
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _follow(self, before: int, revision: int) -> None:
-        """Record an answer's revision, and end all watches if it decreased; ``before`` was the highest one at the call.
+        """Record an answer's revision, and end all watches if it decreased: etcd was restored from a backup.
 
-        It only decreases if etcd was restored from a backup.
+        ``before`` was the highest one at the call.
         """
         if revision > self._newest:
             self._newest = revision
@@ -187,7 +187,7 @@ class EtcdStorage:
                 watch.abandon()
 
     def _transaction(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> bytes:
-        # Field by field, because messages from keyword arguments cost twice as much.
+        # Field by field: keyword arguments cost twice as much.
         request = rpc.TxnRequest()
         for condition in conditions:
             key = self._keys.inner(condition.key)

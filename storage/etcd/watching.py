@@ -23,18 +23,18 @@ ASK_AGAIN_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
 
 _MOST_DOUBLINGS = 10
-"""More would exceed the maximum anyway, and a float after a thousand (half an hour without etcd)."""
+"""More would exceed the maximum, and a float after half an hour without etcd."""
 
 _PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()).SerializeToString()
 
 
 def pause_seconds(failures: int) -> float:
-    """Return the pause before reopening a watch after so many successive failures."""
+    """Return the pause before reopening a watch after so many failures."""
     return min(0.02 * float(2 ** min(failures, _MOST_DOUBLINGS)), MAX_BACKOFF_SECONDS)
 
 
 class Progress:
-    """Requests progress on demand, one request at a time, and repeats it while etcd is silent."""
+    """Requests progress, one request at a time, and repeats it while etcd is silent."""
 
     def __init__(self, send: Callable[[], None], *, asked: bool, again_seconds: float = ASK_AGAIN_SECONDS) -> None:
         self._again_seconds = again_seconds
@@ -70,7 +70,7 @@ class Progress:
 
     def _send(self) -> None:
         self._asked = False
-        # From the time of sending, so that further requests do not postpone it.
+        # From the time of sending: further requests do not postpone it.
         self._again = asyncio.get_running_loop().call_later(self._again_seconds, self._send)
         self._send_request()
 
@@ -213,8 +213,7 @@ class Watch:
 
     def _creation(self) -> bytes:
         begin, end = self._keys.bounds(self._prefix)
-        # From the position itself, so that etcd refuses exactly positions below the compacted revision; its repeat is
-        # dropped.
+        # From the position itself, so that etcd refuses exactly positions below the compacted revision.
         start = max(self._position, 1)
         create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=start, prev_kv=self._previous, fragment=True)
         return rpc.WatchRequest(create_request=create).SerializeToString()

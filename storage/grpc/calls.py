@@ -41,7 +41,7 @@ class RpcError(Exception):
         Args:
             status: gRPC's code.
             message: the server's text, or ours.
-            processed: False if the server certainly did nothing, so any call may be repeated.
+            processed: False if the server certainly did nothing.
         """
         super().__init__(f"{status_name(status)}: {message}")
         self.status = status
@@ -161,7 +161,7 @@ class UnaryCall(Exchange):
 
 
 class Stream(Exchange):
-    """Messages both ways. The server may send more once everything was read."""
+    """Messages both ways."""
 
     __slots__ = ("_error", "_held", "_messages", "_parts", "_size", "_waiter", "_wanted")
 
@@ -192,7 +192,7 @@ class Stream(Exchange):
         raise self._error or RpcError(INTERNAL, "no message was received")
 
     def free(self) -> int:
-        """Return how many held-back bytes the server may now send; 0 with unread messages."""
+        """Return how many held-back bytes the server may send; 0 with unread messages."""
         if self._messages:
             return 0
         held, self._held = self._held, 0

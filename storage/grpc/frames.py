@@ -50,7 +50,7 @@ ERROR_NAMES: Final = (
 DEFAULT_WINDOW: Final = 65_535
 MAX_WINDOW: Final = 2**31 - 1
 FRAME_BYTES: Final = 16_384
-"""Payload that every peer accepts by default; we announce no other."""
+"""Payload that every peer accepts by default."""
 
 _INT: Final = struct.Struct(">I")
 _SETTING: Final = struct.Struct(">HI")
@@ -90,7 +90,7 @@ def reset(stream: int, code: int) -> bytes:
 
 
 def goaway(code: int) -> bytes:
-    """Return a GOAWAY frame of a client, without any stream of the server's."""
+    """Return a GOAWAY frame of a client."""
     return frame(GOAWAY, 0, 0, _INT.pack(0) + _INT.pack(code))
 
 

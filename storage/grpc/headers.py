@@ -74,7 +74,7 @@ class Heads:
         except hpack.HPACKError as error:
             raise frames.ProtocolError(frames.COMPRESSION_ERROR, f"headers cannot be decoded: {error}") from error
         head = _head(fields)
-        # Cache only recurring blocks; error messages all differ.
+        # Cache only recurring blocks.
         if not head.grpc_status and len(block) <= _MAX_REMEMBERED_BYTES and len(self.known) < _MAX_REMEMBERED:
             self.known[block] = head
         return head

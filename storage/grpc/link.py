@@ -14,7 +14,7 @@ from storage.grpc.frames import ProtocolError
 from storage.grpc.session import Session
 
 SUSPICIOUS_SECONDS: Final = 0.25
-"""An expired call on a connection silent this long abandons the connection."""
+"""An expired call on a connection this silent abandons it."""
 
 
 @dataclass(frozen=True, slots=True)

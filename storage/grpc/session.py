@@ -190,7 +190,7 @@ class Session(Sending):
     def _close(self, exchange: Exchange) -> None:
         """End a stream whose sides are both done."""
         del self.streams[exchange.stream]
-        if exchange.unsent or not exchange.ends:  # the server does not need the rest of our data
+        if exchange.unsent or not exchange.ends:  # the server does not need the rest
             self._blocked.pop(exchange, None)
             self._out.append(frames.reset(exchange.stream, frames.CANCEL))
         if self._waiting:
@@ -238,7 +238,7 @@ class Session(Sending):
         self._pump()
 
     def _setting(self, key: int, value: int) -> None:
-        """Apply one setting; table and frame sizes do not matter, because we use no table and no larger frames."""
+        """Apply one setting; table and frame sizes do not matter here."""
         if key == frames.SETTINGS_MAX_CONCURRENT_STREAMS:
             self._max_streams = value
         elif key == frames.SETTINGS_INITIAL_WINDOW_SIZE:

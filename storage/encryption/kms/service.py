@@ -1,4 +1,4 @@
-"""The service: a gRPC server on a Unix socket, usually a local plug-in for the real one."""
+"""The service: a gRPC server on a Unix socket."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Regenerate ``rpc_pb2.py``: ``python -m storage.etcd.rpc.regenerate`` (needs Go for the module cache, and grpcio-tools).
 
-etcd publishes its protocol in the Go module ``go.etcd.io/etcd/api/v3`` (Apache-2.0). We take the client's messages, with
-their numbers, without the options for Go's code generators and HTTP gateways, which need more files.
+etcd publishes its protocol in the Go module ``go.etcd.io/etcd/api/v3`` (Apache-2.0). We take the client's messages without the options for
+Go's code generators and HTTP gateways.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SOURCES = {
 def protocol(module: Path) -> str:
     """Return one proto file with the messages of ``SOURCES``, in our own package.
 
-    Package and message names are not sent, and our own cannot clash with other stubs of etcd.
+    Our own package cannot clash with other stubs of etcd.
     """
     parts = ['syntax = "proto3";\npackage kubevirt.etcd;\n']
     for path, names in SOURCES.items():
