@@ -1,7 +1,6 @@
 """Verbs, streams, reads, guards and field selectors have the same effect through each served version.
 
-Tests use objects in the stored version. ``Version`` converts requests to the version under test, and answers back, so that all versions
-have the same expectations. A new version of ours joins ``VERSIONS``.
+``Version`` converts requests to the version under test, and answers back. A new version of ours joins ``VERSIONS``.
 """
 
 from __future__ import annotations
@@ -211,7 +210,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Hand
 
 @pytest_asyncio.fixture(params=VERSIONS, scope="module", loop_scope="module")
 async def served(request: pytest.FixtureRequest, pki: Pki, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Version]:
-    """Serve both versions for the tests of one of them, because a server takes a second to start."""
+    """Serve both versions, because a server takes a second to start."""
     directory, known, storage = tmp_path_factory.mktemp("versions"), list[Kinds](), MemoryStorage()
     authority = Authority(directory / "certs")
     tls = ClientTls(authority.virt_api())

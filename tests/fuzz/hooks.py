@@ -1,7 +1,6 @@
 """Hooks for schemathesis that leave out streams.
 
-``map_query`` applies to generated queries, ``map_case`` to cases of the coverage phase. Its ``watch=null&watch=false`` requests a watch,
-because the first value is not ``false``.
+``map_query`` applies to generated queries, ``map_case`` to the coverage phase, with ``watch=null&watch=false``, which requests a watch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Our field managers and patches compared with Kubernetes' own, over generated histories.
 
-``go/`` is a program around k8s.io/apimachinery; ``program`` builds and runs it. A *history* (``histories``) is a sequence of writes by
-several managers to one object, in two versions: creates, updates with and without managedFields, applies, patches of all kinds, writes to
-``/status``. After every write the object, the managedFields in order, and the text of an error must be equal on both sides (``compare``).
-``python -m tests.oracle --sequences 50000 --seed 1`` stops at the first difference with its shortest history.
+``go/`` is a program around k8s.io/apimachinery. A *history* (``histories``) is a sequence of writes by several managers to one object, in
+two versions: creates, updates with and without managedFields, applies, patches of all kinds, writes to ``/status``. After every write the
+object, the managedFields in order, and the text of an error must be equal. ``python -m tests.oracle --sequences 50000 --seed 1`` stops at
+the first difference.
 """

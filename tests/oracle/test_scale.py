@@ -83,8 +83,7 @@ def test_ssa_11_scale_moves_replicas_like_gos_handler(oracle: Oracle) -> None:
 def _by_owner(obj: Json) -> dict[tuple[str, str, str], Json]:
     """Return the fields by owner.
 
-    Ours deliberately avoids two effects of Go's handler: it loses the time of a manager's first scale, and it splits an updater's entry in
-    two with the same owner.
+    Go's handler loses the time of a manager's first scale, and splits an updater's entry in two.
     """
     found: dict[tuple[str, str, str], Json] = {}
     for each in obj["metadata"].get("managedFields") or []:

@@ -1,9 +1,7 @@
 """The reference server: ``k8s.io/sample-apiserver`` next to our framework with the same API.
 
 ``python -m tests.twin up ours|twin|both`` starts an etcd, a bare kube-apiserver and the servers.
-
-- ``build``: the sample-apiserver, built as a Go module into the cache
 - ``flunders``, ``serve``: ``wardle.example.com`` as strategies, in a separate process
-- ``environment``: certificates, etcd, kube-apiserver, and their required objects
-- ``servers``: the flags of both servers, starting and stopping them
+- ``environment``: certificates, etcd, kube-apiserver
+- ``servers``: both servers
 """

@@ -24,7 +24,7 @@ _KINDS_OWN: Final = frozenset({"generation"})
 _DEPRECATED: Final = re.compile(r'299 - "wardle.example.com/v1alpha1 (?:Flunder|Fischer) is deprecated[^"]*"(, )?')
 """The sample's warning about its own first version."""
 _HEADERS: Final = ("content-type", "retry-after", "warning", "cache-control")
-"""Ours sends nosniff with every error, the reference server with plain ones; and Vary wherever the Accept header decides."""
+"""Ours sends nosniff with every error, the reference server with plain ones."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _blank_list(values: list[Any], key: str) -> list[Any]:
 def _without_times_order(entries: list[Any]) -> list[Any]:
     """Return entries as if all were of one second, if they are sorted by operation, time, manager, version and subresource.
 
-    That is the order of k8s.io/apimachinery/pkg/util/managedfields; another order shows up as a difference.
+    That is the order of k8s.io/apimachinery/pkg/util/managedfields.
     """
     if not all(isinstance(each, dict) for each in entries):
         return entries

@@ -1,9 +1,9 @@
 """Compares two answers member by member, and with the step's expectations.
 
-A member is named by its path without list positions: ``details.causes.field`` of a Status, ``columnDefinitions`` of a Table,
-``events.object.spec`` of a watch's events. ``body`` is the whole; ``HTTP status`` and ``header content-type`` are next to it. A member that
-one side lacks is ``only ours: details.name`` or ``only the twin: details.name``. Items of only one list are ``more`` of it, by type if they
-have one: ``only ours: events.more.BOOKMARK``.
+A member is named by its path without list positions: ``details.causes.field`` of a Status, ``events.object.spec`` of a watch's events.
+``body`` is the whole; ``HTTP status`` and ``header content-type`` are next to it. A member that one side lacks is ``only ours:
+details.name`` or ``only the twin: details.name``. Items of only one list are ``more`` of it, by type if they have one: ``only ours:
+events.more.BOOKMARK``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``python -m tests.twin.serve FLAG…``: flunders and fischers on our framework.
 
-One more flag than virt-api's, ``--api-group``: both servers need separate groups behind one kube-apiserver.
+``--api-group``: both servers need separate groups behind one kube-apiserver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The same webhooks get the same reviews from the reference server and ours, and refuse alike."""
+"""The same webhooks get the same reviews from both servers, and refuse alike."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ STEPS: Final = {
     "a mutation of what the other made": post(
         wishing("both", wish("m1", patch=[LABEL]) | wish("m2", patch=[{"op": "add", "path": "/metadata/labels/c", "value": "d"}]))
     ),
-    # For m1: if m2 did it, Go would call m1 again, because its patching drops the nanoseconds of managed fields.
+    # For m1: after m2, Go would call m1 again, because it drops the nanoseconds of managed fields.
     "a patch that does nothing": post(wishing("same", wish("m1", patch=[{"op": "test", "path": "/metadata/name", "value": "same"}]))),
     "a patch that fails": post(wishing("no", wish("m1", patch=[{"op": "remove", "path": "/nope"}]))),
     "a replacement of nothing": post(wishing("new", wish("m1", patch=[REPLACED]))),

@@ -1,4 +1,4 @@
-"""The API machinery in process, over memory storage, on loopback with TLS, serving widgets."""
+"""The API machinery in process, over memory, on loopback with TLS, serving widgets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMESPACE = "acc"
 
 @pytest.fixture(autouse=True)
 def nobody_changes_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Check that no request changed a cached object, which requests share, or the object that a write replaced."""
+    """Check that no request changed a cached object, or one that a write replaced."""
     monkeypatch.setattr(changes.Record, "cool", lambda _: None)
     items._warm.clear()
     yield

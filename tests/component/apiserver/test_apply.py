@@ -1,4 +1,4 @@
-"""``tests/oracle`` compares the rules of apply and managedFields with Go's; these tests go through the whole server."""
+"""Apply through the whole server; ``tests/oracle`` compares the rules with Go's."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ async def test_when_storage_does_not_answer_that_is_said(pki: Pki) -> None:
 
 
 async def aborts(api: Api) -> list[str]:
-    """Return the counts of aborted widget requests; the page waits for a seat as well."""
+    """Return the counts of aborted widget requests."""
     page = (await api.get("/metrics")).body.decode()
     aborted = [line for line in page.splitlines() if line.startswith("apiserver_request_aborts_total") and "widgets" in line]
     return [line.rpartition(" ")[2] for line in aborted]

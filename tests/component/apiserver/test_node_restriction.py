@@ -64,7 +64,7 @@ def entered(status: Json, phase: str, **more: Any) -> Json:
 
 
 def launcher_pod(machine: Json, name: str, uid: str, *volumes: Json, namespace: str = "acc") -> Json:
-    """Return a pod controlled by the VM, with the fields that virt-api reads."""
+    """Return a pod controlled by the VM."""
     owner = {"kind": "VirtualMachine", "name": machine["metadata"]["name"], "uid": machine["metadata"]["uid"], "controller": True}
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": uid, "ownerReferences": [owner]},
@@ -366,7 +366,7 @@ async def test_the_account_is_the_releases(pki: Pki, tmp_path: Path) -> None:
 
 
 async def test_a_write_is_judged_at_the_revision_that_it_replaces(pki: Pki, tmp_path: Path) -> None:
-    """The VM moves after a patch of the old node was planned; the older copy would allow it."""
+    """The VM moves after a patch of the old node was planned."""
 
     class Overtaken(MemoryStorage):
         def __init__(self) -> None:
@@ -388,7 +388,7 @@ async def test_a_write_is_judged_at_the_revision_that_it_replaces(pki: Pki, tmp_
 
 
 async def moving(cluster: Cluster, phase: str, **status: Any) -> Json:
-    """Create a Migration of vm1, which runs on node1, in a phase; return its status."""
+    """Create a Migration of vm1 from node1 in a phase; return its status."""
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
     made = entered(PREPARING, phase, **status)

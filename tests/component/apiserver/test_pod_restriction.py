@@ -62,7 +62,7 @@ async def asked(cluster: Cluster) -> list[str]:
 
 
 async def test_a_machine_is_not_handed_to_a_pod_of_another_namespace(cluster: Cluster) -> None:
-    """The pod has a Secret of its namespace in place of the VM's disk, and names the VM as owner, by uid."""
+    """The pod has its namespace's Secret in place of the VM's disk, and names the VM as owner."""
     machine = await cluster.admin("GET", VM)
     await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9", SECRET, namespace="bank"))
 
@@ -84,7 +84,7 @@ async def test_the_name_of_an_own_pod_does_not_bring_in_anothers_uid(cluster: Cl
 
 @pytest.mark.parametrize(("volume", "what"), [(SECRET, "Secret password"), (CLAIM, "database"), (IMAGE, "Image evil.example/os:v1")])
 async def test_machine_is_not_handed_to_a_pod_with_foreign_mounts(cluster: Cluster, volume: Json, what: str) -> None:
-    """In the VM's own namespace: the image's author could read a Secret that the pod mounts."""
+    """The image's author could read a Secret that the pod mounts."""
     machine = await cluster.admin("GET", VM)
     await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9", volume))
     code, status = await named(cluster, "virt-launcher-vm1-aaaaa", "uid-9")
@@ -228,7 +228,7 @@ async def test_moved_guests_connections_go_to_its_own_target_pod_only(cluster: C
 
 
 async def test_addresses_of_one_target_are_not_left_to_the_next(cluster: Cluster) -> None:
-    """The Migration begins again with another pod; by then the address may belong to another pod."""
+    """By then the address may belong to another pod."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
@@ -241,7 +241,7 @@ async def test_addresses_of_one_target_are_not_left_to_the_next(cluster: Cluster
 
 
 async def test_arrival_at_an_admitted_target_needs_no_lookup(cluster: Cluster) -> None:
-    """The guest is paused in the meantime, and kube-apiserver may be away."""
+    """The guest is paused, and kube-apiserver may be away."""
     await cluster.put_status(VM_STATUS, RUNNING)
     move = await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
     await cluster.put_status(MOVE_STATUS, {**entered(PREPARING, "Running"), "targetAddress": "10.0.0.2:8445"})

@@ -250,7 +250,7 @@ async def test_mutating_policy_adds_a_label_by_apply_configuration(world: World)
 
 
 async def test_a_mutating_policy_adds_a_label_by_a_json_patch(world: World) -> None:
-    """ADM-05: JSONPatch, escapeKey, conditions; a failing test operation leaves the object unchanged."""
+    """ADM-05: JSONPatch, escapeKey, conditions; a failing test operation changes nothing."""
     expression = """
       !has(object.metadata.labels) ? [
         JSONPatch{op: 'add', path: '/metadata/labels', value: {'example.test/added': 'yes'}},
@@ -330,7 +330,7 @@ async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: Worl
 async def test_json_patch_of_a_policy_must_keep_the_objects_identity(
     world: World, operation: str, failure: str, code: int, message: str
 ) -> None:
-    """ADM-05: Go's messages where they help; failurePolicy does not cover a patch's result."""
+    """ADM-05: Go's messages; failurePolicy does not cover a patch's result."""
     mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{{{operation}}}]"}}]
     await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never", "failurePolicy": failure})
     async with world.api() as api:
@@ -393,7 +393,7 @@ async def test_match_conditions_of_webhooks_are_evaluated(world: World) -> None:
 
 
 async def test_nothing_is_admitted_before_the_policies_are_known(world: World) -> None:
-    """ADM-08: a starting server fails closed; if the cluster lacks these kinds, it does not wait."""
+    """ADM-08: a starting server fails closed; it does not wait for kinds that the cluster lacks."""
     world.kube.authorize = lambda _method, path, _query: "admissionpolic" not in path
     async with world.api(times=Times(admission=0.2)) as api:
         answer = await api.call("POST", "", widget())

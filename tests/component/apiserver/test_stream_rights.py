@@ -117,7 +117,7 @@ async def scene_of(pki: Pki, directory: Path, *flags: str, times: Times | None =
 
 
 QUICK = Times(stream_check=(0.05, 0.1), stream_shared=0.05)
-"""Streams are reviewed every tenth of a second instead of every half minute."""
+"""Streams are reviewed every tenth of a second."""
 
 
 class Picture(Tap):
@@ -132,7 +132,7 @@ async def scene(pki: Pki, tmp_path: Path, tap: Tap) -> AsyncIterator[Scene]:
 
 @pytest.fixture
 def tap() -> Tap:
-    """Return the widgets' tap. A test overrides it with its parameter ``tap``."""
+    """Return the widgets' tap, unless a test overrides it."""
     return Tap()
 
 
@@ -194,7 +194,7 @@ async def test_a_stream_ends_when_a_right_to_it_is_withdrawn(scene: Scene, left:
         await spoken(alice)
         scene.rights.granted["alice"] = left
         code, reason = await closed(alice)
-        # The server asks for one right after the other. If both are withdrawn in between, the message names the second.
+        # If both are withdrawn between the two reviews, the message names the second.
         gone = {"get", "create"} - left
         assert (code, reason) in {(1008, f"your permission to {verb} widgets/tap was revoked") for verb in gone}
         await spoken(bob)
@@ -283,7 +283,7 @@ async def test_websocket_watch_is_never_refused_for_its_origin(scene: Scene) -> 
 async def test_programs_that_say_an_origin_open_streams_and_watches(scene: Scene) -> None:
     """Dial with websocket-client, which kubernetes.stream uses.
 
-    It sends an Origin, as fabric8 does. ``Host`` differs from it, because the aggregator changes it.
+    It sends an Origin, as fabric8 does, unlike ``Host``, which the aggregator changes.
     """
     scene.rights.granted = {"alice": {"get", "create", "watch", "list"}}
     scene.rights.tokens = {"secret": "alice"}

@@ -76,7 +76,7 @@ async def test_the_request_that_a_webhook_sees(world: World) -> None:
 
 
 async def test_webhooks_mutate_in_order_then_validate_the_result(world: World) -> None:
-    """ADM-03, CRE-11: decode, mutate, default, validate, call validating webhooks, write."""
+    """ADM-03, CRE-11: decode, mutate, default, validate, validating webhooks, write."""
 
     def grow(review: Json) -> Json:
         return patch(review, {"op": "replace", "path": "/spec/size", "value": review["request"]["object"]["spec"]["size"] + 1})
@@ -286,7 +286,7 @@ async def test_selectors_choose(world: World) -> None:
 
 
 async def test_equivalent_versions_match_and_are_converted(world: World) -> None:
-    """ADM-03: matchPolicy. The webhook sees the version that it asked for, the object stays what it was."""
+    """ADM-03: matchPolicy. The object stays what it was."""
     old = RULE | {"apiVersions": [OLD_WIDGETS.version]}
 
     def stretch(review: Json) -> Json:
@@ -531,7 +531,7 @@ async def test_metrics_have_gos_names(world: World) -> None:
 
 
 async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> None:
-    """ADM-03: here an unreachable address names the service; the unit test of targets covers the rest."""
+    """ADM-03: here an unreachable address names the service."""
     hook = world.hook("v")
     hook["clientConfig"] = {"service": {"name": "hooks", "namespace": "acc", "port": 8443, "path": "/v"}, "caBundle": world.bundle}
     await world.validating(hook)

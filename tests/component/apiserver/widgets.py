@@ -1,4 +1,4 @@
-"""A kind unrelated to virtual machines: the API machinery must not depend on our kinds."""
+"""A kind unrelated to virtual machines."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass
 class Here:
-    """A claim, a login for registries, and a certificate that makes all test servers trusted."""
+    """A claim, a login for registries, and a trusted certificate."""
 
     path: Path
 
@@ -138,7 +138,7 @@ def test_malformed_layer_headers_are_reported(here: Here, headers: bytes) -> Non
 
 
 def test_a_layer_that_ends_before_its_files_is_told(here: Here) -> None:
-    """It is refused; ``tarfile`` would search for the next header behind each of its 2**53 blocks."""
+    """``tarfile`` would search for the next header behind each of its 2**53 blocks."""
     member = tarfile.TarInfo("other/file")
     member.size = 1 << 62
     with here.registry(a_registry("disks/a", gzip.compress(member.tobuf(format=tarfile.GNU_FORMAT)))) as url:

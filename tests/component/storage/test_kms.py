@@ -1,4 +1,4 @@
-"""Encryption with a key management service on a Unix socket: rotation, outages, and Kubernetes' own code with this service."""
+"""Encryption with a key management service: rotation, outages, and Kubernetes' own code."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Caches keep only short texts from clients: some thousand entries of 1 MB each would fill the memory."""
+"""Caches keep only short texts from clients: thousands of 1 MB would fill the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS contexts trust the authorities that Go trusts, such as those of ``openssl req -x509``; strict mode is off on every Python."""
+"""TLS contexts trust the authorities that Go trusts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def serve(tmp_path: Path) -> Callable[..., ssl.SSLContext]:
 
 
 def strict() -> ssl.SSLContext:
-    """Return a context like that of ``ssl.create_default_context`` in Python 3.13."""
+    """Return a context like Python 3.13's default."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cadata=ROOT.pem)

@@ -50,7 +50,7 @@ def side(tmp_path: Path) -> Side:
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None = "virt-handler") -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Return both ends after the server has read one byte: only then has it verified a TLS 1.3 client's certificate."""
+    """Return both ends after the server has read one byte: only then has it verified a client of TLS 1.3."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (
         server.wrap_bio(to_server, to_client, server_side=True),
@@ -176,7 +176,7 @@ def test_only_what_changed_is_loaded(side: Side) -> None:
 
 @pytest.mark.parametrize("refusal", [ssl.SSLError("no match"), ValueError("no certificate"), OSError("read error")])
 def test_refused_files_are_reread_though_unchanged(side: Side, refusal: Exception) -> None:
-    """On some file systems a file has its final time and size before its last byte is written."""
+    """On some file systems a file has its final time and size before its last byte."""
     loads = Loads()
     reloader = Reloader(side.server, loads)
     side.issue_server()

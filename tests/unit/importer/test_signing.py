@@ -1,4 +1,4 @@
-"""Signatures for object stores, compared with the documentation's example and an independent verifier."""
+"""Signatures for object stores, compared with an example and an independent verifier."""
 
 from __future__ import annotations
 

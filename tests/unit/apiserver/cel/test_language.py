@@ -116,7 +116,7 @@ def test_patches_are_messages() -> None:
 
 
 def test_work_is_bounded_and_nothing_absorbs_that() -> None:
-    """Kubernetes' limit per expression holds for any depth of loops, and ends an ``||`` as well."""
+    """Kubernetes' limit per expression holds for any depth of loops, and ends an ``||``."""
     text = "items.all(a, items.all(b, items.all(c, items.all(d, true)))) || true"
     began = time.process_time()
     result = evaluate(text, items=list(range(1000)))

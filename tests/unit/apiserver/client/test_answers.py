@@ -1,4 +1,4 @@
-"""Responses of servers: valid ones, and ones refused because two parties could read them differently."""
+"""Responses of servers: valid ones, and ambiguous ones."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Clock:
 
 
 async def made_in_turns(count: int, seconds: float, most: float = MOST, *, asked_after: bool = False) -> list[int]:
-    """Make things that each take ``seconds``, at most ``most`` in a turn of the event loop; return how many each turn made."""
+    """Make things that each take ``seconds``, at most ``most`` in a turn; return how many each turn made."""
     clock, made = Clock(), [0]
 
     async def others() -> None:

@@ -1,4 +1,4 @@
-"""The connection without its socket: with h2 as server, in any split of bytes, and with hostile servers."""
+"""The connection without its socket: with h2 as server, in any split, and with hostile servers."""
 
 import itertools
 import math

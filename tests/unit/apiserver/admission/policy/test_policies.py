@@ -181,7 +181,7 @@ async def test_a_policy_that_costs_too_much_fails() -> None:
 
 
 async def test_compile_error_counts_as_evaluation_error() -> None:
-    """ADM-04: kube-apiserver refuses such policies; those stored earlier follow failurePolicy."""
+    """ADM-04: those stored earlier follow failurePolicy."""
     world = World("validating")
     world.put(validations=[{"expression": "object.spec.size <"}], variables=[{"name": "v", "expression": "nothing"}])
     refusal = await world.refusal(thing())

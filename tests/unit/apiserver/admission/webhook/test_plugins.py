@@ -1,4 +1,4 @@
-"""The webhook plug-ins without a network: readiness, reinvocation, and no needless calls."""
+"""The webhook plug-ins without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits that a running guest takes: from the edit to the running form, by virt-api's own steps."""
+"""Edits that a running guest takes, by virt-api's own steps."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_edit_that_the_guest_has_not_taken_stays_recorded(state: str) -> None:
     "path", ["spec.domain.cpu.cores", "spec.domain.devices.disks[data]", "spec.domain.devices.disks[root].ioTune", LINK, "spec.domain"]
 )
 def test_only_a_missing_setting_can_be_declared_as_applied(path: str) -> None:
-    """A node that lies gets no other hardware into the running form."""
+    """A lying node gets no other hardware into the running form."""
     vm = edited(edited(a_guest(), limited(totalIopsSec=500)), cores(2))
     lied = with_status(vm, changes=[entry(path, "Applied")])
     assert lied["status"]["running"] == vm["status"]["running"]
@@ -92,7 +92,7 @@ def test_only_a_missing_setting_can_be_declared_as_applied(path: str) -> None:
 
 
 def test_without_a_report_of_support_a_restart_is_required() -> None:
-    """It is so with a virt-handler or virt-launcher of an older release."""
+    """As with a virt-handler or virt-launcher of an older release."""
     vm = edited(a_vm("Running", ROOT, DATA), limited(totalIopsSec=500))
     assert told(vm) == ["spec.domain.devices.disks[data]"]
     assert told(with_status(vm, domain={"liveChanges": ["interface.state"]})) == ["spec.domain.devices.disks[data]"]

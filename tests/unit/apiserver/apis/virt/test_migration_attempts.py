@@ -18,7 +18,7 @@ def a_migration(**status: Any) -> dict[str, Any]:
 
 
 def test_each_attempt_has_its_own_migration_uid() -> None:
-    """The first attempt has the Migration's own uid, which launchers and virt-handlers of an older release expect."""
+    """The first one has the Migration's uid, which older releases expect."""
     assert migration_attempts.uid_of(a_migration()) == UID
     found = [migration_attempts.uid_of(a_migration(attempt=each)) for each in range(1, migration_attempts.MAX_ATTEMPTS + 1)]
     assert found == [UID, f"{UID}-2", f"{UID}-3"]
@@ -27,7 +27,7 @@ def test_each_attempt_has_its_own_migration_uid() -> None:
 
 @pytest.mark.parametrize("stored", [float("nan"), "../../x", "2", [2], {"name": "x"}, None, True, 2.5], ids=repr)
 def test_malformed_attempt_number_counts_as_no_attempt(stored: object) -> None:
-    """An invalid number must not stop reconciliation of the VM."""
+    """It must not stop reconciliation of the VM."""
     assert migration_attempts.number_of(a_migration(attempt=stored)) == 0
     assert migration_attempts.uid_of(a_migration(attempt=stored)) == UID
 

@@ -102,7 +102,7 @@ def test_policy_overrides_defaults_with_false_and_zero_too() -> None:
     ids=["few", "a little less than an hour", "an hour", "a tenant's number", "as the bandwidth asks for", "the operator's word"],
 )
 def test_the_sizes_of_disks_give_a_migration_an_hour_at_most(policy: dict[str, Any], copied: int, seconds: int) -> None:
-    """Tenants set the sizes of blank disks without filling them."""
+    """Tenants set the sizes of blank disks."""
     found = policies.options({"spec": policy}, GIB, Defaults(), copied_bytes=copied * GIB)
     assert found["completionTimeoutSeconds"] == seconds
 
@@ -118,7 +118,7 @@ def test_bandwidth_timeout_is_rounded_up() -> None:
 
 
 def test_machine_without_memory_gets_the_minimum_timeout() -> None:
-    """A machine of 0 bytes still gets the minimum timeout of 150 s: the status may not contain 0."""
+    """150 s: the status may not contain 0."""
     assert policies.options(NO_POLICY, 0, Defaults())["completionTimeoutSeconds"] == 150
 
 
@@ -192,7 +192,7 @@ def test_structure_and_models_judge_hostile_values_alike() -> None:
 
 
 def test_nothing_that_a_client_sends_breaks_the_rules() -> None:
-    """No hostile object raises an exception; other fields of a malformed one are validated as well."""
+    """Other fields of a malformed object are validated as well."""
     for case in hostile.cases(FULL):
         if not case.path.startswith("metadata") and case.value != "half a surrogate pair":
             obj: Any = {**case.object, "spec": case.object.get("spec")}

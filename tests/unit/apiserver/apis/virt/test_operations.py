@@ -1,4 +1,4 @@
-"""The list of operations of a machine: how it grows, what leaves it, and how each one ends."""
+"""The list of operations of a machine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_appended_operation_has_next_number_and_this_attempt() -> None:
 
 @pytest.mark.parametrize("count", [9, 10, 12])
 def test_the_oldest_with_a_result_makes_room(count: int) -> None:
-    """Several do if the list is longer than it should be: a user edited the status."""
+    """Several do if a user edited the status."""
     many = [an_operation(number, "" if number == 1 else "Failed") for number in range(1, count + 1)]
     found = operations.appended(a_vm(*many), "Reset", "x", NOW)
     assert found is not None

@@ -52,7 +52,7 @@ VM: Final = a_vm(
 
 
 def made(vm: Object) -> tuple[Object, Object]:
-    """Return virt-controller's pods for a VM, as kube-apiserver would return them."""
+    """Return virt-controller's pods for a VM, as kube-apiserver returns them."""
     claims = dict.fromkeys(disk_claims.claims_of(vm))
     pods = (launcher_pod(vm, 1, claims, SETTINGS, Placement()), target_pod(vm, a_migration(), 1, claims, SETTINGS, MOVE))
     for each in pods:
@@ -65,7 +65,7 @@ def objections(vm: Object, pod: Object | None, name: str = "", uid: str = "uid-1
 
 
 def test_edit_of_a_running_machine_gives_its_pods_no_more_rights() -> None:
-    """A migration's target mounts the running disks; a Secret of the edit must not appear before the restart."""
+    """A Secret of the edit must not appear before the restart."""
     desired = copy.deepcopy(VM)
     desired["spec"]["domain"]["devices"]["disks"] = [{"type": "Secret", "source": {"name": "new"}}]
     desired["spec"]["accessCredentials"] = []
@@ -207,7 +207,7 @@ def test_token_belongs_to_the_service_account_the_machine_names() -> None:
 
 
 def test_a_source_of_several_kinds_is_looked_at_whole() -> None:
-    """Kubernetes refuses a source of several kinds; the check does not rely on that."""
+    """Kubernetes refuses such a source; the check does not rely on that."""
     allowed = [pod_rights.Content("ServiceAccount", "default"), pod_rights.Content("DownwardAPI", "")]
     for first in ("downwardAPI", "serviceAccountToken"):
         source = {first: {}, "secret": {"name": "stolen"}}
@@ -215,7 +215,7 @@ def test_a_source_of_several_kinds_is_looked_at_whole() -> None:
 
 
 def test_a_volume_of_several_kinds_is_looked_at_whole() -> None:
-    """Kubernetes refuses a volume of several kinds; the check does not rely on that."""
+    """Kubernetes refuses such a volume; the check does not rely on that."""
     pod = made(VM)[0]
     pod["spec"]["volumes"].append({"name": "stolen", "emptyDir": {}, "projected": {"sources": []}, "hostPath": {}, "nfs": {}})
     assert [each.rpartition(" mounts ")[2] for each in objections(VM, pod)] == [

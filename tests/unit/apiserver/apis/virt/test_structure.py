@@ -29,7 +29,7 @@ COPIED = (
 )
 """Only copied into the pod; kube-apiserver validates them."""
 AS_THE_SPEC = "status.running"
-"""It has the same checks as the spec; the full object lacks it, because the loops would read it instead of ``spec.domain``."""
+"""It has the same checks as the spec."""
 LATER_WORDS = (("status", "operations", "action"), ("status", "devices", "kind"))
 JUDGED = [case for case in CASES if not case.path.startswith((*COPIED, "metadata"))]
 
@@ -41,7 +41,7 @@ def is_refused_by_the_models(case: Case) -> bool:
     try:
         kind.model_validate({key: value for key, value in case.object.items() if key != "metadata"})
     except ValidationError as error:
-        # A reader accepts unknown members, and words of a later release where later releases add words.
+        # A reader accepts unknown members, and words of a later release.
         return any(each["type"] != "extra_forbidden" and not is_a_later_word(each) for each in error.errors())
     return False
 

@@ -86,7 +86,7 @@ async def test_certificate_is_valid_from_first_to_last_second(world: World, at: 
 
 @pytest.mark.parametrize("proxy", [False, True], ids=["client", "front proxy"])
 async def test_certificate_expires_on_an_open_connection(world: World, *, proxy: bool) -> None:
-    """An open connection must not keep an expired identity, neither a user's nor a front proxy's."""
+    """Neither of a user nor of a front proxy."""
     authenticate = world.authenticator()
     carrier = world.connect("front-proxy", world.proxies) if proxy else world.connect("alice")
     asking = request(carrier, ("X-Remote-User", "alice"))
@@ -130,7 +130,7 @@ async def test_only_a_front_proxy_speaks_for_others(world: World) -> None:
 
 
 async def test_front_proxy_with_the_clients_authority_may_be_a_client(world: World) -> None:
-    """In clusters with one authority for both, forwarded requests belong to their users, not to a client called front-proxy."""
+    """Then forwarded requests belong to their users."""
     authorities = authorities_of(pem(world.root))
     world.trust = Trust(RequestHeader(authorities, ("front-proxy",)), authorities)
     authenticate, carrier = world.authenticator(), world.connect("front-proxy")
@@ -140,7 +140,7 @@ async def test_front_proxy_with_the_clients_authority_may_be_a_client(world: Wor
 
 
 async def test_certificate_without_user_does_not_block_a_token(world: World) -> None:
-    """For example the aggregator's certificate: our authority issued it, and alone it names no user."""
+    """Such as the aggregator's certificate, which alone names no user."""
     authenticate = world.authenticator()
     for carrier in (world.connect("another", world.proxies), world.connect("front-proxy", world.proxies)):
         assert (await authenticate(request(carrier, ("Authorization", "Bearer bob")))).name == "bob"
@@ -163,7 +163,7 @@ class Watched(Carrier):
 
 
 async def test_a_certificate_is_read_once_while_few_are_remembered(world: World) -> None:
-    """Reading a certificate costs more than the rest of a request. The cache is bounded against clients with ever new certificates."""
+    """Reading one costs more than the rest of a request."""
     read: list[str] = []
     authenticate = world.authenticator(max_certificates=2)
     a, b, c = (Watched(world.connect(each), each, read) for each in "abc")

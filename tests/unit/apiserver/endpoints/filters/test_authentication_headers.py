@@ -44,7 +44,7 @@ def request(*pairs: tuple[str, str]) -> Request:
 
 
 def offering(*protocols: str) -> tuple[tuple[str, str], ...]:
-    """Return the header fields of a websocket that offers these protocols, one field each."""
+    """Return the header fields of a websocket that offers these protocols."""
     return (*WEBSOCKET, *(("Sec-WebSocket-Protocol", each) for each in protocols))
 
 
@@ -74,7 +74,7 @@ def certificate(name: str = "alice", *, issuer: Authority = OURS, uids: tuple[st
     ],
 )
 def test_a_front_proxy_names_a_user_as_in_go(given: tuple[tuple[str, str], ...], found: User | None) -> None:
-    """The first field of a name counts, and the next name only if that is empty; of groups all non-empty fields count."""
+    """The first field of a name counts, the next name only if it is empty; of groups all non-empty fields count."""
     trust = RequestHeader(username_headers=("X-Remote-User", "X-User"), group_headers=("X-Remote-Group", "X-Group"))
     assert user_in_headers(trust, fields(*given)) == found
 
@@ -94,7 +94,7 @@ def test_a_front_proxy_names_a_user_as_in_go(given: tuple[tuple[str, str], ...],
 def test_extra_keys_are_lowercased_before_percent_decoding(
     prefixes: tuple[str, ...], given: tuple[tuple[str, str], ...], extra: dict[str, tuple[str, ...]]
 ) -> None:
-    """Percent-encoded letters keep their case: the Kelvin sign must not become the k of a key that names the user's node."""
+    """The Kelvin sign must not become the k of a key that names the user's node."""
     user = user_in_headers(RequestHeader(extra_prefixes=prefixes), fields(("X-Remote-User", "bob"), *given))
     assert user is not None
     assert user.extra == extra
@@ -258,7 +258,7 @@ async def test_empty_token_is_unauthorized_without_a_review() -> None:
     ids=["nothing", "empty", "everything"],
 )
 def test_the_config_map_says_whom_to_believe_and_in_which_fields(data: dict[str, str], found: RequestHeader) -> None:
-    """Fields missing from the ConfigMap name no user. Some clusters' ConfigMaps predate the field for uids."""
+    """Some clusters' ConfigMaps predate the field for uids."""
     assert from_config_map(data) == found
 
 

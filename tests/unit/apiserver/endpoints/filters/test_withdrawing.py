@@ -115,7 +115,7 @@ def test_stream_ends_in_a_minute_with_answers_shared_by_many() -> None:
 
     assert lost_at <= min(times)
     assert max(times) < lost_at + MINUTE
-    # One answer serves all streams for SHARED_SECONDS, for two verbs: 500 streams cause no more reviews than a few.
+    # Answers serve all streams for SHARED_SECONDS: 500 streams cause no more reviews than a few.
     assert len(kube.asked) <= 2 * (lost_at + MINUTE) / withdrawing.SHARED_SECONDS
 
 
@@ -154,7 +154,7 @@ def test_intervals_add_up_to_a_minute_and_six_in_an_outage() -> None:
 
 
 def test_an_answer_tells_of_the_moment_when_it_was_asked_for() -> None:
-    """A review counts from its request, not from its answer: the user may have lost access in between."""
+    """The user may have lost access in between."""
     kube = Kube(away=lambda: now() > 90, seconds=9.5)  # reviewed from 20 to 39 s and from 59 to 78 s, not from 98 s on
 
     when, end = run(ended(made(kube, check_seconds=(20.0, 20.0))))

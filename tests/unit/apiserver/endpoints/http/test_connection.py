@@ -112,10 +112,7 @@ async def test_endless_pipelining_is_not_read(line: Line, handler: Handler) -> N
 
 
 async def test_pipelined_input_does_not_grow_with_answers(line: Line) -> None:
-    """Each response consumes one small request from the buffer.
-
-    If each consumption resumed reading, the buffer would grow by a whole read.
-    """
+    """Otherwise each small request that an answer consumes would resume a whole read."""
     ahead = (GET % b"b") * 100
     for _ in range(1000):
         if line.transport.reading:

@@ -276,7 +276,7 @@ async def test_overlong_first_message_closes_the_connection(contexts: Contexts) 
 
 
 async def test_a_handshake_has_a_length(contexts: Contexts) -> None:
-    """A longer one ends the connection. Later messages are encrypted, so their bytes are counted."""
+    """Later messages are encrypted, so their bytes are counted."""
     listener = Listener(contexts)
     client = listener.client("192.0.2.1", contexts.old)
     client.send(client.hello())
@@ -319,7 +319,7 @@ async def test_data_after_the_handshake_is_read_in_its_turn(contexts: Contexts) 
 
 
 async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None:
-    """A known client gets a larger buffer; OpenSSL's keeps its largest size."""
+    """OpenSSL's buffer keeps its largest size."""
     listener = Listener(contexts)
     for context, most in ((None, 16 << 10), (contexts.proxy, 64 << 10)):
         client = listener.client("192.0.2.1", context)
@@ -330,7 +330,7 @@ async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None
 
 
 def ask_for_keys(client: Client) -> bytes:
-    """Return a record that requests new keys (RFC 8446, section 4.6.3). Python has no method for this."""
+    """Return a record that requests new keys (RFC 8446, section 4.6.3)."""
     library = ctypes.CDLL(_ssl.__file__)
     pointer = ctypes.c_void_p.from_address(id(client.object._sslobj) + 24)  # type: ignore[attr-defined]  # `SSL *` in CPython's object
     assert library.SSL_key_update(pointer, 1) == 1

@@ -1,4 +1,4 @@
-"""Heads of requests: valid ones, and ones refused because two parties could read them differently."""
+"""Heads of requests: valid ones, and ambiguous ones."""
 
 from __future__ import annotations
 

@@ -23,8 +23,7 @@ LARGE = b"x" * 1_000_000
 
 
 class Contexts:
-    """A server's context, and clients' contexts that trust it: one without a certificate, two with different ones, one with an older
-    protocol."""
+    """A server's context, and clients' contexts that trust it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

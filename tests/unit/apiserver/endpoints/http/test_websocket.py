@@ -162,10 +162,7 @@ def endless(*frames: bytes) -> bytes:
 
 
 async def flooded(flood: bytes, max_bytes: int) -> tuple[int, int, Peer]:
-    """Send ``flood`` repeatedly until the server stops reading a websocket that its handler does not read.
-
-    Return the number of sent bytes, the memory they take, and the peer.
-    """
+    """Send ``flood`` until the server stops reading; return the sent bytes, their memory, and the peer."""
     waiting, accepted = asyncio.Event(), asyncio.Event()
 
     async def serve(request: Request) -> Response:
@@ -238,7 +235,7 @@ async def test_parts_of_a_message_are_bounded_together() -> None:
 
 
 async def test_a_compressed_message_is_no_message() -> None:
-    """The server offers no extension. A compressed message breaks the protocol (RFC 6455, 5.2), and nothing inflates it."""
+    """A compressed message breaks the protocol (RFC 6455, 5.2)."""
     peer = Peer()
     await peer.exchange()
     assert not peer.client.extensions

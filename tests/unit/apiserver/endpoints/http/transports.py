@@ -24,7 +24,7 @@ class Shown:
 
 
 class FakeTransport(asyncio.Transport):
-    """Keeps the written bytes; ``full`` means that the client does not read."""
+    """Keeps the written bytes; ``full``: the client does not read."""
 
     def __init__(self, shown: Shown | None = None) -> None:
         super().__init__()

@@ -93,7 +93,7 @@ async def test_unreceived_frames_are_bounded_in_bytes(data: bytes) -> None:
 
 
 async def test_the_library_alone_would_take_a_hundred_times_as_much() -> None:
-    """The reason for our own class. If this test fails, remove the class."""
+    """If this test fails, remove our own class."""
     connection, transport = connected(ClientConnection)
     assert await taken(connection, transport, frames(b"")) > 16 << 20
 
@@ -154,7 +154,7 @@ async def test_pongs_that_the_server_does_not_take_are_not_kept() -> None:
 
 
 async def test_a_goodbye_is_answered_though_the_server_takes_nothing() -> None:
-    """Even with a full transport. Otherwise both sides would wait for each other until the close timeout."""
+    """Otherwise both sides would wait until the close timeout."""
     connection, transport = connected()
     connection.pause_writing()
     before = transport.written

@@ -72,7 +72,7 @@ async def world(make_world: Callable[..., World]) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def impatient(make_world: Callable[..., World]) -> AsyncIterator[World]:
-    """A world with a short timeout, for waits that must fail. Other tests would fail with it when the machine stalls."""
+    """A world with a short timeout, for waits that must fail."""
     async with synced(make_world(timeout_seconds=0.3)) as made:
         yield made
 
@@ -243,7 +243,7 @@ class Meddled(UnreliableStorage):
 
 
 async def test_2_writes_between_pages_of_the_first_list_are_seen(make_world: Callable[..., World]) -> None:
-    """All pages have the revision from which the cache continues. With different revisions, changes between them would be lost."""
+    """Otherwise changes between the pages' revisions would be lost."""
     storage = Meddled()
     made = make_world(storage)
     for part in range(6):

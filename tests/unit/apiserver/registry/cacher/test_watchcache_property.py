@@ -1,7 +1,4 @@
-"""Promise 3 of the watch cache as a property: applying events to a snapshot gives the current list.
-
-Includes compaction, lost connections, server restarts and slow readers. Small windows and chunks make all of them happen.
-"""
+"""Promise 3 of the watch cache as a property, with compaction, lost connections, restarts and slow readers."""
 
 import asyncio
 import json
@@ -49,7 +46,7 @@ class Folder:
     async def resume(self, cache: WatchCache) -> None:
         """Watch from the last revision; list if that is too old.
 
-        Also list after a stop in the middle of a revision: it may hold several changes, and the client has applied only some of them.
+        Also list after a stop in the middle of a revision.
         """
         await self._stack.aclose()
         for _ in range(2):

@@ -41,7 +41,7 @@ class World:
 
 
 class Labelling:
-    """A change that adds a label and may refuse; ``seen`` has the labels it saw each time."""
+    """A change that adds a label and may refuse; ``seen`` has the labels it saw."""
 
     def __init__(self, label: str, refuses: Callable[[dict[str, str]], bool] = lambda _: False) -> None:
         self.label = label

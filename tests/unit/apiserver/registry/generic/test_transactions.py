@@ -50,7 +50,7 @@ class Interrupted(UnreliableStorage):
         super().__init__()
         self.first: list[Put | Delete] = []
         self.given_up: list[Delete] = []
-        """Keys that another client deletes after the first refused commit, before the store reads the conflicting key."""
+        """Keys that another client deletes after the first refused commit."""
         self.commits = 0
         self.read: dict[str, bytes | Unavailable | None] = {}
         """Values returned for keys instead of the written ones."""
@@ -188,7 +188,7 @@ async def test_a_key_is_taken_once(world: World) -> None:
 
 @pytest.mark.parametrize(("holds", "wants"), [(A, B), (B, A)], ids=["a holds it", "b holds it"])
 async def test_a_lock_that_is_held_is_a_conflict_that_names_its_holder(world: World, holds: str, wants: str) -> None:
-    """The first holder keeps the lock, whatever the order of the names."""
+    """The first holder keeps the lock."""
     holder = await world.create(holds, "x/1")
     other = await world.create(wants)
     for attempt in (lambda: world.replace(other, "x/1"), lambda: world.transactions.check_locks(wants, None, lease(wants, "x/1"))):
@@ -204,7 +204,7 @@ async def test_a_lock_that_is_held_is_a_conflict_that_names_its_holder(world: Wo
 
 
 async def test_locks_conflict_when_group_key_sorts_before_claims() -> None:
-    """The store distinguishes a held lock from a changed object by the key, whatever the order of keys."""
+    """The store distinguishes a held lock from a changed object by the key."""
     early = Resource("a.example.com", "v1", "leases", "Lease")
     strategy = Holding()
     strategy.resource = early
@@ -236,7 +236,7 @@ async def test_locks_conflict_when_group_key_sorts_before_claims() -> None:
 async def test_dry_run_refuses_exactly_what_the_write_refuses(
     world: World, old: tuple[str, ...], new: tuple[str, ...], holder: str | None, *, refused: bool
 ) -> None:
-    """Locks that the object already holds never conflict, even if storage names another holder: an older version without locks wrote it."""
+    """Locks that the object already holds never conflict, even if storage names another holder."""
     stored = await world.create(A)
     item = Item(A, stored.revision, lease(A, *old), b"created")
     if holder is not None:
@@ -256,7 +256,7 @@ async def test_ones_own_locks_are_in_nobodys_way(world: World) -> None:
 
 
 async def test_unrecorded_lock_of_the_object_itself_is_taken_over(world: World) -> None:
-    """The object was stored before its strategy used locks, or by another version of the server."""
+    """The object was stored before its strategy used locks."""
     await world.create(A, "x/1")
     entry = await world.storage.get(A)
     assert entry is not None

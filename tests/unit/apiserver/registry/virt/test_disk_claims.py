@@ -53,7 +53,7 @@ class Virt:
         self.items: dict[str, Item] = {}
 
     def server(self) -> Transactions:
-        """Return another virt-api, or the same one after a restart: without cached state."""
+        """Return another virt-api, without cached state."""
         return Transactions(self.storage, VirtualMachineStrategy(), ROOT)
 
     def _key(self, vm: dict[str, Any]) -> str:
@@ -65,14 +65,14 @@ class Virt:
         self.items[vm["metadata"]["name"]] = Item(key, revision, vm, value)
 
     async def enter(self, name: str, phase: str) -> bool:
-        """Write a phase; return whether virt-api accepted it."""
+        """Write a phase; return whether it was accepted."""
         old = self.items[name].object
         new = {**old, "status": {**old["status"], "phase": phase}}
         VirtualMachineStrategy().prepare_for_status_update(new, old)
         return await self._replace(name, new)
 
     async def edit(self, name: str, *disks: dict[str, Any]) -> bool:
-        """Change a VM's disks; return whether virt-api accepted that."""
+        """Change a VM's disks; return whether that was accepted."""
         old = self.items[name].object
         new = copy.deepcopy(old)
         new["spec"]["domain"]["devices"]["disks"] = list(disks)
@@ -80,7 +80,7 @@ class Virt:
         return await self._replace(name, new)
 
     async def record(self, name: str, disk: str) -> bool:
-        """Record the pod with a new disk's claim; return whether virt-api accepted that."""
+        """Record the pod with a new disk's claim; return whether that was accepted."""
         old = self.items[name].object
         (new_disk,) = (each for each in hot_plug.added(old) if each["name"] == disk)
         volume = {"attachPodName": hot_plug.pod_name(old, new_disk), "attachPodUID": "uid"}
@@ -227,7 +227,7 @@ async def test_disk_uses_share_only_with_the_same_use() -> None:
 
 
 async def go_together(one: dict[str, Any], two: dict[str, Any]) -> bool:
-    """Return whether both VMs may have their guests at once; check that the order does not matter."""
+    """Return whether both VMs may have their guests at once, in any order."""
     found = []
     for first, second in ((one, two), (two, one)):
         virt = Virt()

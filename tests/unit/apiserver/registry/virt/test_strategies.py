@@ -51,7 +51,7 @@ def _vm(phase: str = "Running", strategy: str = "RerunOnFailure", **status: Any)
 
 
 def test_quantities_are_strings_in_every_spelling() -> None:
-    """Policies compare them and ``kubectl get --sort-by`` sorts them; mixed types break both."""
+    """Mixed types break policies and ``kubectl get --sort-by``."""
     strategy, vm = VirtualMachineStrategy(), _vm()
     vm["spec"]["domain"] |= {"memory": {"guest": 268435456}, "resources": {"limits": {"cpu": 1.5}}}
     stored = Entry("/vms/acc/vm1", json.dumps(vm).encode(), 7, 7)
@@ -196,7 +196,7 @@ MISSHAPEN_AND_WRONG: dict[str, Any] = {
 
 
 def test_too_many_shape_errors_stop_further_validation() -> None:
-    """Otherwise a body of 120 KB takes 1.2 s, twice the time for finding its type errors, and blocks virt-api."""
+    """Otherwise a body of 120 KB blocks virt-api for 1.2 s."""
 
     class Judging(VirtualMachineStrategy):
         judged = 0
@@ -213,7 +213,7 @@ def test_too_many_shape_errors_stop_further_validation() -> None:
 
 @pytest.mark.parametrize("field", ["ownerReferences", "finalizers", "managedFields"])
 def test_overlong_metadata_list_is_refused_before_its_items(field: str) -> None:
-    """Otherwise 1.5 million numbers in a body of 3 MB take seconds of processor time and block virt-api."""
+    """Otherwise a body of 3 MB with 1.5 million numbers blocks virt-api for seconds."""
     many: list[Any] = [1] * (objectmeta.MAX_ITEMS + 1)
     assert _causes({"domain": {}, "runStrategy": 5}, {field: many}) == [f"metadata.{field}", "spec.runStrategy"]
     assert _causes({"domain": {}}, {field: many[1:]}) != [f"metadata.{field}"]
@@ -430,7 +430,7 @@ def test_no_operation_is_taken_while_ten_have_no_result() -> None:
 
 @pytest.mark.parametrize("phase", ["Failed", "Stopped", "Succeeded"])
 def test_the_write_that_ends_an_attempt_ends_its_operations(phase: str) -> None:
-    """Whichever process and release writes it: virt-controller of an earlier one knows no operations."""
+    """By any process and release: an earlier virt-controller knows no operations."""
     old = _vm(operations=_operations("Succeeded", ""))
     new = copy.deepcopy(old)
     new["status"] |= {"phase": phase, "attempts": [{"number": 1, "result": "Failed", "endTime": "2026-01-02T00:00:00Z"}]}
@@ -446,7 +446,7 @@ def test_the_write_that_ends_an_attempt_ends_its_operations(phase: str) -> None:
 
 @pytest.mark.parametrize("current", [0, 2])
 def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
-    """Also those of an attempt that never began, which only a forged status has: they would block later ones for ever."""
+    """Also of an attempt that never began, in a forged status: they would block later ones for ever."""
     old = _vm(attempt=current, operations=_operations(""))
     VirtualMachineStrategy().prepare_for_status_update(old, old)
     assert old["status"]["operations"][0]["result"] == "Failed"
@@ -550,7 +550,7 @@ def _discarding(vm: dict[str, Any], given: Any = True) -> dict[str, Any]:
 
 @pytest.mark.parametrize("result", ["Suspended", "Failed"])
 def test_a_start_may_discard_the_image_and_its_hardware(result: str) -> None:
-    """Also of a machine that is about to start again and again, because its image is missing."""
+    """Also of a machine that keeps restarting, because its image is missing."""
     status = _discarding(_suspended(result, running={"domain": {}, "managedSave": {"claimName": "memory"}}))["status"]
     assert "managedSave" not in status
     assert "running" not in status
@@ -614,7 +614,7 @@ def test_a_verb_refuses_a_body_that_it_does_not_understand() -> None:
 
 
 def test_new_machine_is_not_yet_as_its_spec_says() -> None:
-    """``helm install --wait`` (kstatus) took a machine without a status for a finished one."""
+    """Otherwise ``helm install --wait`` (kstatus) takes it for finished."""
     vm = _vm()
     planner = Planner(VirtualMachineStrategy())
     created = planner.create(HubObject(vm), (), NOW)
@@ -719,8 +719,7 @@ def test_a_migration_is_immutable_and_its_end_is_final() -> None:
 )
 @pytest.mark.parametrize("deleting", [{}, {"deletionTimestamp": "2026-01-02T03:04:05Z"}], ids=["kept", "deleted"])
 def test_a_migration_is_let_go_once_it_is_over_and_no_sooner(phase: str, deleting: dict[str, str]) -> None:
-    """Without this, a Migration deleted in progress protected neither pod, and removing the labels of the target's pod led to a second
-    QEMU."""
+    """Otherwise removing the labels of the target's pod led to a second QEMU."""
     strategy = MigrationStrategy()
     metadata = {"namespace": "acc", "name": "m1", "finalizers": ["kubevirt.io/migration", "a.b/c"], **deleting}
     old = {"metadata": metadata, "spec": {"selector": {"name": "vm1"}}, "status": {"phase": phase}}
@@ -747,7 +746,7 @@ def test_row_of_an_xml_machine_shows_cpus_and_memory() -> None:
 
 
 def test_the_documents_of_a_long_list_are_read_once() -> None:
-    """Otherwise each list request would parse all documents again, in the event loop."""
+    """Otherwise each list request would parse all documents again."""
     strategy, read = VirtualMachineStrategy(), list[str]()
     vms = [{"spec": {"domainXML": documents.document(inside=f"<title>row {number}</title>")}} for number in range(reading.REMEMBERED + 20)]
 
@@ -829,7 +828,7 @@ def test_hardware_edit_warns_when_it_takes_effect(phase: str) -> None:
 
 @pytest.mark.parametrize("has_status", [False, True])
 def test_running_hardware_is_kept_through_edit_and_end(*, has_status: bool) -> None:
-    """A client sends no status or another one; only virt-api writes the running hardware."""
+    """Only virt-api writes the running hardware."""
     vm = _stored(memory="1Gi")
     bigger = copy.deepcopy(vm)
     bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"
@@ -851,7 +850,7 @@ def test_running_hardware_is_kept_through_edit_and_end(*, has_status: bool) -> N
 
 
 def test_verb_with_an_admitted_edit_keeps_the_running_form() -> None:
-    """A mutating webhook on verbs may edit the spec: the locks stay those of the guest."""
+    """A mutating webhook may edit the spec: the locks stay those of the guest."""
     vm = _stored(memory="1Gi")
     paused = _call("pause", vm)
     paused["spec"]["domain"]["memory"]["guest"] = "2Gi"
@@ -876,7 +875,7 @@ def test_edit_before_hand_over_makes_no_copy_and_conflicts() -> None:
 
 
 def test_stale_status_keeps_the_running_hardware() -> None:
-    """A stale revision is a conflict; with the newest one, an older writer's status without the copy keeps it."""
+    """A stale revision is a conflict; an older writer's status keeps it."""
     vm = _stored(memory="1Gi")
     bigger = copy.deepcopy(vm)
     bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"

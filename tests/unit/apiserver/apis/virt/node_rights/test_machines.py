@@ -49,7 +49,7 @@ MAY: dict[str, set[str]] = {
     "Failed": {"observedGeneration", "conditions"},
     "Suspended": {"observedGeneration", "conditions"},
 }
-"""Fields that may take the value below, by the phase after the write. Attempts, operations, images and podIP have their own tests."""
+"""Fields that may take the value below, by the phase after the write."""
 SAMPLES: dict[str, Any] = {
     "attempt": 2,
     "attempts": [{"number": 1, "podName": "p", "nodeName": "n"}, {"number": 2}],
@@ -111,7 +111,7 @@ def stored(phase: str, **status: Any) -> dict[str, Any]:
 
 
 def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any]:
-    """Return the smallest write of an honest virt-handler that moves a VM into a phase."""
+    """Return an honest virt-handler's smallest write that moves a VM into a phase."""
     new = copy.deepcopy(old)
     new["status"] = phases.enter(new["status"], phase, NOW)
     if phase in RESULTS:
@@ -338,7 +338,7 @@ def test_node_neither_adds_nor_drops_nor_half_reports_operations() -> None:
 
 
 def an_edited_machine() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a machine with an edit of a setting and another one, and what its spec was before."""
+    """Return a machine with an edit, and what its spec was before."""
     old = stored("Running")
     before = {**copy.deepcopy(old["spec"]["domain"]), "memory": {"guest": "1Gi"}}
     old["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "state": "down"}]
@@ -517,7 +517,7 @@ def test_before_and_after_the_migration_runs_the_machine_stays(phase: str) -> No
 
 
 def test_target_of_a_failed_attempt_takes_no_machine_over() -> None:
-    """The source reported that the guest stayed, so the target's domain is discarded."""
+    """The guest stayed, so the target's domain is discarded."""
     failed = [{"number": 1, "reason": "ConnectionBroken", "message": "broke"}]
     old, migration = stored("Running"), a_migration("Running", attempt=1, attempts=failed)
     assert paths(a_write("n2", old, taken_over(old, migration), migration)) == {"status.migration"}

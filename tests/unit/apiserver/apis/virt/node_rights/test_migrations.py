@@ -71,7 +71,7 @@ def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any
 
 
 def paths(node: str, old: dict[str, Any], new: dict[str, Any], *, pod: str = "") -> set[str]:
-    """Return the refused paths. ``pod``: the VM's pod, by default the one that fits an honest outcome."""
+    """Return the refused paths. ``pod``: the VM's, by default the one of an honest outcome."""
     found = pod or ("p2" if phases.phase_of(new) == phases.SUCCEEDED else "p")
     write = MigrationWrite(node, old, new, NOW, a_vm("Running", podName=found), frozenset({"10.0.0.2", "fd00::2"}))
     return {each.path for each in validate(write)}
@@ -232,7 +232,7 @@ FIRST: dict[str, Any] = SAMPLES["attempts"][0]
 def test_source_reports_failure_of_its_current_attempt_only(
     before: dict[str, Any], attempts: list[dict[str, Any]], refused: set[str]
 ) -> None:
-    """Each report uses up one attempt, and virt-controller makes a limited number."""
+    """Each report uses up one of few attempts."""
     old = stored("Running", **before)
     assert paths("n", old, written(old, "Running", attempts=attempts)) == refused
 
@@ -248,7 +248,7 @@ def test_source_cannot_report_departure_and_failure_at_once() -> None:
 
 
 def test_source_cannot_report_departure_after_failure() -> None:
-    """Otherwise the target would never release the guest, and virt-controller would wait for it."""
+    """Otherwise virt-controller would wait for a release that the target never makes."""
     old = stored("Running", attempts=[FIRST])
     assert paths("n", old, written(old, "Running", conditions=SAMPLES["conditions"])) == {"status.conditions[Released]"}
     earlier = stored("Running", attempt=2, attempts=[FIRST])

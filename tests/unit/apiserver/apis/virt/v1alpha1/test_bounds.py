@@ -1,4 +1,4 @@
-"""Both sides of each bound of ``spec.domain``: the last valid value and the first invalid one."""
+"""Both sides of each bound of ``spec.domain``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def created(size: str, **fields: Any) -> dict[str, Any]:
 def imported(url: str = "https://h/i", **fields: Any) -> dict[str, Any]:
     """Return a PVC disk whose image is imported over HTTP.
 
-    ``fields`` go into ``source.import``; ``http=`` adds to ``source.import.http``, and ``source=`` to the disk's ``source``.
+    ``fields`` go into ``source.import``, ``http=`` into ``source.import.http``, ``source=`` into ``source``.
     """
     http, source = fields.pop("http", {}), fields.pop("source", {})
     return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"http": {"url": url, **http}, **fields}, **source})
@@ -131,7 +131,7 @@ def memory(most: str, pages: str = "", guest: str = "512Mi") -> dict[str, Any]:
 
 
 def numa(*cells: tuple[str, str], cpu: dict[str, Any] | None = None, **of: Any) -> dict[str, Any]:
-    """Return a domain with NUMA nodes, each given as (processors, memory); 2 processors and 512Mi in total by default."""
+    """Return a domain with NUMA nodes, as (processors, memory); 2 processors and 512Mi by default."""
     nodes = [{"cpus": cpus, "memory": memory} for cpus, memory in cells]
     return {"cpu": {**(cpu or {"cores": 2}), "numa": {"cells": nodes}}, **of}
 

@@ -274,7 +274,7 @@ ENUMERATED = {
     "type",
     "wanted",
 }
-"""Fields with an enum in the schema, or true and false. (A condition's and a domain's ``type`` have cases above.)"""
+"""Fields with an enum in the schema, or true and false."""
 
 
 def errors(kind: str, new: Json, old: Json | None = None) -> list[tuple[str, str]]:
@@ -390,7 +390,7 @@ def test_a_final_phase_is_final() -> None:
 
 
 def test_many_elements_are_judged_one_by_one() -> None:
-    """Stored elements are tolerated in any order. Comparing each with each would take minutes."""
+    """Comparing each with each would take minutes."""
     stamps = [{"phase": "Done", "time": MOMENT, "n": each} for each in range(20_000)]
     conditions = [{"type": f"two words {each}", "status": "True"} for each in range(20_000)]
     old = {"phaseTransitionTimestamps": stamps, "conditions": conditions}

@@ -74,7 +74,7 @@ def test_the_examples_are_accepted_as_they_are(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_is_given_to_a_cluster_by_a_test(path: Path) -> None:
-    """A test names the file, or runs the commands of the README in the file's directory."""
+    """A test names the file, or runs the README's commands in its directory."""
     tests = [test.read_text() for test in (ROOT / "tests/cluster").glob("test_*.py")]
     readme = path.parent / "README.md"
     followed = readme.exists() and path.name in readme.read_text() and any(f'/{path.parent.name}"' in test for test in tests)
@@ -115,10 +115,7 @@ def test_defaults_say_what_the_manifest_leaves_out() -> None:
 
 
 def test_stored_object_keeps_the_authors_spelling() -> None:
-    """``kubectl apply`` compares its manifest with the stored object, atomic lists as a whole.
-
-    An added member would be a change each time.
-    """
+    """``kubectl apply`` compares atomic lists as a whole: an added member would be a change each time."""
     written = _vm(
         domain={
             "cpu": {"cores": 2},
@@ -539,7 +536,7 @@ def _with_user_data(text: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("text", ["#cloud-config\n" + "- a\n" * (62 << 8), "#cloud-config\n" + "中" * 21_840])
 def test_stored_bytes_count_without_the_last_applied_annotation(text: str) -> None:
-    """Both texts with the annotation exceed the limit, and so does the second one with escaped characters."""
+    """Both texts with the annotation exceed the limit."""
     assert _errors(_with_user_data(text)) == []
 
 
@@ -786,7 +783,7 @@ def test_any_json_is_read_or_refused_with_paths(value: Any) -> None:
     ids=["numbers", "nulls", "objects", "map", "unknown", "long integer"],
 )
 def test_object_with_too_many_values_is_refused_early(spec: dict[str, Any]) -> None:
-    """Validating one by one a million numbers in a body of 2 MB would take 1.6 KB for each."""
+    """A million numbers in a body of 2 MB would take 1.6 KB each."""
     spec["runStrategy"] = "Always"
     unknown, found = decoding.read(types.VirtualMachine, {"metadata": {}, "spec": spec})
     assert unknown == ()
