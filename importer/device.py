@@ -116,7 +116,6 @@ class Device:
         os.fsync(self._file)
 
     def _write_zeros(self) -> None:
-        """Write the pending zeros."""
         start, self._zeros_from = self._zeros_from, -1
         if start < 0:
             return

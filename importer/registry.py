@@ -129,8 +129,6 @@ class _Stream:
 
 
 class _Session:
-    """Requests to one registry, with its token."""
-
     def __init__(self, reference: Reference, secret: Path | None, authorities: Path | None) -> None:
         self._base = reference.base
         self._origin = addresses.parse(self._base).origin

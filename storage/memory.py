@@ -101,7 +101,6 @@ class MemoryStorage:
         return Page(entries, at, more=len(entries) < len(found), count=len(found))
 
     def _first(self, start: str, end: str) -> Entry | None:
-        """Return the first entry from ``start`` up to, not including, ``end``, if any."""
         keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
         return next((entry for key in keys if (entry := self._latest(key))), None)
 

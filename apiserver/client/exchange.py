@@ -175,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         keep_alive(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Implement asyncio's ``get_buffer``. asyncio's slices would copy a bytearray."""
+        """Implement asyncio's ``get_buffer``. A memoryview, because asyncio's slices would copy a bytearray."""
         del sizehint
         return self._buffer
 
@@ -273,7 +273,6 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     async def _wait(self) -> None:
-        """Wait for :meth:`_wake`."""
         waiter = self._waiter = self._loop.create_future()
         try:
             await waiter

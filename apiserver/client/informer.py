@@ -202,7 +202,6 @@ class Informer:
         )
 
     async def _replace(self, objects: builtins.list[Object], resource_version: str) -> None:
-        """Replace all objects."""
         turn = Turn(TURN_SECONDS)
         for each in objects:
             self._store.prepare(each)

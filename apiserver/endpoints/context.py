@@ -53,7 +53,7 @@ class RequestContext:
 
     @property
     def caller(self) -> Caller:
-        """The client for the store."""
+        """The client's user, User-Agent and callbacks, for the store."""
         return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate, self.wait)
 
     def annotate(self, key: str, value: str) -> None:

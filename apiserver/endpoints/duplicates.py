@@ -26,7 +26,7 @@ class Duplicates:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths."""
+        """The duplicate paths."""
         return tuple(self._paths)
 
 

@@ -61,7 +61,7 @@ class Presenter:
         self._now = now
 
     def one(self, obj: Object, representation: Representation, include: Include = "Metadata", *, columns: bool = True) -> Object:
-        """Return an object in the representation; ``columns`` as for :meth:`table`."""
+        """Return an object whole, or as a Table or metadata; ``columns`` as for :meth:`table`."""
         match representation.transform:
             case "Table":
                 metadata = {"resourceVersion": dig(obj, "metadata", "resourceVersion") or ""}
@@ -72,7 +72,7 @@ class Presenter:
                 return obj
 
     def many(self, objects: Sequence[Object], metadata: Object, representation: Representation, include: Include) -> Object:
-        """Return the objects in the representation; ``metadata`` is the list's."""
+        """Return the objects as a list, PartialObjectMetadataList or Table; ``metadata`` is the list's."""
         if representation.transform == TABLE:
             return self.table(objects, metadata, representation.version, include)
         if representation.transform == PARTIAL_LIST:

@@ -72,8 +72,6 @@ class Admitting:
 
 @dataclass(slots=True)
 class _Parts:
-    """Builds parts of plug-ins."""
-
     client: Client
     strategies: Sequence[Strategy]
     metrics: AdmissionMetrics

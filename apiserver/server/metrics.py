@@ -126,8 +126,6 @@ class Metrics:
 
 
 def _caches(stores: Collection[Store]) -> Iterable[Read]:
-    """Yield the metrics of the watch caches."""
-
     def each(names: Callable[[Store], tuple[str, ...]], count: Callable[[Store], float]) -> Callable[[], Labelled]:
         return lambda: ((names(store), count(store)) for store in stores)
 

@@ -160,7 +160,7 @@ class Connection:
         return endpoint if endpoint.is_ready else None
 
     async def ready(self, until: float) -> tuple[Endpoint, Link]:
-        """Return a connected endpoint and its link by ``until``.
+        """Return a connected endpoint and its link, by loop time ``until``.
 
         Raises:
             Unavailable: there is none.

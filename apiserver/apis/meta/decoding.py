@@ -127,7 +127,6 @@ def _fits(model: type[BaseModel], content: dict[str, Any]) -> bool:
 
 
 def _unknown_nulls(model: type[BaseModel], content: dict[str, Any]) -> list[str]:
-    """Return the paths of nulls in unknown fields."""
     try:
         model.model_validate(content)
     except ValidationError as error:

@@ -211,7 +211,6 @@ def _read_fields(obj: dict[str, Any], place: Place, fields: Mapping[str, Check],
 
 
 def _path(place: Place) -> Path:
-    """Return a place as a path for errors."""
     if isinstance(place, Path):
         return place
     holder, step = place

@@ -182,7 +182,7 @@ def without_condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """Return the object without ``metadata.managedFields``, as large as the rest."""
+    """Return the object without ``metadata.managedFields``, which are as large as the rest."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return obj

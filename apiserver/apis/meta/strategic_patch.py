@@ -219,7 +219,6 @@ def _ordered(merged: list[Any], order: Sequence[Any], original: Sequence[Any], k
 
 
 def _positions(elements: Sequence[Any], key: str) -> dict[str, int]:
-    """Return the first position of each element, by its identity."""
     return {_key(each, key): position for position, each in reversed(list(enumerate(elements)))}
 
 
@@ -253,7 +252,6 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _is_directive_itself(element: Any) -> bool:  # noqa: ANN401 - any JSON value
-    """Return whether a list's element only contains a directive."""
     return isinstance(element, dict) and element.get(_PATCH) in ("delete", "replace") and len(element) <= 2
 
 

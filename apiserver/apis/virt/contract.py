@@ -41,7 +41,7 @@ def spoken_by(lease: Object) -> frozenset[int]:
 
 
 def is_understood(lease: Object) -> bool:
-    """Return True if the virt-handler with this Lease and we have a common version."""
+    """Return True if the virt-handler with this Lease and virt-controller have a common version."""
     return not SPOKEN.isdisjoint(spoken_by(lease))
 
 

@@ -71,7 +71,7 @@ class Series:
         """Histogram of body sizes."""
 
     def ended(self, code: int, seconds: float, waited: float, size: int) -> None:
-        """Count one answer; ``waited`` on webhooks and queues."""
+        """Count one answer; ``waited``: seconds on webhooks and queues."""
         try:
             self.codes[code] += 1
         except KeyError:

@@ -44,7 +44,7 @@ M = TypeVar("M", bound=Member)
 def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, newcomer: Who) -> Who | None:
     """Return the holder that must lose a place, or None.
 
-    ``held`` has the ``total`` places in order of arrival.
+    ``held`` has the ``total`` places by holder, in order of arrival.
     """
     if len(held[newcomer]) > caps.each:
         return newcomer

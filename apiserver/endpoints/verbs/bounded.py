@@ -40,7 +40,7 @@ class Bounded(ClientConnection):
         self.recv_messages.resume = self._resume
 
     def data_received(self, data: bytes) -> None:
-        """Buffer bytes, and decode."""
+        """Buffer bytes; decode them while their reader takes the messages."""
         self._held.add(data if self._head is None else self._behind_head(data))
         self._decode(all_of_it=False)
 

@@ -85,7 +85,7 @@ def _segments(stream: Connect, rest: Sequence[str]) -> dict[str, str]:
 
 
 def _endings(context: RequestContext, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:
-    """Return waits for reasons to end the stream: shutdown, or a loss of rights."""
+    """Return functions that wait until the stream must end: at shutdown, or after a loss of rights."""
     if context.withdrawn is None:
         return [streams.ended]
     verbs = (context.info.verb, "create") if stream.interactive else (context.info.verb,)

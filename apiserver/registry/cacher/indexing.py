@@ -21,8 +21,6 @@ _RARE: Final = 8
 
 
 class _Index:
-    """Objects by one label's or field's value."""
-
     def __init__(self, read: Callable[[Item], str]) -> None:
         self._read = read
         self._values: dict[str, str] = {}

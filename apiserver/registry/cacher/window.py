@@ -392,7 +392,6 @@ class Watch:
         return False
 
     def _read(self) -> list[Event]:
-        """Return the events of the window's next chunk."""
         window = self._window
         if self._epoch != window.epoch:
             self._position = window.position(self._revision)

@@ -85,7 +85,7 @@ class Admitter:
     def attributes(
         self, operation: Operation, subresource: str, namespace: str, name: str, options: WriteOptions | DeleteOptions
     ) -> Attributes | None:  # fmt: skip
-        """Return a write's admission request; None if none handles it."""
+        """Return a write's admission request; None if no plug-in handles it."""
         attributes = self._about(operation, subresource, namespace, name, options.caller)
         if attributes is not None:
             attributes.options, attributes.dry_run = options.to_json(operation), options.dry_run

@@ -205,7 +205,6 @@ class Planner:
 
 
 def _is_within(path: str, places: frozenset[str]) -> bool:
-    """Return whether a path is one of ``places`` or below one."""
     return path in places or any(sign in ".[" and path[:position] in places for position, sign in enumerate(path))
 
 

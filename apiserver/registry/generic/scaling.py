@@ -82,7 +82,6 @@ class Scaling:
 
 
 def _difference(obj: Object, other: Object) -> Object:
-    """Return the fields of ``obj`` with other values than in ``other``."""
     found: Object = {}
     for key, value in obj.items():
         if value != (there := other.get(key)):

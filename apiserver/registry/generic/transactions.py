@@ -250,7 +250,7 @@ class Transactions:
         return LockTaken(self._strategy.resource, name or name_of(obj), why)
 
     async def _find(self, key: str) -> Object | None:
-        """Return the object for a message."""
+        """Return the object for a message, or None."""
         try:
             entry = await self._storage.get(key)
             return codec.decode(self._strategy, entry).object if entry is not None else None

@@ -123,7 +123,6 @@ class NodeRestriction:
         return migrations.validate(migrations.MigrationWrite(node, old, new, self._now(), machine, addresses))
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return the current object; None if absent."""
         try:
             return (await self._stores[resource].get(namespace, name)).object
         except NotFound:

@@ -127,7 +127,6 @@ class PodRestriction:
         return machine
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return the current object; None if absent."""
         if not name:
             return None
         try:

@@ -74,7 +74,7 @@ class Envelope:
             self.service.close()
 
     async def look(self) -> None:
-        """Check the service; use a new seed for a new key.
+        """Check the service; if its key changed, use a new seed.
 
         Raises:
             Unavailable, ValueError: it is not well; the seed stays for a while.

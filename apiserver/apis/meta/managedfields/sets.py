@@ -207,7 +207,7 @@ def _without(first: Fields, second: Fields) -> Fields | None:
 
 
 def _replaced(tree: Fields, original: Fields, step: str, by: Fields | None) -> Fields:
-    """Return the tree with ``by``, or nothing, under a step. Changes ``tree``, except ``original``."""
+    """Return the tree with ``by``, or nothing, under a step. Changes ``tree``, unless it is ``original``."""
     if tree is original:
         tree = dict(tree)
     if by is None:

@@ -47,7 +47,7 @@ class Verdict:
 
 
 def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
-    """Return the nodes against which this machine is evidence, until ``now`` if given."""
+    """Return the nodes against which this machine is evidence; with ``now``, against which it may still decide."""
     return sorted({node for node, moment in _failures(vm) if now is None or now - moment < LONGEST_PAUSE})
 
 

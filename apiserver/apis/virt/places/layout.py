@@ -145,7 +145,7 @@ def console_socket(port: int) -> str:
 def log_socket(port: int) -> str:
     """Return virt-launcher's socket for the output of a serial port, counted from 0.
 
-    A connection gets kept, then new output until it ends its own direction.
+    A connection gets what is kept, then new output until it ends its own direction.
     """
     return f"log{port}.sock"
 

@@ -100,8 +100,6 @@ def _record(fields: Mapping[str, Form]) -> Form:
 
 
 def _list(limit: int, form: Form) -> Form:
-    """Return a validator of a list of elements without keys."""
-
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
         if len(value) > max(limit, len(before)):
@@ -120,8 +118,6 @@ def _list(limit: int, form: Form) -> Form:
 
 
 def _keyed_list(limit: int, key: str, form: Form) -> Form:
-    """Return a validator of a list with elements identified by ``key``."""
-
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
         if len(value) > max(limit, len(before)):
