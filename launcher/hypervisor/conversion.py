@@ -121,6 +121,18 @@ def disk_of(domain: Element, target: str) -> str | None:
     return next((tostring(disk, encoding="unicode") for disk in found), None)
 
 
+def source_of(disk: Element) -> Mapping[str, str]:
+    """Return the file or device of a disk; empty for a drive without a medium. Network disks have the name that they have there."""
+    found = disk.find("source")
+    return {} if found is None else {key: found.get(key, "") for key in ("file", "dev", "name") if found.get(key)}
+
+
+def has_medium(domain: Element, target: str, disk: str) -> bool:
+    """Return whether a domain's drive has the same medium as the XML of a disk, or both have none."""
+    found = disk_of(domain, target)
+    return found is not None and source_of(fromstring(found)) == source_of(fromstring(disk))  # noqa: S314  # libvirtd's, and ours
+
+
 def missing_controllers(domain: Element, wanted: Sequence[str]) -> list[str]:
     """Return the XML of the controllers that a domain lacks, by type and index."""
     there = {(each.get("type"), each.get("index")) for each in domain.iterfind("devices/controller")}
@@ -149,9 +161,10 @@ def _device(kind: DeviceKind, element: Element) -> Device:
     target, address, mac = (element.find(each) for each in ("target", "address", "mac"))
     name, hardware = (each.get(key, "") if each is not None else "" for each, key in ((target, "dev"), (mac, "address")))
     limits = _limits(element) if kind == "disk" else ()
+    is_empty = kind == "disk" and element.get("device") == "cdrom" and not source_of(element)
     link = element.find("link")
     is_up = (link is None or link.get("state") != "down") if kind == "interface" and element.get("type") != "hostdev" else None
-    return Device(kind, name, _address(address) if address is not None else "", hardware, limits, is_up)
+    return Device(kind, name, _address(address) if address is not None else "", hardware, limits, is_empty, is_up)
 
 
 def _limits(disk: Element) -> tuple[tuple[str, int], ...]:

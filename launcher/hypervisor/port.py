@@ -110,6 +110,8 @@ class Device:
     """Of an interface."""
     limits: tuple[tuple[str, int], ...] = ()
     """Limits of a disk, by their names in ``ioTune``."""
+    is_empty: bool = False
+    """True for a drive without a medium."""
     is_up: bool | None = None
     """Link state of an emulated card; None for others."""
 
@@ -304,6 +306,12 @@ class Hypervisor(Protocol):
 
     async def detach_disk(self, name: str, target: str) -> bool:
         """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it."""
+
+    async def change_medium(self, name: str, target: str, disk: str) -> bool:
+        """Give a running domain's drive the medium of its new XML, or none; return False if the guest locks the tray.
+
+        The drive keeps its medium then. Nothing happens if it has that medium.
+        """
 
     async def destroy(self, name: str) -> None:
         """Power off at once."""

@@ -47,7 +47,7 @@ PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
 
 LiveChange = live_changes.What
 """What ``Change`` changes."""
-LIVE_CHANGES: Final = (*live_changes.KNOWN, hot_plug.DISK)
+LIVE_CHANGES: Final = (*live_changes.KNOWN, hot_plug.DISK, hot_plug.MEDIUM)
 """``DomainStatus.changes`` of this release."""
 
 DeviceKind = Literal["disk", "interface"]
@@ -255,9 +255,10 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class AttachDisk:
-    """Gives the running guest a disk; its claim is mounted where ``places.layout`` says. Repeating it changes nothing.
+    """Gives the running guest a disk, or a drive its medium. Repeating it changes nothing.
 
-    Refused with ``Conflict`` when no guest stays in this pod now. Send it only to launchers with it in ``Hello.actions``.
+    The claim is mounted where ``places.layout`` says. Refused with ``Conflict`` when no guest stays in this pod now, with ``NotReady``
+    while the guest locks the tray. Send it only to launchers with it in ``Hello.actions``, and with the change in ``DomainStatus.changes``.
     """
 
     disk: dict[str, Any]
@@ -266,9 +267,9 @@ class AttachDisk:
 
 @dataclass(frozen=True, slots=True)
 class DetachDisk:
-    """Asks the running guest to release a disk. Answered when it has.
+    """Asks the running guest to release a disk, or the medium of a drive, which stays. Answered when it has.
 
-    Refused with ``NotReady`` while the guest has not released the disk. Send it only to launchers with it in ``Hello.actions``.
+    Refused with ``NotReady`` while the guest has not released it. Otherwise as ``AttachDisk``.
     """
 
     name: str
@@ -411,6 +412,8 @@ class DeviceStatus:
     """libvirt's name of it: ``vda``, or the tap of an interface."""
     address: str = ""
     """Its place in the guest, such as ``pci 0000:01:00.0``."""
+    empty: bool = False
+    """True for a drive without a medium."""
 
 
 @dataclass(frozen=True, slots=True)

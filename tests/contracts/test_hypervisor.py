@@ -482,6 +482,25 @@ async def test_limits_of_a_disk_are_replaced_as_a_whole(hypervisor: Hypervisor, 
         await hypervisor.limit_disk("another", "vda", {})
 
 
+async def test_drive_gets_a_medium_and_ejects_it(hypervisor: Hypervisor, kind: str, blank: str) -> None:
+    def drive(source: str = "") -> str:
+        return f"<disk type='file' device='cdrom'>{source}<target dev='sda' bus='scsi'/><readonly/></disk>"
+
+    controller = "<controller type='scsi' index='0' model='virtio-scsi'/>"
+    await hypervisor.create(NAME, xml_for(kind).replace("</devices>", f"{controller}{drive()}</devices>"))
+    assert (await device(hypervisor, "disk")).is_empty
+    if kind == "test":  # libvirt's test driver does not update devices
+        with pytest.raises(OperationInvalid):
+            await hypervisor.change_medium(NAME, "sda", drive(f"<source file='{blank}'/>"))
+        return
+    for source, is_empty in ((f"<source file='{blank}'/>", False), ("", True)):
+        for _ in range(2):
+            assert await hypervisor.change_medium(NAME, "sda", drive(source))
+            assert (await device(hypervisor, "disk")).is_empty is is_empty
+    with pytest.raises(DomainNotFound):
+        await hypervisor.change_medium("another", "sda", drive())
+
+
 async def test_link_of_a_card_goes_down_and_up(hypervisor: Hypervisor, kind: str, blank: str) -> None:
     await with_devices(hypervisor, kind, blank)
     if kind == "test":  # libvirt's test driver does not update devices

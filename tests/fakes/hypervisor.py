@@ -223,6 +223,15 @@ class FakeHypervisor:
             self._put(dataclasses.replace(domain, devices=tuple(each for each in domain.devices if each.target != target)))
         return all(each.target != target for each in self.domains[name].devices)
 
+    async def change_medium(self, name: str, target: str, disk: str) -> bool:
+        await self._step(f"change medium of {target}")
+        self._fail()
+        self._active(name)
+        if not self.keeps_disks:
+            is_empty = not conversion.source_of(ET.fromstring(disk))
+            self._alter(name, lambda each: dataclasses.replace(each, is_empty=is_empty) if each.target == target else each)
+        return not self.keeps_disks
+
     async def destroy(self, name: str) -> None:
         await self._step("destroy")
         self._fail()

@@ -41,6 +41,8 @@ class FakeLauncher:
         """Unfinished imports: requests for them get ``NotReady``."""
         self.keeps_disks = False
         """The guest releases no disk."""
+        self.drives: tuple[str, ...] = ()
+        """Names of the disks that are CD-ROM drives."""
         self.relapse = ""
         """The reason that pauses a resumed guest again."""
         self.starting: asyncio.Event | None = None
@@ -192,6 +194,12 @@ class FakeLauncher:
         name = str(request.disk["name"]) if isinstance(request, messages.AttachDisk) else request.name
         if isinstance(request, messages.DetachDisk) and self.keeps_disks:
             return "NotReady", f"the guest has not released disk {name!r} yet"
+        if name in self.drives:
+            empty = isinstance(request, messages.DetachDisk)
+            self.change(
+                domain=replace(domain, devices=tuple(replace(each, empty=empty) if each.name == name else each for each in domain.devices))
+            )
+            return None
         others = tuple(each for each in domain.devices if (each.kind, each.name) != ("disk", name))
         coming = (messages.DeviceStatus("disk", name, "vdb"),) if isinstance(request, messages.AttachDisk) else ()
         self.change(domain=replace(domain, devices=(*others, *coming)))

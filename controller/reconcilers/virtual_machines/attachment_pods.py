@@ -35,7 +35,8 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     phase = phases.phase_of(seen.vm)
     if phase != phases.RUNNING:
         return () if phase in phases.WITH_GUEST else tuple(map(_delete, seen.attachment_pods))
-    new = _by_pod(seen, hot_plug.added(seen.vm) if hot_plug.takes_disks(seen.vm) else ())
+    changes = hot_plug.changes_of(seen.vm)
+    new = _by_pod(seen, (each for each in hot_plug.added(seen.vm) if hot_plug.is_supported(each, changes)))
     waits = {name: wait for name, disk in new.items() if (wait := _wait(seen, disk))}
     wanted = _by_pod(seen, _attached(seen)) | new
     there = {name_of(each): each for each in seen.attachment_pods}

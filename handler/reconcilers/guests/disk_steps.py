@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.spec import hot_plug
 from controller.runtime.reconciling import Result
 from handler.devices.ownership import NotTheDevice
@@ -73,7 +74,8 @@ class DiskSteps:
             read_only = bool(disk["readOnly"])
             await self._ports.node.mount_claim(link.pod_uid, connection, pod.uid, name, read_only=read_only)
         await connection.call(messages.AttachDisk(disk))
-        self._ports.emit(vm, "Normal", guest_disks.ATTACHED, f"the guest got disk {name}")
+        what = f"drive {name} got its medium" if disks.is_drive(disk) else f"the guest got disk {name}"
+        self._ports.emit(vm, "Normal", guest_disks.ATTACHED, what)
 
     async def _detach(self, vm: Object, link: Link, disk: Object) -> Result | None:
         connection, name = link.connected(), str(disk["name"])
@@ -84,5 +86,6 @@ class DiskSteps:
         await self._ports.node.unmount_claim(link.pod_uid, connection, name)
         if not await self._writer.write(vm, guest_disks.detached(vm, disk, self._ports.clock.now())):
             return Result(self._writer.delay(vm))
-        self._ports.emit(vm, "Normal", guest_disks.DETACHED, f"the guest released disk {name}")
+        what = f"drive {name} ejected its medium" if disks.is_drive(disk) else f"the guest released disk {name}"
+        self._ports.emit(vm, "Normal", guest_disks.DETACHED, what)
         return None

@@ -71,13 +71,14 @@ Failures = Mapping[str, Failure]
 
 def steps(vm: Object, launcher: messages.Status) -> tuple[Step, ...]:
     """Return all missing steps, those of removed disks first."""
-    if launcher.domain is None or hot_plug.DISK not in launcher.domain.changes:
+    if launcher.domain is None:
         return ()
-    there = {each.name for each in launcher.domain.devices if each.kind == "disk"}
-    return (
+    there = {each.name for each in launcher.domain.devices if each.kind == "disk" and not each.empty}
+    found: tuple[Step, ...] = (
         *(Detach(each) for each in hot_plug.removed(vm)),
         *(Attach(each) for each in hot_plug.kept(vm) if each["name"] not in there),
     )
+    return tuple(each for each in found if hot_plug.is_supported(each.disk, launcher.domain.changes))
 
 
 def next_step(vm: Object, launcher: messages.Status, failures: Failures, now: float) -> Step | None:

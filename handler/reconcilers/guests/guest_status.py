@@ -15,7 +15,7 @@ from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_
 from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import forms, layout
-from apiserver.apis.virt.spec import chosen_cpu, hot_plug, live_changes
+from apiserver.apis.virt.spec import chosen_cpu
 from apiserver.apis.virt.spec import running as running_form
 from apiserver.apis.virt.spec.described import domain_of
 from handler.network.binding import Interface
@@ -152,7 +152,7 @@ def _domain(vm: Object, domain: messages.DomainStatus) -> Object:
     chosen = chosen_cpu.chosen(vm)
     if chosen is not None and (domain.type, domain.cpu_model) == ("kvm", chosen.model):
         found["cpuModel"] = chosen.model
-    supported = [each for each in (*live_changes.KNOWN, hot_plug.DISK) if each in domain.changes]
+    supported = [each for each in messages.LIVE_CHANGES if each in domain.changes]
     return {**found, "liveChanges": supported} if supported else found
 
 

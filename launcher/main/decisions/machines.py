@@ -53,7 +53,7 @@ def disk_names(machine: messages.Machine) -> Mapping[str, str]:
 def devices(machine: messages.Machine | None, found: Iterable[Device]) -> tuple[messages.DeviceStatus, ...]:
     """Return the domain's devices with their names in the spec; a device that the spec does not name is left out."""
     pairs = named(machine, found) if machine is not None else ()
-    return tuple(messages.DeviceStatus(each.kind, name, each.target, each.address) for each, name in pairs)
+    return tuple(messages.DeviceStatus(each.kind, name, each.target, each.address, each.is_empty) for each, name in pairs)
 
 
 def named(machine: messages.Machine, found: Iterable[Device]) -> list[tuple[Device, str]]:

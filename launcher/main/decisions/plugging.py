@@ -27,16 +27,21 @@ class Plugged:
 def machine_with(machine: messages.Machine, disk: Mapping[str, Any]) -> messages.Machine:
     """Return the machine with a disk, in place of one of this name. The other disks keep libvirt's names."""
     others = [each for each in hardware.defaulted(machine.domain) if each["name"] != disk["name"]]
-    given = disks.assigned(machine.targets, machine.domain)
-    domain = _with_disks(machine.domain, [*others, dict(disk)])
-    return dataclasses.replace(machine, domain=domain, targets=disks.assigned(given, domain))
+    return _with_targets(machine, _with_disks(machine.domain, [*others, dict(disk)]))
 
 
 def machine_without(machine: messages.Machine, name: str) -> messages.Machine:
-    """Return the machine without a disk. The other disks keep libvirt's names."""
-    given = disks.assigned(machine.targets, machine.domain)
-    domain = _with_disks(machine.domain, [each for each in hardware.defaulted(machine.domain) if each["name"] != name])
-    return dataclasses.replace(machine, domain=domain, targets=disks.assigned(given, domain))
+    """Return the machine without a disk, or with a drive of this name empty. The other disks keep libvirt's names."""
+    found = hardware.defaulted(machine.domain)
+    left = [
+        hardware.without_medium(each) if each["name"] == name else each for each in found if each["name"] != name or hardware.is_drive(each)
+    ]
+    return _with_targets(machine, _with_disks(machine.domain, left))
+
+
+def has_drive(machine: messages.Machine, name: str) -> bool:
+    """Return whether the machine has a CD-ROM drive of this name."""
+    return not machine.domain_xml and any(hardware.is_drive(each) for each in hardware.defaulted(machine.domain) if each["name"] == name)
 
 
 def targets(machine: messages.Machine) -> dict[str, str]:
@@ -63,6 +68,11 @@ def plugged(machine: messages.Machine, name: str, found: Mapping[str, Found]) ->
     (disk,) = tree.devices.findall("disk")
     controllers = tuple(tostring(each, encoding="unicode") for each in tree.devices.findall("controller"))
     return Plugged(machine.targets[name], tostring(disk, encoding="unicode"), controllers)
+
+
+def _with_targets(machine: messages.Machine, domain: dict[str, Any]) -> messages.Machine:
+    given = disks.assigned(machine.targets, machine.domain)
+    return dataclasses.replace(machine, domain=domain, targets=disks.assigned(given, domain))
 
 
 def _with_disks(domain: Mapping[str, Any], found: list[dict[str, Any]]) -> dict[str, Any]:

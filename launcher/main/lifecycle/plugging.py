@@ -1,4 +1,4 @@
-"""Attaches disks to the running guest, and detaches them."""
+"""Attaches disks to the running guest, and detaches them; inserts and ejects media."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Plugging:
         await (self.attach(request) if isinstance(request, messages.AttachDisk) else self.detach(request))
 
     async def attach(self, request: messages.AttachDisk) -> None:
-        """Give the guest a disk, unless it has it.
+        """Give the guest a disk or medium, unless it has it.
 
         Raises:
             RequestRefused: no guest stays here, the disk cannot be used or not yet, or libvirt failed.
@@ -35,17 +35,22 @@ class Plugging:
             requests.require_guest_that_stays(self._record.known, "attach a disk")
             if (machine := self._record.known.machine) is None:
                 raise RequestRefused("Conflict", "this pod has no machine")
+            name = str(request.disk["name"])
+            is_medium = plugging.has_drive(machine, name)
             machine = plugging.machine_with(machine, request.disk)
-            plugged = await self._prepared(machine, str(request.disk["name"]))
+            plugged = await self._prepared(machine, name)
             try:
-                await self._hypervisor.attach_disk(self._record.known.name, plugged.target, plugged.disk, plugged.controllers)
+                if is_medium:
+                    await self._change_medium(name, plugged)
+                else:
+                    await self._hypervisor.attach_disk(self._record.known.name, plugged.target, plugged.disk, plugged.controllers)
             except HypervisorError as error:
                 raise requests.refusal_of(error) from error
             self._record.take(known.plugged, machine)
         await self._watch.look()
 
     async def detach(self, request: messages.DetachDisk) -> None:
-        """Ask the guest to release a disk, unless it has none of this name.
+        """Ask the guest to release a disk, or a drive's medium, unless it has none of this name.
 
         Raises:
             RequestRefused: no guest stays here, libvirt failed, or the guest did not release it yet.
@@ -55,15 +60,24 @@ class Plugging:
             machine = self._record.known.machine
             if machine is None or request.name not in plugging.targets(machine):
                 return
-            target = plugging.targets(machine)[request.name]
+            left = plugging.machine_without(machine, request.name)
             try:
-                is_gone = await self._hypervisor.detach_disk(self._record.known.name, target)
+                if plugging.has_drive(machine, request.name):
+                    await self._change_medium(request.name, await self._prepared(left, request.name))
+                else:
+                    await self._detach(request.name, plugging.targets(machine)[request.name])
             except HypervisorError as error:
                 raise requests.refusal_of(error) from error
-            if not is_gone:
-                raise RequestRefused("NotReady", f"the guest has not released disk {request.name!r} yet", (request.name,))
-            self._record.take(known.plugged, plugging.machine_without(machine, request.name))
+            self._record.take(known.plugged, left)
         await self._watch.look()
+
+    async def _detach(self, name: str, target: str) -> None:
+        if not await self._hypervisor.detach_disk(self._record.known.name, target):
+            raise RequestRefused("NotReady", f"the guest has not released disk {name!r} yet", (name,))
+
+    async def _change_medium(self, name: str, plugged: plugging.Plugged) -> None:
+        if not await self._hypervisor.change_medium(self._record.known.name, plugged.target, plugged.disk):
+            raise RequestRefused("NotReady", f"the guest locks the tray of drive {name!r}: unmount its medium in the guest", (name,))
 
     async def _prepared(self, machine: messages.Machine, name: str) -> plugging.Plugged:
         alone = plugging.alone(machine, name)

@@ -104,6 +104,44 @@ async def test_removed_disk_is_released_then_unmounted(world: World, there: tupl
         await eventually(lambda: "DiskDetached" in world.events())
 
 
+async def test_drive_gets_a_medium_and_ejects_it(world: World) -> None:
+    """The drive stays in the guest and in the running form."""
+    empty = {"name": "data", "device": "cdrom"}
+
+    async def edit(desired: dict[str, Any], runs: dict[str, Any]) -> None:
+        def change(vm: dict[str, Any]) -> None:
+            domain, (root, *_) = vm["spec"]["domain"], vm["spec"]["domain"]["devices"]["disks"]
+            forms = [{**domain, "devices": {**domain["devices"], "disks": [root, each]}} for each in (desired, runs)]
+            vm["spec"]["domain"] = forms[0]
+            if desired != runs:
+                vm["status"]["running"] = {"generation": 1, "domain": forms[1]}
+
+        await world.api.edit(VMS, "default", "testvm", change)
+
+    def report_drive(*, empty: bool) -> None:
+        assert launcher.status.domain is not None
+        devices = (messages.DeviceStatus("disk", "disk0", "vda"), messages.DeviceStatus("disk", "data", "sda", empty=empty))
+        launcher.change(domain=replace(launcher.status.domain, devices=devices, changes=(hot_plug.MEDIUM,)))
+
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.drives = ("data",)
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        report_drive(empty=True)
+        await edit({**DATA, **empty}, {**DATA, **empty})
+        await eventually(lambda: requests(launcher) == ["AttachDisk"])
+        await eventually(lambda: "DiskAttached" in world.events())
+        handler.node.mounted["data"] = "pod-of-the-claim"
+        await edit(empty, {**DATA, **empty})
+        await eventually(lambda: "running" not in world.status())
+        assert handler.node.mounted == {}
+        await eventually(lambda: "DiskDetached" in world.events())
+    assert requests(launcher) == ["AttachDisk", "DetachDisk"]
+    assert launcher.status.domain is not None
+    assert [(each.name, each.empty) for each in launcher.status.domain.devices] == [("disk0", False), ("data", True)]
+
+
 async def test_own_volume_is_unmounted_before_its_claim_is_free(world: World) -> None:
     """A launcher under an attacker's control says that the guest released it."""
     await world.vm()

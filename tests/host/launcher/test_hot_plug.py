@@ -1,4 +1,4 @@
-"""A running guest gets a disk from another pod's claim, writes to it, and loses it."""
+"""A running guest gets disks and media from other pods' claims, and loses them."""
 
 from __future__ import annotations
 
@@ -113,3 +113,40 @@ def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: 
         assert list(pod.disks.iterdir()) == []
     with never_again("a lost write"):
         assert (claim / layout.DISK_IMAGE).read_bytes().startswith(b"of-the-guest")
+
+
+def drive(claim: str | None) -> dict[str, Any]:
+    medium = {"type": "PersistentVolumeClaim", "source": {"name": claim}} if claim else {}
+    return {"name": "tray", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}, **medium}
+
+
+def told(status: messages.Status) -> list[tuple[str, bool]]:
+    return [(each.name, each.empty) for each in status.domain.devices] if status.domain is not None else []
+
+
+def test_drive_gets_a_medium_and_ejects_it_unless_the_guest_locks_the_tray(pod: Launcher, claim: Path) -> None:
+    pod.socket(layout.LAUNCHER_SOCKET).close()
+    with opened(pod.process.pid) as target, an_attachment_pod(claim) as source, pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": [drive(None)]})))
+        viewer.expect("GUEST-READY", seconds=120)
+        for content in (b"of-the-claim", b"of-the-other"):
+            (claim / layout.DISK_IMAGE).write_bytes(content.ljust(MIB, b"\0"))
+            assert viewer.sh("head -c 12 /dev/sr0").endswith(": No medium found")
+            claims.put(source, target, "tray", read_only=True)
+            for _ in range(2):  # virt-handler has restarted
+                assert told(client.ask(messages.AttachDisk(drive("data")))) == [("tray", False)]
+            assert viewer.sh("head -c 12 /dev/sr0") == content.decode()
+            viewer.sh("exec 3</dev/sr0")  # locks the tray
+            refused = client.call(messages.DetachDisk("tray"))
+            assert isinstance(refused, messages.Refusal)
+            assert (refused.reason, refused.message) == (
+                "NotReady",
+                "the guest locks the tray of drive 'tray': unmount its medium in the guest",
+            )
+            with pytest.raises(OSError, match="busy"):
+                claims.remove(target, "tray")
+            assert viewer.sh("head -c 12 /dev/sr0") == content.decode()
+            viewer.sh("exec 3<&-")
+            for _ in range(2):
+                assert told(client.ask(messages.DetachDisk("tray"))) == [("tray", True)]
+            claims.remove(target, "tray")

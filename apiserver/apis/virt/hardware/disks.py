@@ -30,6 +30,7 @@ LUN: Final = "lun"
 """A value of ``device``."""
 EMPTY: Final = "EmptyDisk"
 """Type of a blank disk made in the pod."""
+_MEDIUM: Final = ("type", "source")
 WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 """A World Wide Name, ``wwn``."""
 
@@ -45,6 +46,21 @@ def defaulted(domain: Domain) -> list[Object]:
 def compared(domain: Domain) -> list[Object]:
     """Return :func:`defaulted` with amounts in bytes, for comparisons."""
     return [_in_bytes(each) for each in defaulted(domain)]
+
+
+def is_drive(disk: Mapping[str, Any]) -> bool:
+    """Return whether a disk of :func:`defaulted` is a CD-ROM drive, with or without a medium."""
+    return bool(disk["device"] == "cdrom")
+
+
+def medium_of(disk: Mapping[str, Any]) -> Object:
+    """Return the fields with the medium of a drive; empty without one."""
+    return {key: disk[key] for key in _MEDIUM if disk.get(key) is not None}
+
+
+def without_medium(disk: Mapping[str, Any]) -> Object:
+    """Return a drive as if it were empty."""
+    return {key: value for key, value in disk.items() if key not in _MEDIUM}
 
 
 def is_empty_drive(disk: Mapping[str, Any]) -> bool:

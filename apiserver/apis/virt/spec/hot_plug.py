@@ -1,4 +1,4 @@
-"""Disks that a running guest gets and loses without a restart. Pure.
+"""Disks, and media of CD-ROM drives, that a running guest gets and loses without a restart. Pure.
 
 A pod cannot gain volumes. So virt-controller makes an *attachment pod* for a disk that the desired form has and the running form lacks. It
 has the disk's claim, on the guest's node. virt-controller records the pod in ``status.volumeStatus``, and virt-api copies the disk to the
@@ -6,6 +6,9 @@ running form in this write, which also locks the claim. So the running form has 
 disk that the running form has and the guest lacks.
 
 A removed disk stays in the running form until virt-handler writes that the guest released it (``live_changes``).
+
+A drive stays; only its medium comes and goes, in the same way. Another medium takes two steps: the drive of the running form loses the old
+one, and is empty until the new one has a pod.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from apiserver.apis.meta.objects import Object, name_of
-from apiserver.apis.virt.hardware import disk_imports, disks
+from apiserver.apis.virt.hardware import disk_imports, disks, plugin_disks
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places import names
@@ -25,6 +28,8 @@ FIELD: Final = "volumeStatus"
 """The field of the status."""
 DISK: Final = "disk"
 """In ``status.domain.liveChanges`` of a guest that takes disks."""
+MEDIUM: Final = "disk.medium"
+"""The same of a guest with drives that take media."""
 BUSES: Final = ("virtio", "scsi")
 """Buses that take disks while the guest runs."""
 PENDING: Final = "Pending"
@@ -42,24 +47,29 @@ class AttachmentPod(NamedTuple):
 
 
 def is_pluggable(disk: Mapping[str, Any]) -> bool:
-    """Return whether a running guest can get and lose this disk of ``disks.defaulted``.
+    """Return whether a running guest can get this disk of ``disks.defaulted``, or a drive this medium.
 
     It can if the disk is on a claim, and the image there exists or is created blank.
     """
-    return (
-        bool(disks.claim_of(disk))
-        and disk["device"] == "disk"
+    if not disks.claim_of(disk) or disk_imports.of(disk) is not None:
+        return False
+    return disks.is_drive(disk) or (
+        disk["device"] == "disk"
         and disk["target"]["bus"] in BUSES
         and not disks.is_overlaid(disk)
-        and disk_imports.of(disk) is None
         and not disk.get("bootOrder")
         and not disk.get("dedicatedIOThread")
     )
 
 
-def takes_disks(vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine's guest can get disks: its virt-launcher says so."""
-    return DISK in (dig_vm(vm, "status", "domain", "liveChanges") or ())
+def is_supported(disk: Mapping[str, Any], changes: Collection[str]) -> bool:
+    """Return whether a virt-launcher with these ``liveChanges`` can attach and detach a disk, or a drive's medium."""
+    return (MEDIUM if disks.is_drive(disk) else DISK) in changes
+
+
+def changes_of(vm: Mapping[str, Any]) -> Collection[str]:
+    """Return what the guest's virt-launcher changes without a restart."""
+    return tuple(dig_vm(vm, "status", "domain", "liveChanges") or ())
 
 
 def path_of(disk: str) -> str:
@@ -68,21 +78,39 @@ def path_of(disk: str) -> str:
 
 
 def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks that the desired form has and the running form lacks."""
+    """Return the pluggable disks that the desired form has and the running form lacks, and drives with their new media."""
     there = _by_name(_running(vm))
-    return tuple(each for name, each in _by_name(_desired(vm)).items() if name not in there and is_pluggable(each))
+    return tuple(each for name, each in _by_name(_desired(vm)).items() if is_pluggable(each) and _is_new(each, there.get(name)))
 
 
 def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks that the running form has and the desired form lacks."""
+    """Return the pluggable disks that the running form has and the desired form lacks, and drives with the media to eject."""
     wanted = _by_name(_desired(vm))
-    return tuple(each for name, each in _by_name(_running(vm)).items() if name not in wanted and is_pluggable(each))
+    return tuple(each for name, each in _by_name(_running(vm)).items() if _is_old(each, wanted.get(name)))
 
 
 def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks that both forms have, as in the running form."""
+    """Return the other pluggable disks and media of the running form."""
     wanted = _by_name(_desired(vm))
-    return tuple(each for name, each in _by_name(_running(vm)).items() if name in wanted and is_pluggable(each))
+    return tuple(each for name, each in _by_name(_running(vm)).items() if is_pluggable(each) and not _is_old(each, wanted.get(name)))
+
+
+def _is_new(disk: Object, runs: Object | None) -> bool:
+    if not disks.is_drive(disk):
+        return runs is None
+    return runs is not None and disks.is_empty_drive(runs) and disks.without_medium(disk) == disks.without_medium(runs)
+
+
+def _is_old(runs: Object, desired: Object | None) -> bool:
+    if not disks.is_drive(runs):
+        return desired is None and is_pluggable(runs)
+    return (
+        not disks.is_empty_drive(runs)
+        and not plugin_disks.is_plugin(runs)  # a plugin knows only of starts
+        and desired is not None
+        and disks.medium_of(desired) != disks.medium_of(runs)
+        and disks.without_medium(desired) == disks.without_medium(runs)
+    )
 
 
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
@@ -120,27 +148,39 @@ def record(vm: Object) -> None:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Give the running form the desired presence of some disks. ``vm`` is changed in place."""
-    kept = vm["status"][running.RUNNING]
-    vm["status"][running.RUNNING] = {**kept, "domain": with_disks(kept.get("domain") or {}, vm["spec"]["domain"], changed)}
+    """Give the running form the desired presence of some disks. A drive with another medium is then empty. ``vm`` is changed in place."""
+    kept, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
+    desired = _without_media(vm["spec"]["domain"], ejected)
+    vm["status"][running.RUNNING] = {**kept, "domain": with_disks(kept.get("domain") or {}, desired, changed)}
     if not running.differences(vm):
         del vm["status"][running.RUNNING]
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the disks that the running guest gets or loses."""
-    if not takes_disks(vm):
-        return ()
     waits = {each.get("name") for each in entries(vm) if each.get("reason") == NEEDS_RESTART}
-    return tuple(str(each["name"]) for each in (*added(vm), *removed(vm)) if each["name"] not in waits)
+    changes = changes_of(vm)
+    found = (each for each in (*added(vm), *removed(vm)) if is_supported(each, changes))
+    return tuple(str(each["name"]) for each in found if each["name"] not in waits)
 
 
 def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return the running domain with the desired presence of some disks, in the desired order."""
+    """Return the running domain with the desired presence of some disks and media, in the desired order."""
     there, wanted = _written(runs), _written(desired)
-    found = [there.get(name, disk) for name, disk in wanted.items() if name in there or name in changed]
+    found = [_taken(there.get(name), disk, is_changed=name in changed) for name, disk in wanted.items() if name in there or name in changed]
     found += [disk for name, disk in there.items() if name not in wanted and name not in changed]
     return {**runs, "devices": {**(runs.get("devices") or {}), "disks": copy.deepcopy(found)}}
+
+
+def _taken(runs: Object | None, desired: Object, *, is_changed: bool) -> Object:
+    if runs is None or not is_changed:
+        return desired if runs is None else runs
+    return disks.without_medium(runs) | disks.medium_of(desired)
+
+
+def _without_media(domain: Domain, drives: Collection[str]) -> Domain:
+    written = (disks.without_medium(each) if name in drives else each for name, each in _written(domain).items())
+    return {**domain, "devices": {**(domain.get("devices") or {}), "disks": list(written)}}
 
 
 def _written(domain: Domain) -> dict[str, Object]:

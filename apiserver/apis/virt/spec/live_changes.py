@@ -174,8 +174,8 @@ def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     expected = {**old, "status": dict(old.get("status") or {})}
     if taken := [change for change in of(old) if change not in left]:
         _take(expected, taken)
-    there = {each["name"] for each in (*hot_plug.kept(new), *hot_plug.removed(new))}
-    if gone := [str(each["name"]) for each in hot_plug.removed(expected) if each["name"] not in there]:
+    there = [(each["name"], disks.medium_of(each)) for each in (*hot_plug.kept(new), *hot_plug.removed(new))]
+    if gone := [str(each["name"]) for each in hot_plug.removed(expected) if (each["name"], disks.medium_of(each)) not in there]:
         hot_plug.take(expected, gone)
     hot_plug.record(expected)
     return bool(dig_vm(expected, "status", running.RUNNING) == dig_vm(new, "status", running.RUNNING))

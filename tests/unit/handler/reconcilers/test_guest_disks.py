@@ -43,6 +43,21 @@ def test_guest_gets_the_missing_disks_of_the_running_form() -> None:
     assert step(a_vm([ROOT, DATA]), a_launcher("root", changes=())) == ""
 
 
+def test_drive_gets_and_ejects_its_medium() -> None:
+    empty = {"name": "tray", "device": "cdrom"}
+    full = {**empty, "source": {"name": "iso"}}
+
+    def launcher(*, empty: bool, changes: tuple[str, ...] = ("disk.medium",)) -> messages.Status:
+        devices = (messages.DeviceStatus("disk", "tray", "sda", empty=empty),)
+        return messages.Status(1, messages.DomainStatus("d", "u", "qemu", "running", "booted", devices=devices, changes=changes))
+
+    assert step(a_vm([full]), launcher(empty=True)) == "Attach tray"
+    assert step(a_vm([full]), launcher(empty=True, changes=("disk",))) == ""
+    assert step(a_vm([full]), launcher(empty=False)) == ""
+    assert step(a_vm([empty], [full]), launcher(empty=False)) == "Detach tray"
+    assert step(a_vm([full], [empty]), launcher(empty=True)) == ""  # no pod has its claim yet
+
+
 @pytest.mark.parametrize("there", [("root", "data"), ("root",)])
 def test_removed_disk_is_detached_until_it_left_the_running_form(there: tuple[str, ...]) -> None:
     assert step(a_vm([ROOT], [ROOT, DATA]), a_launcher(*there)) == "Detach data"

@@ -29,7 +29,7 @@ def test_devices_have_their_names_and_places() -> None:
     """
     assert conversion.devices(ET.fromstring(f"<domain><devices>{devices}</devices></domain>")) == (
         Device("disk", "vda", "pci 0000:04:00.1", limits=(("totalIopsSec", 7),)),
-        Device("disk", "sda", "drive 0:0:0:2"),
+        Device("disk", "sda", "drive 0:0:0:2", is_empty=True),
         Device("disk", "sdb", "usb 0:3"),
         Device("interface", "tap0", "pci 0000:01:00.0", "02:00:00:00:00:01", is_up=True),
         Device("interface", "", "ccw", is_up=False),

@@ -39,7 +39,7 @@ def disks(world: World) -> dict[str, str]:
 
 
 def calls(world: World) -> list[str]:
-    return [each for each in world.hypervisor.calls if each.startswith(("attach", "detach"))]
+    return [each for each in world.hypervisor.calls if each.startswith(("attach", "detach", "change medium"))]
 
 
 async def refused(world: World, request: messages.Action) -> RequestRefused:
@@ -107,3 +107,29 @@ async def test_blank_disk_is_created_before_it_is_attached(world: World, claims:
     await world.domain.handle(messages.AttachDisk(a_disk(source={"name": "data", "create": {"size": "2Mi"}})))
     assert (claims / "data/disk.img").stat().st_size == 2 << 20
     assert disks(world) == {"root": "vda", "data": "vdb"}
+
+
+DRIVE: dict[str, Any] = {"name": "tray", "device": "cdrom", "target": {"bus": "scsi"}}
+CD: dict[str, Any] = {**DRIVE, "type": "PersistentVolumeClaim", "source": {"name": "data"}, "readOnly": True}
+
+
+async def test_drive_gets_a_medium_and_keeps_its_place(world: World, claims: Path) -> None:
+    (claims / "data").rename(claims / "tray")
+    await world.domain.handle(messages.Sync(dataclasses.replace(GUEST, domain={**GUEST.domain, "devices": {"disks": [DRIVE, ROOT]}})))
+    for request, empty in ((messages.AttachDisk(CD), False), (messages.DetachDisk("tray"), True)):
+        await world.domain.handle(request)
+        assert world.status.domain is not None
+        found = [(each.name, each.target, each.empty) for each in world.status.domain.devices if each.kind == "disk"]
+        assert found == [("tray", "sda", empty), ("root", "vda", False)]
+    assert calls(world) == ["change medium of sda"] * 2
+
+
+async def test_guest_that_locks_the_tray_keeps_its_medium(world: World) -> None:
+    await world.domain.handle(
+        messages.Sync(dataclasses.replace(GUEST, domain={**GUEST.domain, "devices": {"disks": [{**CD, "name": "data"}]}}))
+    )
+    world.hypervisor.keeps_disks = True
+    found = await refused(world, messages.DetachDisk("data"))
+    assert (found.reason, str(found)) == ("NotReady", "the guest locks the tray of drive 'data': unmount its medium in the guest")
+    assert world.status.domain is not None
+    assert [each.empty for each in world.status.domain.devices if each.kind == "disk"] == [False]

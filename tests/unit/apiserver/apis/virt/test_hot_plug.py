@@ -61,6 +61,72 @@ def test_other_disks_need_a_restart(disk: dict[str, Any]) -> None:
     assert hot_plug.live(a_vm([ROOT], [ROOT, disk])) == ()
 
 
+def a_drive(medium: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"name": "tray", "device": "cdrom", **({"type": "PersistentVolumeClaim", "source": {"name": medium}} if medium else {}), **more}
+
+
+IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "registry/x", "path": "disk/x.iso"}}
+
+
+@pytest.mark.parametrize(
+    ("desired", "runs", "expected"),
+    [
+        (a_drive("a"), a_drive(), [["tray"], [], []]),
+        (a_drive(), a_drive("a"), [[], ["tray"], []]),
+        (a_drive("b"), a_drive("a"), [[], ["tray"], []]),
+        (a_drive("a"), a_drive("a"), [[], [], ["tray"]]),
+        (a_drive(), a_drive(**IMAGE), [[], ["tray"], []]),  # any medium can be ejected
+        (a_drive(**IMAGE), a_drive(), [[], [], []]),
+        (a_drive(), a_drive(type="Plugin", source={"plugin": "p"}), [[], [], []]),
+        (a_drive("a", bootOrder=1), a_drive(bootOrder=1), [["tray"], [], []]),
+        (a_drive("a", bootOrder=1), a_drive(), [[], [], []]),  # also another drive
+        (a_drive(bootOrder=1), a_drive("a"), [[], [], ["tray"]]),
+        (a_drive("a"), None, [[], [], []]),
+        (None, a_drive("a"), [[], [], ["tray"]]),
+        (a_disk("tray"), a_drive(), [[], [], []]),
+    ],
+)
+def test_medium_of_a_drive_comes_and_goes(desired: Any, runs: Any, expected: list[list[str]]) -> None:
+    vm = a_vm([ROOT, *([desired] if desired else [])], [ROOT, *([runs] if runs else [])])
+    found = names(hot_plug.added(vm), hot_plug.removed(vm), hot_plug.kept(vm))
+    assert [[each for each in disks if each != "root"] for disks in found] == expected
+    assert hot_plug.live(vm) == ()
+    vm["status"]["domain"]["liveChanges"] = ["disk.medium"]
+    assert hot_plug.live(vm) == tuple(expected[0] + expected[1])
+
+
+def test_another_medium_comes_when_the_old_one_is_ejected() -> None:
+    vm = a_vm([ROOT, a_drive("b", ioTune={"totalIopsSec": 5})], [ROOT, a_drive("a", ioTune={"totalIopsSec": 5})])
+    vm["status"]["domain"]["liveChanges"] = ["disk.medium"]
+    assert live_changes.rest(vm) == ()
+    hot_plug.record(vm)
+    assert vm["status"]["running"]["domain"]["devices"]["disks"][1]["source"] == {"name": "a"}
+    vm["status"]["changes"] = [{"path": hot_plug.path_of("tray"), "state": "Applied"}]
+    live_changes.record(vm)
+    assert vm["status"]["running"]["domain"]["devices"]["disks"] == [ROOT, a_drive(ioTune={"totalIopsSec": 5})]
+    vm["status"]["volumeStatus"] = [an_entry(vm, a_drive("b"))]
+    hot_plug.record(vm)
+    assert "running" not in vm["status"]
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_virt_handler_ejects_only_media_that_are_not_desired(*, is_recorded: bool) -> None:
+    old = a_vm([ROOT, a_drive("b")], [ROOT, a_drive("a")])
+    if is_recorded:  # by an earlier edit: virt-api then copies the new medium in the write that ejects the old one
+        empty = a_vm([ROOT, a_drive("b")], [ROOT, a_drive()])
+        old["status"]["volumeStatus"] = [an_entry(empty, a_drive("b"))]
+
+    def with_drive(drive: dict[str, Any]) -> dict[str, Any]:
+        running = {**old["status"]["running"], "domain": {"memory": {"guest": "1Gi"}, "devices": {"disks": [ROOT, drive]}}}
+        return {**old, "status": {**old["status"], "running": running}}
+
+    assert live_changes.follows(old, with_drive(a_drive("a")))
+    assert live_changes.follows(old, with_drive(a_drive())) is not is_recorded
+    assert not live_changes.follows(old, with_drive(a_drive("c")))
+    now = {**old, "status": {key: value for key, value in old["status"].items() if key != "running"}}
+    assert live_changes.follows(old, now) is is_recorded
+
+
 def test_machines_with_xml_need_a_restart() -> None:
     vm = a_vm([ROOT, DATA], [ROOT])
     vm["spec"]["domainXML"] = "<domain/>"
