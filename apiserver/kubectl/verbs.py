@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -86,7 +87,7 @@ async def answered(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request and return the answer's object, empty if it has none.
+    """Send one request and return the answer's object, empty if it has none; print the warnings that come with it.
 
     Raises:
         StatusError: refused.
@@ -107,10 +108,12 @@ async def answered(
             ) as response,
         ):
             status, raw = response.status, await _body(response.content)
+            warnings = messages.of_warnings(response.headers.getall("Warning", ()))
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:  # ValueError: a name that IDNA cannot encode
         raise messages.of_transport(error, access.server, doing) from error
     if status >= 300:
         raise refusal(status, raw)
+    sys.stderr.write("".join(f"{each}\n" for each in warnings))
     try:
         answer = json.loads(raw)
     except ValueError:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from apiserver.kubectl import flags, volumes
 from apiserver.kubectl.access import Access
@@ -81,3 +82,10 @@ async def test_edit_is_repeated_when_the_machine_changed_meanwhile(api: FakeAPI,
     await volumes._edit(access, "web", with_another_writer)
     assert edited == 2
     assert [each["source"]["name"] for each in disks(api)] == ["root", "data"]
+
+
+async def test_warnings_of_the_server_are_printed(api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str]) -> None:
+    told = {"Warning": '299 - "spec.domain.devices.disks[data] (added): takes effect at its next start"'}
+    api.refusals = [web.json_response(api.get(VMS, "default", "web")), web.json_response({}, headers=told)]
+    await run(access, "addvolume", "web", "--claim", "data", "--bus", "scsi")
+    assert capsys.readouterr().err == "Warning: spec.domain.devices.disks[data] (added): takes effect at its next start\n"
