@@ -82,8 +82,8 @@ _STATISTICS: Final = (
     | libvirt.VIR_DOMAIN_STATS_BLOCK
 )
 
-_LOCKED: Final = ("is locked", "tray is locked", "timed out waiting for disk tray")
-"""Of a guest that keeps its medium; libvirt and QEMU have no code for it."""
+_LOCKED: Final = ("waiting to open tray", "is locked")
+"""Words of libvirt and QEMU about a guest that keeps its medium; they have no code for it."""
 
 T = TypeVar("T")
 
@@ -368,6 +368,17 @@ class LibvirtHypervisor:
 
         await self._call(f"request memory for domain {name}", request)
 
+    async def resize_disk(self, name: str, target: str, size: int) -> None:
+        """See the port."""
+
+        def resize(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            if domain.blockInfo(target)[0] < size:
+                domain.blockResize(target, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+        await self._call(f"resize disk {target} of domain {name}", resize)
+
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         """See the port."""
 
@@ -419,10 +430,13 @@ class LibvirtHypervisor:
         def change(connection: libvirt.virConnect) -> bool:
             domain = connection.lookupByName(name)
             _active_state(domain)
-            if conversion.has_medium(ET.fromstring(domain.XMLDesc()), target, disk):  # noqa: S314  # libvirtd wrote it
+            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+            if conversion.disk_of(document, target) is None:
+                raise OperationInvalid(f"domain {name} does not have the drive {target}")
+            if (drive := conversion.with_medium(document, target, disk)) is None:
                 return True
             try:
-                domain.updateDeviceFlags(disk, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+                domain.updateDeviceFlags(drive, libvirt.VIR_DOMAIN_AFFECT_LIVE)
             except libvirt.libvirtError as error:
                 if not any(each in str(error) for each in _LOCKED):
                     raise

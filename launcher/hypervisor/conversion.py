@@ -127,10 +127,25 @@ def source_of(disk: Element) -> Mapping[str, str]:
     return {} if found is None else {key: found.get(key, "") for key in ("file", "dev", "name") if found.get(key)}
 
 
-def has_medium(domain: Element, target: str, disk: str) -> bool:
-    """Return whether a domain's drive has the same medium as the XML of a disk, or both have none."""
-    found = disk_of(domain, target)
-    return found is not None and source_of(fromstring(found)) == source_of(fromstring(disk))  # noqa: S314  # libvirtd's, and ours
+def with_medium(domain: Element, target: str, disk: str) -> str | None:
+    """Return the XML of a domain's drive with the medium of another disk's XML, or none; None if the drive has it.
+
+    All else stays as the domain has it, because libvirt refuses an update that changes more.
+    """
+    if (text := disk_of(domain, target)) is None:
+        return None
+    drive, wanted = fromstring(text), fromstring(disk)  # noqa: S314  # libvirtd's, and ours
+    if source_of(drive) == source_of(wanted):
+        return None
+    for name in ("source", "backingStore"):
+        for each in drive.findall(name):
+            drive.remove(each)
+    drive.set("type", wanted.get("type", "file"))
+    drive.extend(wanted.findall("source"))
+    own, given = drive.find("driver"), wanted.find("driver")
+    if own is not None and given is not None:
+        own.set("type", given.get("type", "raw"))
+    return tostring(drive, encoding="unicode")
 
 
 def missing_controllers(domain: Element, wanted: Sequence[str]) -> list[str]:

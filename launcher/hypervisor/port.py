@@ -298,6 +298,9 @@ class Hypervisor(Protocol):
             OperationInvalid: the domain keeps its memory, or started with more, or cannot have so much.
         """
 
+    async def resize_disk(self, name: str, target: str, size: int) -> None:
+        """Tell a running domain that its disk has grown to this many bytes; nothing if the domain knows that, or more."""
+
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         """Set the link state of a running domain's interface."""
 

@@ -501,6 +501,20 @@ async def test_drive_gets_a_medium_and_ejects_it(hypervisor: Hypervisor, kind: s
         await hypervisor.change_medium("another", "sda", drive())
 
 
+async def test_disk_grows(hypervisor: Hypervisor, kind: str, blank: str) -> None:
+    await with_devices(hypervisor, kind, blank)
+    if kind == "test":  # libvirt's test driver resizes no disks
+        with pytest.raises(OperationInvalid):
+            await hypervisor.resize_disk(NAME, "vda", 2 << 20)
+        return
+    for size in (2, 2, 1):
+        await hypervisor.resize_disk(NAME, "vda", size << 20)
+    with pytest.raises(HypervisorError):
+        await hypervisor.resize_disk(NAME, "vdz", 2 << 20)
+    with pytest.raises(DomainNotFound):
+        await hypervisor.resize_disk("another", "vda", 2 << 20)
+
+
 async def test_link_of_a_card_goes_down_and_up(hypervisor: Hypervisor, kind: str, blank: str) -> None:
     await with_devices(hypervisor, kind, blank)
     if kind == "test":  # libvirt's test driver does not update devices

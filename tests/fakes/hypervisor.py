@@ -67,6 +67,8 @@ class FakeHypervisor:
         """A save waits for ``end_migration`` or ``abort_job``."""
         self.attached: list[str] = []
         """XML of all disks and controllers that running domains got."""
+        self.sizes: dict[str, int] = {}
+        """Sizes of disks that grew, by libvirt's names."""
         self.keeps_disks = False
         """The guest releases no disk."""
         self.keeps_memory = False
@@ -195,6 +197,13 @@ class FakeHypervisor:
         more = amount - domain.memory.at_boot
         plugged = domain.memory.plugged if self.keeps_memory else more
         self._put(dataclasses.replace(domain, memory=dataclasses.replace(domain.memory, requested=more, plugged=plugged)))
+
+    async def resize_disk(self, name: str, target: str, size: int) -> None:
+        await self._step(f"resize disk {target}")
+        self._fail()
+        if all(each.target != target for each in self._active(name).devices):
+            raise HypervisorError(f"no disk {target}")
+        self.sizes[target] = max(size, self.sizes.get(target, 0))
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         await self._step(f"set link {'up' if up else 'down'}")

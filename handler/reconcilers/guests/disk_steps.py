@@ -62,7 +62,7 @@ class DiskSteps:
             failures.pop(path, None)
             return rest
         now = asyncio.get_running_loop().time()
-        failures[path] = guest_disks.failure_after(guest_status.printable(problem), failures.get(path), now)
+        failures[path] = guest_disks.failure_after(step, guest_status.printable(problem), failures.get(path), now)
         return None
 
     def _current_failures(self, vm: Object, link: Link) -> dict[str, Failure]:

@@ -82,12 +82,15 @@ def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Statu
     """Return the status with what became of each edit that is recorded as missing in the guest."""
     supported, told = _supported(launcher), _told(launcher)
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
-    desired = live_changes.wanted(vm)
+    desired, there = live_changes.wanted(vm), _disks(launcher)
     found = []
     for change in live_changes.of(vm):
         if change.what in supported:
             old = before.get(str(change)) or {}
-            state, message = _outcome(told.get((change.what, change.name)), desired[change], failures.get(change), old)
+            has = told.get((change.what, change.name))
+            if change.what == "disk.size" and change.name not in there:  # the disk that waits for its image gets it when it is attached
+                has = messages.SettingStatus(change.what, change.name, desired[change])
+            state, message = _outcome(has, desired[change], failures.get(change), old)
             time = old["time"] if old.get("time") and old.get("state") == state else times.to_rfc3339(now)
             found.append({"path": str(change), "state": state, "time": time, **({"message": message} if message else {})})
     others = {key: value for key, value in status.items() if key != live_changes.FIELD}
@@ -126,6 +129,10 @@ def events(vm: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[E
 
 def _supported(launcher: messages.Status) -> tuple[str, ...]:
     return launcher.domain.changes if launcher.domain is not None else ()
+
+
+def _disks(launcher: messages.Status) -> set[str]:
+    return {each.name for each in launcher.domain.devices if each.kind == "disk"} if launcher.domain is not None else set()
 
 
 def _told(launcher: messages.Status) -> dict[tuple[str, str], messages.SettingStatus]:

@@ -63,6 +63,8 @@ class Failure:
     count: int
     again: float
     """Time of the next attempt, in the event loop's time."""
+    disk: Object
+    """An edit ends the pause."""
 
 
 Failures = Mapping[str, Failure]
@@ -83,14 +85,14 @@ def steps(vm: Object, launcher: messages.Status) -> tuple[Step, ...]:
 
 def next_step(vm: Object, launcher: messages.Status, failures: Failures, now: float) -> Step | None:
     """Return the first step that is due, or None."""
-    return next((each for each in steps(vm, launcher) if _is_due(failures.get(hot_plug.path_of(each.name)), now)), None)
+    return next((each for each in steps(vm, launcher) if _is_due(each, failures.get(hot_plug.path_of(each.name)), now)), None)
 
 
-def failure_after(message: str, before: Failure | None, now: float) -> Failure:
+def failure_after(step: Step, message: str, before: Failure | None, now: float) -> Failure:
     """Return the record of a failed attempt; the pauses double."""
-    count = 1 if before is None else before.count + 1
+    count = 1 if before is None or before.disk != step.disk else before.count + 1
     seconds = pause_seconds(count, RETRY_SECONDS, MAX_RETRY_SECONDS)
-    return Failure(one_line(message, MAX_MESSAGE), count, now + seconds)
+    return Failure(one_line(message, MAX_MESSAGE), count, now + seconds, step.disk)
 
 
 def current(vm: Object, launcher: messages.Status, failures: Failures) -> dict[str, Failure]:
@@ -129,5 +131,5 @@ def _entry(path: str, failure: Failure, before: Mapping[Any, Mapping[str, Any]],
     return {"path": path, "state": live_changes.FAILED, "time": time, "message": failure.message}
 
 
-def _is_due(failure: Failure | None, now: float) -> bool:
-    return failure is None or failure.again <= now
+def _is_due(step: Step, failure: Failure | None, now: float) -> bool:
+    return failure is None or failure.again <= now or failure.disk != step.disk

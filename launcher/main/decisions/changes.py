@@ -25,7 +25,10 @@ def _settings(machine: messages.Machine, seen: Observation) -> Iterator[messages
     if (memory := seen.memory) is not None:
         requested = "" if memory.requested == memory.plugged else str(memory.at_boot + memory.requested)
         yield messages.SettingStatus(live_changes.MEMORY.what, "", str(memory.at_boot + memory.plugged), requested)
+    sizes = {change.name: value for change, value in live_changes.values(machine.domain).items() if change.what == "disk.size"}
     for device, name in machines.named(machine, seen.devices):
+        if device.kind == "disk" and name in sizes:
+            yield messages.SettingStatus("disk.size", name, sizes[name])
         for what in live_changes.KNOWN:
             if (value := setting_of(what, device)) is not None:
                 yield messages.SettingStatus(what, name, value)
@@ -38,7 +41,7 @@ def setting_of(what: messages.LiveChange, device: Device) -> str | None:
             return disk_io_tune.text(dict(device.limits)) if device.kind == "disk" else None
         case "interface.state":
             return None if device.is_up is None else "up" if device.is_up else "down"
-        case "cpu.sockets" | "memory.guest":
+        case "cpu.sockets" | "disk.size" | "memory.guest":
             return None
 
 

@@ -1,6 +1,7 @@
 """Checks access to disk files before a start, and grows them to the size that QEMU and the machine need.
 
-Files only grow, by a hole at the end, and only before a start, so that a migration's target finds them unchanged.
+Files only grow, by a hole at the end, before a start or by the pod with the running guest, so that a migration's target finds them
+unchanged.
 """
 
 from __future__ import annotations
@@ -63,6 +64,17 @@ def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = a
     for origin in origins(specification):
         if not (origin.image or origin.network or origin.empty or origin.blank):
             _prepare(origin, Path(origin.path, layout.DISK_IMAGE), unit_of)
+
+
+def size_of(specification: Mapping[str, Any]) -> int:
+    """Return the bytes of the only disk's file or block device in its claim.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    (origin,) = origins(specification)
+    device = files.device_size(origin)
+    return Path(origin.path, layout.DISK_IMAGE).stat().st_size if device is None else device
 
 
 def _prepare(origin: Origin, path: Path, unit_of: Callable[[Path], int]) -> None:

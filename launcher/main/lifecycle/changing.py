@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from typing import assert_never
 
 from apiserver.apis.virt.hardware import disk_io_tune, interfaces
 from apiserver.apis.virt.spec.live_changes import Change
 from launcher.hypervisor.port import Device, Hypervisor, HypervisorError
-from launcher.main.decisions import changes, known, requests
+from launcher.main.decisions import changes, known, plugging, requests
 from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.disks import blank_disks, file_sizes, files
 from launcher.main.lifecycle.watching import Watch
 from launcher.protocol import messages
 
@@ -49,10 +52,26 @@ class Changes:
             await self._hypervisor.request_memory(name, int(wanted))
             return
         devices = seen.devices if seen is not None else ()
+        if request.what == "disk.size":
+            await self._grow(request.name, machine, devices)
+            return
         if (device := changes.device_of(machine, devices, request)) is None:
             raise RequestRefused("Failed", f"the guest does not have the {request.what.partition('.')[0]} {request.name!r}")
         if changes.setting_of(request.what, device) != wanted:
             await self._give(request, device)
+
+    async def _grow(self, disk: str, machine: messages.Machine, devices: Iterable[Device]) -> None:
+        """Grow the disk's file, and tell the guest."""
+        target, alone = plugging.targets(machine)[disk], plugging.alone(machine, disk)
+        if all(each.target != target for each in devices):
+            raise RequestRefused("Failed", f"the guest does not have the disk {disk!r}")
+        try:
+            await asyncio.to_thread(blank_disks.create, alone)
+            await asyncio.to_thread(file_sizes.prepare, alone)
+            size = await asyncio.to_thread(file_sizes.size_of, alone)
+        except (files.DiskUnusable, OSError) as error:
+            raise RequestRefused("Failed", str(error)) from error
+        await self._hypervisor.resize_disk(self._record.known.name, target, size)
 
     async def _give(self, request: messages.Change, device: Device) -> None:
         name = self._record.known.name
@@ -61,7 +80,7 @@ class Changes:
                 await self._hypervisor.limit_disk(name, device.target, disk_io_tune.limits(request.device))
             case "interface.state":
                 await self._hypervisor.set_link(name, device.mac, up=interfaces.state_of(request.device) == "up")
-            case "cpu.sockets" | "memory.guest":
-                pass  # have no device
+            case "cpu.sockets" | "disk.size" | "memory.guest":
+                pass  # not a setting of the device
             case _:
                 assert_never(request.what)

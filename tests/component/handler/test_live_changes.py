@@ -56,6 +56,31 @@ async def test_edit_reaches_the_guest_once_and_its_end_the_status(world: World) 
     assert [each.device["ioTune"] for each in requests(launcher)] == [{"totalIopsSec": 500}]
 
 
+async def test_disk_that_waits_for_its_image_takes_an_edit_of_its_source(world: World) -> None:
+    """It does not grow, because the guest does not have it yet."""
+    data: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+
+    def edit(vm: dict[str, Any]) -> None:
+        domain = vm["spec"]["domain"]
+        forms = [
+            {
+                **domain,
+                "devices": {**domain["devices"], "disks": [*domain["devices"]["disks"], {**data, "source": {"name": "data", **more}}]},
+            }
+            for more in ({"create": {"size": "1Gi"}}, {})
+        ]
+        vm["spec"]["domain"], vm["status"]["running"] = forms[0], {"generation": 1, "domain": forms[1]}
+
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher)
+        await world.api.edit(VMS, "default", "testvm", edit)
+        await eventually(lambda: "running" not in world.status())
+    assert requests(launcher) == []
+
+
 async def test_failure_is_told_once_and_the_next_edit_is_tried_at_once(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")

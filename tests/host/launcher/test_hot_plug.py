@@ -1,4 +1,4 @@
-"""A running guest gets disks and media from other pods' claims, and loses them."""
+"""A running guest gets and grows disks, and media, from other pods' claims, and loses them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ def an_attachment_pod(claim: Path) -> Iterator[Process]:
         f" && mount --move /mnt {top} && echo ready && exec sleep 300"
     )
     with subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        with opened(process.pid) as found:
-            yield found
-        process.kill()
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            with opened(process.pid) as found:
+                yield found
+        finally:
+            process.kill()
 
 
 @contextmanager
@@ -100,6 +102,11 @@ def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: 
         assert name == {"virtio": "vda", "scsi": "sda"}[bus]
         assert viewer.sh(f"head -c 12 /dev/{name}") == "of-the-claim"
         viewer.sh(f"echo of-the-guest | dd of=/dev/{name} conv=fsync")
+        for _ in range(2):
+            client.ask(messages.Change("disk.size", "data", {**disk, "source": {"name": "data", "create": {"size": "3Mi"}}}))
+        viewer.sh(f"while test $(cat /sys/block/{name}/size) = {MIB // 512}; do sleep 1; done")
+        assert viewer.sh(f"cat /sys/block/{name}/size") == str(3 * MIB // 512)
+        assert (claim / layout.DISK_IMAGE).stat().st_size == 3 * MIB
         with pytest.raises(OSError, match="busy") as busy:
             claims.remove(target, "data")
         assert busy.value.errno == errno.EBUSY

@@ -80,6 +80,12 @@ def claim_of(disk: Mapping[str, Any]) -> str | None:
     return str((disk.get("source") or {}).get("name") or "").lower() if disk.get("type", CLAIM) == CLAIM else None
 
 
+def on_written_claims(domain: Domain) -> list[Object]:
+    """Return the disks of :func:`defaulted` that the guest writes to a claim, and that no import fills: those that may be created blank."""
+    found = (each for each in defaulted(domain) if not (each["readOnly"] or is_drive(each) or is_overlaid(each)))
+    return [each for each in found if claim_of(each) and disk_imports.of(each) is None]
+
+
 def queues(domain: Domain) -> int:
     """Return the number of queues of each disk; 0: QEMU's default for the machine type, one per processor."""
     several = (domain.get("devices") or {}).get("blockMultiQueue")

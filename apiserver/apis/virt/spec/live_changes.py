@@ -23,7 +23,7 @@ from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.spec import hot_plug, running
 from apiserver.apis.virt.spec.running import Difference
 
-What = Literal["disk.ioTune", "interface.state", "cpu.sockets", "memory.guest"]
+What = Literal["disk.ioTune", "disk.size", "interface.state", "cpu.sockets", "memory.guest"]
 """The kind of a device, and its setting."""
 KNOWN: Final[tuple[What, ...]] = get_args(What)
 FIELD: Final = "changes"
@@ -44,6 +44,7 @@ class Setting:
     devices: str
     """The list of devices in ``devices``; empty for a setting of a member of ``spec.domain``."""
     field: str
+    """With dots for a field of a field."""
     defaulted: Callable[[Domain], list[Object]]
     """Returns the devices with this setting, with defaults."""
     value: Callable[[Mapping[str, Any]], str]
@@ -55,6 +56,7 @@ class Setting:
 SETTINGS: Final[Mapping[What, Setting]] = MappingProxyType(
     {
         "disk.ioTune": Setting("disks", "ioTune", disks.defaulted, lambda disk: disk_io_tune.text(disk_io_tune.limits(disk))),
+        "disk.size": Setting("disks", "source.create", disks.on_written_claims, lambda disk: str(disks.created_bytes(disk))),
         "interface.state": Setting("interfaces", "state", interfaces.on_taps, interfaces.state_of),
         "cpu.sockets": Setting("", "sockets", lambda domain: [domain.get("cpu") or {}], lambda each: str(cpu.vcpus({"cpu": each})), "cpu"),
         "memory.guest": Setting(
@@ -100,11 +102,17 @@ def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
     domain, of_guest = desired.get("domain") or {}, runs.get("domain") or {}
     there = values(of_guest)
     found = {change: value for change, value in values(domain).items() if change in there}
+    for change in [each for each in found if each.what == "disk.size" and _claim_of(domain, each) != _claim_of(of_guest, each)]:
+        del found[change]
     if not _gets_processors(of_guest, domain):
         found.pop(PROCESSORS, None)
     if not resources.can_resize_memory(of_guest, domain):
         found.pop(MEMORY, None)
     return found
+
+
+def _claim_of(domain: Domain, change: Change) -> str | None:
+    return next(disks.claim_of(each) for each in disks.defaulted(domain) if each["name"] == change.name)
 
 
 def _gets_processors(runs: Domain, desired: Domain) -> bool:
@@ -216,5 +224,8 @@ def _devices(domain: Domain, setting: Setting) -> Iterator[tuple[str, Object]]:
 
 
 def _replaced(own: Object, field: str, device: Mapping[str, Any]) -> Object:
+    field, _, inner = field.partition(".")
+    if inner:
+        return {**own, field: _replaced(own.get(field) or {}, inner, device.get(field) or {})}
     others = {key: value for key, value in own.items() if key != field}
     return {**others, field: copy.deepcopy(device[field])} if device.get(field) is not None else others

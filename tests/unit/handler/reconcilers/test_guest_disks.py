@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.spec import hot_plug, live_changes
 from handler.reconcilers.guests import guest_disks
 from handler.reconcilers.guests.guest_disks import Attach, Detach, Failure
@@ -29,6 +30,10 @@ def a_vm(desired: list[dict[str, Any]], runs: list[dict[str, Any]] | None = None
 def a_launcher(*disks: str, changes: tuple[str, ...] = ("disk",)) -> messages.Status:
     devices = tuple(messages.DeviceStatus("disk", each, "vda") for each in disks)
     return messages.Status(1, messages.DomainStatus("d", "u", "qemu", "running", "booted", devices=devices, changes=changes))
+
+
+def full(disk: dict[str, Any]) -> dict[str, Any]:
+    return disks.defaulted({"devices": {"disks": [disk]}})[0]
 
 
 def step(vm: dict[str, Any], launcher: messages.Status, failures: dict[str, Failure] | None = None, now: float = 0.0) -> str:
@@ -66,26 +71,34 @@ def test_removed_disk_is_detached_until_it_left_the_running_form(there: tuple[st
 
 def test_failed_step_waits_and_blocks_no_other() -> None:
     vm = a_vm([DATA], [ROOT, DATA])
-    failed = {"spec.domain.devices.disks[root]": guest_disks.failure_after("busy", None, 10.0)}
+    failed = {"spec.domain.devices.disks[root]": guest_disks.failure_after(Detach(full(ROOT)), "busy", None, 10.0)}
     assert step(vm, a_launcher("root"), failed, now=10.5) == "Attach data"
     assert step(vm, a_launcher("root"), failed, now=11.0) == "Detach root"
     assert guest_disks.pause(vm, a_launcher("root"), failed, 10.5) == 0.5
     assert guest_disks.pause(a_vm([ROOT]), a_launcher("root"), failed, 10.5) is None
 
 
+def test_edit_of_the_disk_ends_the_pause() -> None:
+    failed = {PATH: guest_disks.failure_after(Attach(full(DATA)), "no image", None, 10.0)}
+    assert step(a_vm([DATA]), a_launcher(), failed, now=10.5) == ""
+    edited = {**DATA, "source": {"name": "data", "create": {"size": "1Gi"}}}
+    assert step(a_vm([edited]), a_launcher(), failed, now=10.5) == "Attach data"
+    assert guest_disks.failure_after(Attach(full(edited)), "no room", failed[PATH], 10.5).count == 1
+
+
 def test_pauses_double_up_to_a_minute() -> None:
     failure, pauses = None, []
     for _ in range(8):
-        failure = guest_disks.failure_after("busy", failure, 0.0)
+        failure = guest_disks.failure_after(Attach(DATA), "busy", failure, 0.0)
         pauses.append(failure.again)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_repeated_failure_is_reported_since_its_beginning() -> None:
     vm, launcher = a_vm([ROOT], [ROOT, DATA]), a_launcher("root", "data")
-    failed = {PATH: guest_disks.failure_after("the guest has not released it", None, 0.0)}
+    failed = {PATH: guest_disks.failure_after(Detach(full(DATA)), "the guest has not released it", None, 0.0)}
     assert "changes" not in guest_disks.with_entries(vm, vm["status"], launcher, failed, NOW)
-    failed[PATH] = guest_disks.failure_after("the guest has not released it", failed[PATH], 1.0)
+    failed[PATH] = guest_disks.failure_after(Detach(full(DATA)), "the guest has not released it", failed[PATH], 1.0)
     status = guest_disks.with_entries(vm, vm["status"], launcher, failed, NOW)
     entry = {"path": PATH, "state": "Failed", "time": "2026-01-01T00:00:00Z", "message": "the guest has not released it"}
     assert status["changes"] == [entry]
@@ -108,7 +121,7 @@ def test_released_disk_is_reported_among_many_changes() -> None:
 
 
 def test_failures_of_disks_without_a_step_are_forgotten() -> None:
-    failure = guest_disks.failure_after("busy", None, 0.0)
+    failure = guest_disks.failure_after(Detach(full(DATA)), "busy", None, 0.0)
     failed = {PATH: failure, hot_plug.path_of("gone"): failure}
     assert guest_disks.current(a_vm([ROOT], [ROOT, DATA]), a_launcher("root", "data"), failed) == {PATH: failure}
 

@@ -51,17 +51,36 @@ async def refused(world: World, request: messages.Action) -> RequestRefused:
 
 async def test_changes_are_made_once_and_reported(world: World) -> None:
     await world.domain.handle(SYNC)
-    assert settings(world) == {("disk.ioTune", "data"): "", ("interface.state", "default"): "up", **ONE}
+    assert settings(world) == {("disk.ioTune", "data"): "", ("disk.size", "data"): "0", ("interface.state", "default"): "up", **ONE}
     assert world.status.domain is not None
     assert world.status.domain.changes == messages.LIVE_CHANGES
     for request in (LIMIT, LIMIT, DOWN, DOWN):
         await world.domain.handle(request)
     assert settings(world) == {
+        ("disk.size", "data"): "0",
         ("disk.ioTune", "data"): "readBytesSec=1048576 totalIopsSec=500",
         ("interface.state", "default"): "down",
         **ONE,
     }
     assert changes(world) == ["limit disk vda", "set link down"]
+
+
+async def test_disk_grows_with_its_file(world: World, tmp_path: Path) -> None:
+    await world.domain.handle(SYNC)
+    image = tmp_path / "disks/data/disk.img"
+    for size in ("1Mi", "3Mi", "2Mi"):
+        await world.domain.handle(messages.Change("disk.size", "data", {**DISK, "source": {"name": "data", "create": {"size": size}}}))
+        assert settings(world)["disk.size", "data"] == str(int(size[0]) << 20)
+    assert (image.stat().st_size, world.hypervisor.sizes) == (3 << 20, {"vda": 3 << 20})
+
+
+async def test_disk_that_cannot_grow_keeps_its_size(world: World, tmp_path: Path) -> None:
+    await world.domain.handle(SYNC)
+    found = await refused(world, messages.Change("disk.size", "data", {**DISK, "source": {"name": "data", "create": {"size": "1Ei"}}}))
+    assert found.reason == "Failed"
+    assert "disk 'data'" in str(found)
+    assert settings(world)["disk.size", "data"] == "0"
+    assert world.hypervisor.sizes == {}
 
 
 async def test_processors_are_added_and_never_removed(world: World) -> None:
@@ -107,7 +126,7 @@ async def test_setting_is_removed_and_the_others_stay(world: World) -> None:
     await world.domain.handle(SYNC)
     for request in (LIMIT, DOWN, dataclasses.replace(LIMIT, device=DISK)):
         await world.domain.handle(request)
-    assert settings(world) == {("disk.ioTune", "data"): "", ("interface.state", "default"): "down", **ONE}
+    assert settings(world) == {("disk.ioTune", "data"): "", ("disk.size", "data"): "0", ("interface.state", "default"): "down", **ONE}
 
 
 async def test_change_is_compared_with_libvirt(world: World) -> None:

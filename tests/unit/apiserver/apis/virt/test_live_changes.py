@@ -46,6 +46,30 @@ def test_edit_of_a_setting_needs_no_restart() -> None:
     assert running.spec_of(done) == done["spec"]
 
 
+def created(size: str, claim: str = "data") -> Edit:
+    return lambda spec: spec["domain"]["devices"]["disks"][1].update(source={"name": claim, "create": {"size": size}})
+
+
+def test_disk_in_a_claim_grows_without_a_restart() -> None:
+    vm = edited(a_guest(), created("2Gi"))
+    assert live_changes.of(vm) == (Change("disk.size", "data"),)
+    assert live_changes.wanted(vm)[Change("disk.size", "data")] == str(2 << 30)
+    assert told(vm) == []
+    done = with_status(vm, changes=[entry("spec.domain.devices.disks[data].source.create", "Applied")])
+    assert "running" not in done["status"]
+    back = edited(done, lambda spec: spec["domain"]["devices"]["disks"][1].update(source={"name": "data"}))
+    assert with_status(back, changes=[entry("spec.domain.devices.disks[data].source.create", "Applied")]).get("running") is None
+
+
+@pytest.mark.parametrize(
+    "edit", [created("2Gi", "other"), lambda spec: spec["domain"]["devices"]["disks"][1]["source"].update(ephemeral=True)]
+)
+def test_another_claim_or_use_of_it_is_no_growth(edit: Edit) -> None:
+    vm = edited(a_guest(), edit)
+    assert live_changes.of(vm) == ()
+    assert told(vm) == ["spec.domain.devices.disks[data]"]
+
+
 def test_other_edits_still_need_a_restart() -> None:
     vm = edited(edited(a_guest(), limited(totalIopsSec=500)), cores(2))
     assert told(vm) == ["spec.domain.cpu.cores"]
