@@ -1,4 +1,4 @@
-"""A running guest gets a claim as a disk by an edit, keeps it over a migration and kills of virt-handler, and loses it by an edit."""
+"""A running guest gets claims as disks and media by edits, keeps them over a migration and kills of virt-handler, and loses them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ pytestmark = [
 ]
 VM = "plugged"
 ROOT = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}}
-DATA = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data", "create": {"size": "16Mi"}}, "serial": "hotplugged"}
+TRAY = {"name": "tray", "device": "cdrom", "target": {"bus": "scsi"}}
+DATA: dict[str, Any] = {
+    "name": "data",
+    "type": "PersistentVolumeClaim",
+    "source": {"name": "data", "create": {"size": "16Mi"}},
+    "serial": "hotplugged",
+}
 
 
 def edit(kubectl: Kubectl, *disks: dict[str, Any]) -> None:
@@ -101,3 +107,45 @@ def test_claim_is_attached_moves_with_the_guest_and_is_detached(kubectl: Kubectl
     )
     images = [each for each in layout.shared_volumes().rglob("disk.img") if each.read_bytes().startswith(b"of-the-guest")]
     assert len(images) == 1
+
+
+def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, testguest: None) -> None:
+    del testguest
+    kubectl.api.apply(shared_claim("data"), with_disks(linux_vm(VM), ROOT, TRAY))
+    node = kubectl.api.ready("vm", VM, timeout=240)["status"]["nodeName"]
+
+    def data(**create: str) -> dict[str, Any]:
+        return {**DATA, "source": {"name": "data", **({"create": create} if create else {})}}
+
+    with console(kubectl, VM) as guest:
+        guest.expect("GUEST-READY", timeout=120)
+        edit(kubectl, ROOT, TRAY, data())
+        vm = kubectl.api.until("vm", VM, lambda vm: vm["status"].get("changes"), timeout=60, what="a disk without an image")
+        assert [(each["path"], each["state"]) for each in vm["status"]["changes"]] == [("spec.domain.devices.disks[data]", "Failed")]
+        edit(kubectl, ROOT, TRAY, data(size="16Mi"))
+        until_disks(kubectl, "scratch", "tray", "data")
+        sees_disk(guest)
+        edit(kubectl, ROOT, TRAY, data(size="24Mi"))
+        until_disks(kubectl, "scratch", "tray", "data")
+        assert str(24 << 11) in guest.run("cat /sys/block/vdb/size").split()
+        guest.run("echo of-the-guest | dd of=/dev/vdb conv=fsync")
+        assert "No medium found" in guest.run("head -c 12 /dev/sr0")
+
+        edit(kubectl, ROOT, {**TRAY, "source": {"name": "data"}})
+        vm = until_disks(kubectl, "scratch", "tray")
+        assert "of-the-guest" in guest.run("head -c 12 /dev/sr0")
+        assert not is_true("RestartRequired")(vm)
+
+    made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
+    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+    with console(kubectl, VM) as guest:
+        guest.run("exec 3</dev/sr0")  # locks the tray
+        assert "of-the-guest" in guest.run("head -c 12 <&3")
+        edit(kubectl, ROOT, TRAY)
+        vm = kubectl.api.until("vm", VM, lambda vm: vm["status"].get("changes"), timeout=60, what="a locked tray")
+        assert [(each["state"], each["message"]) for each in vm["status"]["changes"]] == [
+            ("Failed", "the guest locks the tray of drive 'tray': unmount its medium in the guest")
+        ]
+        guest.run("exec 3<&-")
+        until_disks(kubectl, "scratch", "tray")
+        assert "No medium found" in guest.run("head -c 12 /dev/sr0")

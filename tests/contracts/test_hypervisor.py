@@ -505,7 +505,7 @@ async def test_disk_grows(hypervisor: Hypervisor, kind: str, blank: str) -> None
     await with_devices(hypervisor, kind, blank)
     if kind == "test":  # libvirt's test driver resizes no disks
         with pytest.raises(OperationInvalid):
-            await hypervisor.resize_disk(NAME, "vda", 2 << 20)
+            await hypervisor.resize_disk(NAME, "vda", 2 << 60)
         return
     for size in (2, 2, 1):
         await hypervisor.resize_disk(NAME, "vda", size << 20)
