@@ -333,10 +333,12 @@ def _add_volumes(commands: Commands) -> None:
         "addvolume", "add a claim as a disk; a running guest gets it at once", "It edits spec.domain.devices.disks."
     )
     adding.add_argument("--claim", metavar="NAME", required=True, help="the PersistentVolumeClaim")
-    adding.add_argument("--disk-name", metavar="NAME", help="the disk's name in the spec (default: the claim's)")
+    adding.add_argument(
+        "--disk-name", metavar="NAME", help="the disk's name in the spec (default: the claim's), or that of an empty CD-ROM drive"
+    )
     adding.add_argument("--serial", metavar="TEXT", help="the serial number that the guest sees")
     adding.add_argument("--bus", choices=hot_plug.BUSES, help="the bus (default virtio)")
-    removing = commands.add_for_machine("removevolume", "remove a disk; a running guest loses it when it releases it")
+    removing = commands.add_for_machine("removevolume", "remove a disk, or eject the medium of a CD-ROM drive, when the guest releases it")
     removing.add_argument("--claim", metavar="NAME", help="the disk's PersistentVolumeClaim")
     removing.add_argument("--disk-name", metavar="NAME", help="the disk's name in the spec")
 

@@ -42,19 +42,22 @@ def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None) -
 
 
 def with_disk(vm: Object, disk: Object) -> Object:
-    """Return the machine with a further disk.
+    """Return the machine with a further disk, or with a medium in its empty drive of this name.
 
     Raises:
         Failure: it has a disk of this name.
     """
-    there = _disks(vm)
-    if any(each["name"] == disk["name"] for each in disks.defaulted(dig(vm, "spec", "domain") or {})):
+    there, named = _disks(vm), disks.defaulted(dig(vm, "spec", "domain") or {})
+    if place := [at for at, each in enumerate(named) if each["name"] == disk["name"]]:
+        if disks.is_empty_drive(named[place[0]]) and disk.keys() <= {"name", "type", "source"}:
+            there[place[0]] = there[place[0]] | disk
+            return _with(vm, there)
         raise Failure(f"error: the machine has a disk {disk['name']} already; choose another --disk-name")
     return _with(vm, [*there, disk])
 
 
 def without(vm: Object, claim: str | None, name: str | None) -> Object:
-    """Return the machine without the disk of this name, or with this claim.
+    """Return the machine without the disk of this name, or with this claim; a drive with a medium becomes empty.
 
     Raises:
         Failure: it has no such disk, or several.
@@ -69,6 +72,8 @@ def without(vm: Object, claim: str | None, name: str | None) -> Object:
         raise Failure(f"error: the machine has {'several such disks: choose one by --disk-name' if gone else 'no such disk'}")
     # A name by position would change with the removal.
     kept = [{"name": each["name"], **own} for each, own in zip(named, _disks(vm), strict=True)]
+    if disks.is_drive(named[gone[0]]) and not disks.is_empty_drive(named[gone[0]]):
+        return _with(vm, [disks.without_medium(each) if place in gone else each for place, each in enumerate(kept)])
     return _with(vm, [each for place, each in enumerate(kept) if place not in gone])
 
 

@@ -131,7 +131,7 @@ def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, te
         guest.run("echo of-the-guest | dd of=/dev/vdb conv=fsync")
         assert "No medium found" in guest.run("head -c 12 /dev/sr0")
 
-        edit(kubectl, ROOT, {**TRAY, "source": {"name": "data"}})
+        edit(kubectl, ROOT, {**TRAY, "type": "PersistentVolumeClaim", "source": {"name": "data"}})
         vm = until_disks(kubectl, "scratch", "tray")
         assert "of-the-guest" in guest.run("head -c 12 /dev/sr0")
         assert not is_true("RestartRequired")(vm)

@@ -54,6 +54,23 @@ async def test_volumes_are_added_and_removed(api: FakeAPI, access: Access) -> No
     assert disks(api) == [{"name": "disk0", **ROOT}]
 
 
+async def test_medium_of_a_drive_is_inserted_and_ejected(api: FakeAPI, access: Access) -> None:
+    tray = {"name": "tray", "device": "cdrom", "bootOrder": 1}
+    vm = api.get(VMS, "default", "web")
+    vm["spec"]["domain"]["devices"]["disks"].append(tray)
+    await api.put(VMS, vm)
+    await run(access, "addvolume", "web", "--claim", "installer", "--disk-name", "tray")
+    assert disks(api) == [ROOT, {**tray, "type": "PersistentVolumeClaim", "source": {"name": "installer"}}]
+    with pytest.raises(Failure, match="has a disk tray already"):
+        await run(access, "addvolume", "web", "--claim", "other", "--disk-name", "tray")
+    await run(access, "removevolume", "web", "--claim", "installer")
+    assert disks(api) == [{"name": "disk0", **ROOT}, tray]
+    with pytest.raises(Failure, match="has a disk tray already"):
+        await run(access, "addvolume", "web", "--claim", "installer", "--disk-name", "tray", "--bus", "scsi")
+    await run(access, "removevolume", "web", "--disk-name", "tray")
+    assert disks(api) == [{"name": "disk0", **ROOT}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

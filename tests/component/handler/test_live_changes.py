@@ -56,7 +56,7 @@ async def test_edit_reaches_the_guest_once_and_its_end_the_status(world: World) 
     assert [each.device["ioTune"] for each in requests(launcher)] == [{"totalIopsSec": 500}]
 
 
-async def test_disk_that_waits_for_its_image_takes_an_edit_of_its_source(world: World) -> None:
+async def test_disk_without_an_image_takes_an_edit_of_its_source(world: World) -> None:
     """It does not grow, because the guest does not have it yet."""
     data: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
 

@@ -131,7 +131,7 @@ def told(status: messages.Status) -> list[tuple[str, bool]]:
     return [(each.name, each.empty) for each in status.domain.devices] if status.domain is not None else []
 
 
-def test_drive_gets_a_medium_and_ejects_it_unless_the_guest_locks_the_tray(pod: Launcher, claim: Path) -> None:
+def test_drive_gets_a_medium_and_ejects_it_unless_it_is_locked(pod: Launcher, claim: Path) -> None:
     pod.socket(layout.LAUNCHER_SOCKET).close()
     with opened(pod.process.pid) as target, an_attachment_pod(claim) as source, pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": [drive(None)]})))
