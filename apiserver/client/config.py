@@ -16,7 +16,6 @@ from apiserver.apis.meta.objects import Json
 from certs import contexts
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Directory of a pod's service account."""
 
 
 class ConfigError(Exception):

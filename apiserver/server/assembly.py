@@ -46,7 +46,6 @@ from storage.port import Storage, StorageError
 
 DISTRIBUTION: Final = "kubevirt-python"
 TITLE: Final = "Kubernetes"
-"""Title of the OpenAPI documents."""
 
 
 def now() -> datetime:

@@ -28,7 +28,6 @@ class Address:
     authority: str = ""
     """PEM of its authorities; empty: the system's."""
     problem: str = ""
-    """Reason if it is unusable."""
 
     @classmethod
     def read(cls, config: Mapping[str, Json]) -> Address:

@@ -16,7 +16,6 @@ from apiserver.apis.virt.places import names
 
 VERSION: Final = 1
 SPOKEN: Final = frozenset({VERSION})
-"""Versions of this release."""
 BEFORE: Final = frozenset({1})
 """Versions of releases without the annotation."""
 ANNOTATION: Final = f"{names.GROUP}/contract-versions"

@@ -10,6 +10,4 @@ from typing import Final
 from apiserver.apis.meta.objects import dig
 
 dig_vm: Final = dig
-"""Return the value at a path of a VirtualMachine, with its type."""
 dig_migration: Final = dig
-"""Return the value at a path of a Migration, with its type."""

@@ -26,7 +26,6 @@ from apiserver.metrics.instruments import HistogramCell
 
 _WITH_ANOTHER: Final = 2
 MAX_CERTIFICATES: Final = 1024
-"""Size of the certificate cache."""
 _CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 """Key in ``extra`` for the user's certificate."""
 Reviewer = Callable[[str], Awaitable[User | None]]
@@ -143,7 +142,6 @@ class _Verified:
     proxy: bool
     """The holder may act for other users."""
     user: User | None
-    """User in the certificate."""
 
 
 def _read(carrier: Carrier) -> Certificate:

@@ -124,7 +124,7 @@ class Chain:
         except RecursionError:
             return responses.status_of(context, BadRequest("the body of the request is nested too deeply"))
         except ConnectionError:
-            raise  # the client is gone
+            raise
         except Exception:
             logger.exception(
                 "a request failed", extra={"audit_id": context.audit_id, "method": context.info.method, "path": context.info.path}

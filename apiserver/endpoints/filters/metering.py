@@ -68,7 +68,6 @@ class Series:
         self.size_counts = [0] * (len(SIZES) + 1)
         self.size_total = 0
         self.bodies: HistogramCell | None = None
-        """Histogram of body sizes."""
 
     def ended(self, code: int, seconds: float, waited: float, size: int) -> None:
         """Count one answer; ``waited``: seconds on webhooks and queues."""

@@ -49,7 +49,6 @@ class Handshakes:
         self.unverified: Places[Tls] = Places(self.limits.unverified)
         self.verified: Places[Tls] = Places(self.limits.verified)
         self.failures = 0
-        """Number of failed handshakes."""
         self.newest = newest
         self._loop = asyncio.get_running_loop()
         self.turns = Turns(_STEPS)

@@ -84,7 +84,6 @@ class Request:
         self.old = head.old
         """HTTP/1.0."""
         self.given_audit_id = head.own.get(AUDIT_ID, "") or head.fields.headers.get(AUDIT_ID, "")
-        """The sender's audit id."""
         self._path = ""
         self._query: MultiDictProxy[str] | None = None
 

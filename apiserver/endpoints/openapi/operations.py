@@ -37,7 +37,6 @@ class Operation:
     returns: str | None
     """Component of a success; None: a stream, or bytes."""
     body: str | None = None
-    """Component of the body."""
     body_types: tuple[str, ...] = ()
     """Media types of the body; empty: all supported."""
     body_required: bool = True

@@ -129,7 +129,6 @@ class WatchCache:
         self._give_back = give_back
         self._items = SortedItems()
         self.writes = Writes()
-        """This server's running writes."""
         self._indices = Indices()
         self._window = Window(capacity, limits)
         self._freshness = Freshness(storage, timeout_seconds=timeout_seconds, idle_seconds=times.idle)
@@ -138,7 +137,6 @@ class WatchCache:
         self._begun = 0.0
         self.synced = asyncio.Event()
         self.undecodable: dict[str, Undecodable] = {}
-        """Undecodable objects by key."""
         self.listings = 0
         """Full listings: 1, plus one per compaction past the cache."""
         self.lists = 0

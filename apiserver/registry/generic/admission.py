@@ -66,11 +66,9 @@ class Attributes:
     """``CreateOptions``, ``UpdateOptions`` (patches too) or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
     dry_run: bool = False
     warn: Callable[[str], None] = _nobody
-    """Adds a warning for the client."""
+    """As in :class:`~apiserver.registry.generic.options.Caller`; likewise ``annotate`` and ``wait``."""
     annotate: Callable[[str, str], None] = _nobody
-    """Adds an annotation (key, value) for the log."""
     wait: Callable[[str, float], None] = _nobody
-    """Takes a component (``mutating-webhook``) and the seconds waited for it."""
     mutators: dict[str, None] = field(default_factory=dict)
     """Plug-ins that changed the object, for error messages."""
     reinvocation: Reinvocation = field(default_factory=Reinvocation)

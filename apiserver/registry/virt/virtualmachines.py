@@ -181,7 +181,7 @@ class VirtualMachineStrategy(Strategy):
             node,
             spec.get(managed_save.FIELD),
         )
-        if given != self._looked_at[0]:  # four times per write, for two objects
+        if given != self._looked_at[0]:
             found: frozenset[disk_uses.Lock] = frozenset()
             if _is_sound(domain):
                 if xml and firmware.state_claim(domain):

@@ -140,7 +140,6 @@ class Atom:
         self.single = True
         """It allows only one kind of value."""
         self.is_scalar = False
-        """It allows only scalars."""
 
     def settle(self, *, exact: bool) -> Atom:
         """Precompute attributes after the others are set; ``exact``: the scalar always has one type."""

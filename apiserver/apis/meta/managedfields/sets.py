@@ -18,7 +18,6 @@ from apiserver.apis.meta.managedfields.elements import SELF, ElementError
 
 Fields: TypeAlias = dict[str, "Fields"]
 Steps: TypeAlias = tuple[str, ...]
-"""A path, step by step."""
 
 LEAF: Final[Fields] = {}
 """A member without fields below it. Never write to it."""

@@ -96,7 +96,6 @@ class _Element:
     """Offset after its start tag; None: as for :attr:`Node.inner`."""
     inner: Span | None = None
     pieces: list[str] = field(default_factory=list)
-    """Pieces of its text."""
     text: str = ""
     children: list[_Element] = field(default_factory=list)
     has_comment: bool = False

@@ -52,4 +52,3 @@ class Sizes:
 
 
 SIZES: Final = Sizes()
-"""The cache of this process."""

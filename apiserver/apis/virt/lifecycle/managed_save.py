@@ -15,7 +15,6 @@ from apiserver.apis.virt.lifecycle import operations, power
 from apiserver.apis.virt.places.saved_image import Image, file_of, read
 
 FIELD: Final = "managedSave"
-"""The field of the spec, and of the status."""
 
 
 def claim_of(spec: Mapping[str, Any]) -> str:

@@ -15,9 +15,9 @@ Policy = Literal["Restart", "Wait"]
 RESTART: Final[Policy] = "Restart"
 WAIT: Final[Policy] = "Wait"
 FENCED: Final = "Fenced"
-"""Reason of NodeLost=True: a person states that the node is off."""
+"""``NodeLost=True``: a person states that the node is off."""
 RESTARTED: Final = "Restarted"
-"""Reason of NodeLost=False."""
+"""``NodeLost=False``."""
 
 
 def is_lost(vm: Mapping[str, Any]) -> bool:

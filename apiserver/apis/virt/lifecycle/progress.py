@@ -26,11 +26,11 @@ NUMBERS: Final = (
 CONVERGING: Final = "Converging"
 """A Migration's condition. False: the guest changes its memory as fast as it is sent. Absent if that never happened."""
 WRITES_FASTER: Final = "GuestWritesFaster"
-"""Reason of Converging=False: for some seconds the guest changed about as much memory as was sent."""
+"""``Converging=False``: for some seconds the guest changed about as much memory as was sent."""
 SENT_REPEATEDLY: Final = "SentRepeatedly"
-"""Reason of Converging=False: several times the total was sent."""
+"""``Converging=False``: several times the total was sent."""
 CATCHES_UP: Final = "MovesFaster"
-"""Reason of Converging=True after it was False."""
+"""``Converging=True`` after it was False."""
 
 
 def of(migration: Mapping[str, Any]) -> Mapping[str, Any]:

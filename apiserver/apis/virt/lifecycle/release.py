@@ -15,7 +15,6 @@ from apiserver.apis.meta import objects, times
 from apiserver.apis.virt.kinds import dig_migration
 
 RELEASED: Final = "Released"
-"""Type of the condition."""
 BY_HANDLER: Final = "SourceSucceeded"
 BY_POD: Final = "SourcePodMigrated"
 SOURCE_SILENT: Final = "SourcePodEnded"

@@ -16,11 +16,8 @@ from apiserver.apis.virt.places import layout, names
 PREFIX: Final = f"{names.LAUNCHER}-"
 """The beginning of the name."""
 SPEC: Final[Mapping[str, Any]] = MappingProxyType({"automountServiceAccountToken": False, "restartPolicy": "Never"})
-"""Fields of the spec."""
 VOLUMES: Final = ("emptyDir", "image", "persistentVolumeClaim", "projected")
-"""The kinds of volumes."""
 PROJECTED: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken")
-"""The kinds of sources of a projected volume."""
 
 
 def fits(pod: Mapping[str, Any]) -> bool:

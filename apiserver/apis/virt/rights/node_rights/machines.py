@@ -39,7 +39,6 @@ class Rights:
     """Fields that a write may change."""
 
     fields: frozenset[str]
-    """Fields of the status."""
     settable: frozenset[str]
     """Condition types."""
     removable: frozenset[str] = frozenset()

@@ -209,4 +209,3 @@ VALIDATED: Final[Mapping[str, Callable[[Object, Path], list[FieldError]]]] = {
     hardware.NFS: _validate_nfs,
     hardware.RBD: _validate_rbd,
 }
-"""Validators of a source by the disk's type."""
