@@ -139,7 +139,6 @@ def serve_guest(port: int) -> None:
 
 
 def send(link: socket.socket, count: int) -> None:
-    """Send ``count`` bytes."""
     piece = os.urandom(_PIECE)
     for _ in range(count // _PIECE):
         link.sendall(piece)

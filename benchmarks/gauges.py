@@ -98,7 +98,6 @@ def a_pod(name: str, *command: str, node: str = "", claim: str = "") -> dict[str
 
 
 def nodes(kubectl: Kubectl) -> list[str]:
-    """Return the names of nodes for pods, in order."""
     found = kubectl.json("get", "nodes")["items"]
     return sorted(each["metadata"]["name"] for each in found if not each["spec"].get("unschedulable"))
 
@@ -109,7 +108,6 @@ def acceleration(kubectl: Kubectl, vm: str) -> str:
 
 
 def median(values: list[float], digits: int = 1) -> float:
-    """Return the rounded median."""
     return round(statistics.median(values), digits)
 
 
@@ -141,7 +139,6 @@ def parser(description: str, name: str) -> argparse.ArgumentParser:
 
 
 def write(output: Path, figures: Mapping[str, Any]) -> None:
-    """Print and write the figures."""
     text = json.dumps(figures, indent=1)
     print(text)
     output.parent.mkdir(parents=True, exist_ok=True)

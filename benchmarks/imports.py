@@ -60,7 +60,6 @@ class Sample:
 
 
 def file_of(format_: str) -> str:
-    """Return the served file's name."""
     return "-".join(("image", *FORMATS[format_]))
 
 
@@ -74,7 +73,6 @@ def write_raw(path: Path, mib: int) -> None:
 
 
 def write_images(directory: Path, formats: Sequence[str], mib: int) -> None:
-    """Write the images to serve."""
     raw = directory / file_of("raw")
     write_raw(raw, mib)
     for format_ in formats:
@@ -92,7 +90,6 @@ def write_images(directory: Path, formats: Sequence[str], mib: int) -> None:
 
 
 def machine(name: str, url: str, node: str) -> dict[str, Any]:
-    """Return a tiny machine with an imported disk."""
     manifest = copy.deepcopy(tiny_vm(name, runStrategy="Once"))
     manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     manifest["spec"]["domain"]["devices"] |= {"graphics": [], "interfaces": []}

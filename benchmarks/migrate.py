@@ -91,7 +91,6 @@ def attempts_in(log: str) -> Iterator[Attempt]:
 
 
 def phase_seconds(status: Mapping[str, Any]) -> dict[str, float]:
-    """Return the duration of each phase of an ended migration."""
     stamps = [(each["phase"], datetime.fromisoformat(each["time"])) for each in status["phaseTransitionTimestamps"]]
     return {phase: (after - at).total_seconds() for (phase, at), (_, after) in itertools.pairwise(stamps)}
 
@@ -114,7 +113,6 @@ def longest_gap(attempts: Sequence[Attempt]) -> float:
 
 
 def machine(memory_mib: int) -> dict[str, Any]:
-    """Return the migrating machine."""
     manifest = copy.deepcopy(linux_vm(NAME))
     manifest["metadata"]["labels"] = {"app": NAME}
     manifest["spec"]["domain"]["memory"]["guest"] = f"{memory_mib}Mi"
@@ -123,7 +121,6 @@ def machine(memory_mib: int) -> dict[str, Any]:
 
 
 def handlers(kubectl: Kubectl) -> list[dict[str, Any]]:
-    """Return the pods of virt-handler."""
     found: list[dict[str, Any]] = kubectl.within("kubevirt").json("get", "pods", "-l", "kubevirt.io=virt-handler")["items"]
     return found
 
@@ -156,7 +153,6 @@ def taken(before: Mapping[int, float], latest: Mapping[int, float]) -> float:
 
 
 def log_of(kubectl: Kubectl, *arguments: str) -> str:
-    """Return the client's log."""
     return kubectl("logs", CLIENT, "--timestamps", *arguments, timeout=120)
 
 
@@ -217,7 +213,6 @@ def move(kubectl: Kubectl, idle_rate: float) -> Move:
 
 
 def told(found: Move) -> str:
-    """Return a migration as a line of text."""
     failed = Counter(kind_of(each) for each in found.attempts if each.failure)
     what = ", ".join(f"{count} {kind}" for kind, count in failed.items()) or "none"
     running, gap = found.phases.get("Running", 0.0), longest_gap(found.attempts)
@@ -257,7 +252,6 @@ def quartiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def report(moves: Sequence[Move], ran: str, memory_mib: int) -> dict[str, Any]:
-    """Return the results to write."""
     good = [each for each in moves if each.phase == "Succeeded"]
     bytes_ = [int(each.progress.get("processedBytes") or 0) for each in good]
     downtimes = [float(each.progress["downtimeMilliseconds"]) for each in good if each.progress.get("downtimeMilliseconds") is not None]

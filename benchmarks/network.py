@@ -82,7 +82,6 @@ def run_all(way: str, here: Run, peer: Run, addresses: tuple[str, str], seconds:
 
 
 def told(figure: str, read: Reading) -> str:
-    """Return a reading as text."""
     return f"{read.per_second:.0f}/s" if figure.startswith("connections") else f"{read.mib_per_second:.1f} MiB/s"
 
 

@@ -173,7 +173,6 @@ async def echo(link: Link, word: str) -> float:
 
 
 async def echoes(kubectl: Kubectl, count: int) -> dict[str, list[float]]:
-    """Return ``count`` echoes of each way."""
     (pod,) = kubectl.json("get", "pods", "-l", f"vm.kubevirt.io/name={MACHINE}", "--field-selector=status.phase=Running")["items"]
     process = min(processes.of_pod(pod))
     reader, writer = await asyncio.open_unix_connection(f"/proc/{process}/root{layout.RUN_DIRECTORY}/{layout.CONSOLE_SOCKET}")
@@ -221,7 +220,6 @@ def _count(step: Callable[[], int], seconds: float) -> int:
 
 
 def rates(kubectl: Kubectl, pod: str, rounds: int, seconds: float) -> dict[str, dict[str, list[float]]]:
-    """Return the rates of each program, by direction."""
     ways: dict[str, Callable[[], AbstractContextManager[int]]] = {
         "kubectl virt port-forward": lambda: port_of_guest(kubectl, LINUX, str(PORT)),
         "kubectl port-forward": lambda: forwarded(kubectl, f"pod/{pod}", PORT),
@@ -237,14 +235,12 @@ def rates(kubectl: Kubectl, pod: str, rounds: int, seconds: float) -> dict[str, 
 
 
 def linux() -> dict[str, Any]:
-    """Return a Linux machine with a network card."""
     manifest = copy.deepcopy(linux_vm(LINUX))
     manifest["spec"]["domain"]["devices"] |= {"graphics": [], "interfaces": [{"name": "default", "type": "masquerade"}]}
     return manifest
 
 
 def measure(kubectl: Kubectl, rounds: int, *, seconds: float = 5) -> dict[str, Any]:
-    """Measure everything; return the report."""
     kubectl.create(shared_claim(CLAIM))
     suspended: dict[str, list[float]] = {"suspend": [], "resume": []}
     with started(kubectl, machine(FILLED_MIB + 128, f"fill={FILLED_MIB}"), f"filled {FILLED_MIB}"):

@@ -299,7 +299,6 @@ def timed_child(work: Callable[[], None]) -> Iterator[Callable[[], float]]:
 
 
 def measure(migrations: list[int], mib: int) -> list[dict[str, Any]]:
-    """Measure each way; print and return the figures."""
     found: list[dict[str, Any]] = []
 
     def add(result: dict[str, Any]) -> None:

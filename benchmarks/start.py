@@ -165,7 +165,6 @@ def _mib(pods: list[list[int]]) -> dict[str, list[float]]:
 
 
 def report(timelines: list[Timeline], memory_mib: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
-    """Return the results to print and write."""
     stages = [each.stages() for each in timelines]
     names = ("create_to_running", "own", *STAGES)
     return {
@@ -178,7 +177,6 @@ def report(timelines: list[Timeline], memory_mib: dict[str, dict[str, list[float
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the results."""
     print(f"{result['machines']} machines, one after the other; seconds")
     print(f"{'stage':20}{'p50':>8}{'p95':>8}{'min':>8}{'max':>8}")
     for name, spread in result["seconds"].items():

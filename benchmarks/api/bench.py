@@ -32,7 +32,6 @@ AGGREGATED: Final = ("get", "get_rv0", "list_1k", "create", "update", "patch", "
 
 
 def run(bench: Bench, wanted: Sequence[str]) -> None:
-    """Take all samples."""
     for namespace, names, count in (("bench", "o", operations.BASE), ("watch", "o", operations.ASKED)):
         bench.seed(namespace, names, count)
     chosen = [each for each in (*OPERATIONS, *VARIED) if each.key in wanted]
@@ -62,7 +61,6 @@ def variants(names: Sequence[str], *, aggregated: bool) -> list[Variant]:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(prog="make bench-api", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", help="operations, separated by commas (default: all; quick: all but varied ones)")
     parser.add_argument("--servers", help=f"which of {', '.join(VARIANTS)} (default: twin,twin400,ours)")
@@ -86,7 +84,6 @@ def parse() -> argparse.Namespace:
 
 
 def measured(given: argparse.Namespace) -> dict[str, Any]:
-    """Measure everything and return the results."""
     python = machine.interpreter(given.python)
     about = machine.describe(given.revision, python)
     chosen = variants(given.servers, aggregated=given.through_aggregator)

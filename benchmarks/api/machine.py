@@ -76,7 +76,6 @@ def place() -> str | None:
 
 
 def resident_kib(pid: int) -> int:
-    """Return the resident memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1])

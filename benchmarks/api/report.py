@@ -25,7 +25,6 @@ def cost(key: str, sample: Result) -> float:
 
 
 def costs(result: Result, key: str, name: str) -> list[float]:
-    """Return the costs of all samples of an operation at a server."""
     return [cost(key, sample) for sample in result["samples"].get(key, {}).get(name, [])]
 
 
@@ -73,12 +72,10 @@ def finish(result: Result, *, through_aggregator: bool = False) -> Result:
 
 
 def encode(result: Result) -> str:
-    """Return the JSON text."""
     return json.dumps(result, indent=1) + "\n"
 
 
 def table(result: Result) -> str:
-    """Return the table as text."""
     about = result["machine"]
     features = ", ".join(key if on else f"{key} NOT YET" for key, on in about["features"].items())
     lines = [

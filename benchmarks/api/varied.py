@@ -48,7 +48,6 @@ def introductions() -> Iterator[str]:
 
 
 def owner(number: int) -> str:
-    """Return the user that requests an object."""
     return f"user-{number * COUNT // MANY:02}"
 
 
