@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disk_imports, disks, host_devices, interfaces, memory, vsock
 from apiserver.apis.virt.spec.described import domain_of
 from handler.devices import claims, host_disks, ownership, passthrough
@@ -149,6 +150,23 @@ class Node:
             Fault: a plugin failed.
         """
         return await self._networks.prepare(vm, pod_uid, connection.process)
+
+    async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
+        """Set up one of a running guest's cards, or one that it gets, and return it. Idempotent.
+
+        Raises:
+            NotInPod: the pod lacks what the card needs.
+            Unsupported, CommandFailed, Fault: as in ``prepare_network``.
+        """
+        return await self._networks.join(vm, card, pod_uid, connection.process)
+
+    async def leave_network(self, vm: Object, card: str, connection: Connection) -> None:
+        """Remove a card that the guest released from the pod. Idempotent.
+
+        Raises:
+            CommandFailed: a program failed.
+        """
+        await self._networks.leave(vm, card, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
         """Forward traffic of a pod that its guest has left to a pod with these addresses. Idempotent.

@@ -77,6 +77,15 @@ def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
         os.close(descriptor)
 
 
+def exists(root: int, node: Node) -> bool:
+    """Return whether the pod has something in the place of ``node``."""
+    try:
+        os.close(opening.openat2(root, node.path.lstrip("/"), os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS))
+    except OSError:
+        return False
+    return True
+
+
 def _give(descriptor: int, node: Node, user: int) -> bool:
     found = os.fstat(descriptor)
     if stat.S_ISDIR(found.st_mode) and not node.required:

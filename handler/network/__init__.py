@@ -20,6 +20,7 @@ attached, addressed   on a further network; the address from its IPAM
 scripts, aliases      common parts: commands, and the text that stores a link's former settings
 filters, filters6     nft rules for IPv4 and Ethernet, and for IPv6
 portmatches           nft matches of the guest's ports
+removed               what removes a card that the guest released
 departed              nft rules after the guest has migrated: forward connections to the other pod
 ipv6                  IPv6 settings of links
 macs                  the guests' MAC addresses

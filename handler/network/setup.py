@@ -10,18 +10,19 @@ import logging
 import os
 import pwd
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import handler
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places import layout
-from apiserver.apis.virt.spec import attachments
+from apiserver.apis.virt.spec import attachments, hot_plug_interfaces
 from apiserver.apis.virt.spec.described import domain_of
 from handler.devices import macvtap, ownership
-from handler.network import binding, bindings, departed, namespaces, results
+from handler.network import binding, bindings, departed, namespaces, removed, results
 from handler.network.binding import Interface, Port, Unsupported, Wanted
 from handler.network.macs import mac_address
 from handler.network.namespaces import CommandFailed
@@ -41,6 +42,10 @@ _SECONDS: Final = 60.0
 """Time limit of a call of our plugins: half a dozen programs, each with its own limit, next to guests that use all processors."""
 _COMMAND: Final = (sys.executable, "-S", "-P", "-m", "handler.network.plugin")
 """Command of our plugins, without third-party packages and the working directory."""
+
+
+class NotInPod(Unsupported):
+    """The pod lacks what a card needs, which a new pod of the machine has."""
 
 
 def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
@@ -76,6 +81,31 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -
         return found
     link, bridge, tap = attachments.link(name), attachments.bridge(name), attachments.tap(name)
     return dataclasses.replace(found, network=network, uplink=link, bridge=bridge, tap=tap)
+
+
+def with_links(asked: Sequence[Wanted], links: Collection[str], coming: Collection[str] = ()) -> tuple[Wanted, ...]:
+    """Return interfaces on the pod's present links.
+
+    Args:
+        asked: the interfaces.
+        links: names of the pod's links.
+        coming: names of interfaces that were not in the running form when the pod was made. Another network may have the link of the name.
+
+    Raises:
+        NotInPod: the pod has no link to a coming interface's network.
+    """
+    return tuple(_with_link(each, links, is_coming=each.name in coming) for each in asked)
+
+
+def _with_link(interface: Wanted, links: Collection[str], *, is_coming: bool) -> Wanted:
+    if not interface.network:
+        return interface
+    of_network = attachments.link_of_network(interface.name, interface.network)
+    if of_network in links:
+        return dataclasses.replace(interface, uplink=of_network)
+    if is_coming:
+        raise NotInPod(f"the pod has no network {interface.network}; migrate the machine (kubectl virt migrate) or restart it")
+    return interface
 
 
 def _give(root: int, nodes: Iterable[ownership.Node]) -> None:
@@ -125,12 +155,42 @@ class Networks:
             CommandFailed: a plugin of ours failed; retry.
             Fault: a third-party plugin failed.
         """
+        return await self._prepare(vm, pod_uid, launcher)
+
+    async def join(self, vm: Object, card: str, pod_uid: str, launcher: Launcher) -> Interface:
+        """Set up one of a running guest's cards, or one that it gets, and return it. Idempotent.
+
+        Raises:
+            NotInPod: the pod lacks what the card needs.
+            Unsupported, CommandFailed, Fault: as in ``prepare``.
+        """
+        alone, there = hot_plug_interfaces.alone(vm, card), {each["name"] for each in interfaces.defaulted(domain_of(vm))}
+        if not ownership.exists(launcher.root, ownership.TUN):
+            raise NotInPod("the pod has no /dev/net/tun; migrate the machine (kubectl virt migrate) or restart it")
+        (made,) = await self._prepare(alone, pod_uid, launcher, coming={card} - there)
+        return made
+
+    async def leave(self, vm: Object, card: str, launcher: Launcher) -> None:
+        """Remove a card that the guest released. Idempotent.
+
+        Raises:
+            CommandFailed: a program failed.
+        """
+        with _held(launcher.network) as (descriptor, _):
+            (asked,) = with_links(wanted(hot_plug_interfaces.alone(vm, card)), await _link_names(descriptor))
+            await namespaces.run(descriptor, ("sh", "-c", removed.script(asked)))
+
+    async def _prepare(
+        self, vm: Mapping[str, Any], pod_uid: str, launcher: Launcher, coming: Collection[str] = ()
+    ) -> tuple[Interface, ...]:
         devices = macvtap.nodes(launcher.root, macvtap.driver()) if interfaces.on_macvtaps(domain_of(vm)) else ()
         asked = with_devices(wanted(vm), devices)
         for each in asked:
             if each.type != interfaces.PLUGIN:
                 bindings.binding_of(each)  # report impossible requests before any change
         with _held(launcher.network) as (descriptor, path):
+            if any(each.network for each in asked):
+                asked = with_links(asked, await _link_names(descriptor), coming)
             # Ours first: a hanging third-party plugin must not keep a running guest without filters.
             ends = asyncio.get_running_loop().time() + self._prepare_seconds
             machine = requests.common(vm, pod_uid)
@@ -234,6 +294,10 @@ async def forward(launcher: Launcher, others: Sequence[str]) -> bool:
         if rules:
             await namespaces.run(descriptor, ("sh", "-c", f"nft -f - <<'END'\n{rules}END\n"))
     return bool(rules)
+
+
+async def _link_names(namespace: int) -> frozenset[str]:
+    return frozenset(str(each["ifname"]) for each in await namespaces.links(namespace))
 
 
 def _in_turn(asked: Sequence[Wanted]) -> list[int]:

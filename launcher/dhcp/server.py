@@ -59,20 +59,26 @@ class Server:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        for each in self._sockets.values():
-            asyncio.get_running_loop().remove_reader(each.fileno())
-            each.close()
-        self._sockets.clear()
+        for name in tuple(self._sockets):
+            self._close(name)
 
     def serve(self, machine: messages.Machine) -> None:
-        """Start to answer the guest, on interfaces with DHCP that are not served yet.
+        """Answer the guest on exactly the machine's interfaces with DHCP.
 
         Raises:
             OSError: virt-handler has not prepared the pod's network, or another server has the port.
         """
-        for each in lease.with_dhcp(machine):
+        wanted = lease.with_dhcp(machine)
+        for name in self._sockets.keys() - {each.name for each in wanted}:
+            self._close(name)
+        for each in wanted:
             if each.name not in self._sockets:
                 self._sockets[each.name] = self._listen(machine, each)
+
+    def _close(self, name: str) -> None:
+        found = self._sockets.pop(name)
+        asyncio.get_running_loop().remove_reader(found.fileno())
+        found.close()
 
     def _listen(self, machine: messages.Machine, interface: messages.Interface) -> socket.socket:
         bridge = self._bridge(interface)

@@ -413,14 +413,7 @@ class LibvirtHypervisor:
         def detach(connection: libvirt.virConnect) -> bool:
             domain = connection.lookupByName(name)
             _active_state(domain)
-            if (found := _disk(domain, target)) is None:
-                return True
-            try:
-                domain.detachDeviceFlags(found, libvirt.VIR_DOMAIN_AFFECT_LIVE)  # waits for the guest for 5 s
-            except libvirt.libvirtError as error:
-                if "in the process of unplug" not in str(error):  # an earlier request; QEMU has no code for it
-                    raise
-            return _disk(domain, target) is None
+            return _detached(domain, lambda document: conversion.disk_of(document, target))
 
         return await self._call(f"detach disk {target} from domain {name}", detach)
 
@@ -444,6 +437,27 @@ class LibvirtHypervisor:
             return True
 
         return await self._call(f"change the medium of drive {target} of domain {name}", change)
+
+    async def attach_interface(self, name: str, mac: str, interface: str) -> None:
+        """See the port."""
+
+        def attach(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            if conversion.interface_of(_document(domain), mac) is None:
+                domain.attachDeviceFlags(interface, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+        await self._call(f"attach interface {mac} to domain {name}", attach)
+
+    async def detach_interface(self, name: str, mac: str) -> bool:
+        """See the port."""
+
+        def detach(connection: libvirt.virConnect) -> bool:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            return _detached(domain, lambda document: conversion.interface_of(document, mac))
+
+        return await self._call(f"detach interface {mac} from domain {name}", detach)
 
     async def destroy(self, name: str) -> None:
         """See the port."""
@@ -678,9 +692,20 @@ def _lookup(connection: libvirt.virConnect, name: str) -> libvirt.virDomain | No
     return next((domain for domain in connection.listAllDomains() if domain.name() == name), None)
 
 
-def _disk(domain: libvirt.virDomain, target: str) -> str | None:
-    """Return the XML of a domain's disk, or None."""
-    return conversion.disk_of(ET.fromstring(domain.XMLDesc()), target)  # noqa: S314  # libvirtd wrote it
+def _detached(domain: libvirt.virDomain, find: Callable[[ET.Element], str | None]) -> bool:
+    """Ask the guest to release the device that ``find`` returns the XML of; return whether the domain lacks it."""
+    if (found := find(_document(domain))) is None:
+        return True
+    try:
+        domain.detachDeviceFlags(found, libvirt.VIR_DOMAIN_AFFECT_LIVE)  # waits for the guest for 5 s
+    except libvirt.libvirtError as error:
+        if "in the process of unplug" not in str(error):  # an earlier request; QEMU has no code for it
+            raise
+    return find(_document(domain)) is None
+
+
+def _document(domain: libvirt.virDomain) -> ET.Element:
+    return ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
 
 
 def _active_state(domain: libvirt.virDomain) -> State:

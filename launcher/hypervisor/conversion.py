@@ -194,14 +194,25 @@ def io_tune(limits: Mapping[str, int]) -> dict[str, int]:
 
 def with_link(domain: Element, mac: str, *, up: bool) -> str | None:
     """Return the XML of an interface of a domain with another link state; None without that interface."""
+    if (interface := _interface(domain, mac)) is None:
+        return None
+    for link in interface.findall("link"):
+        interface.remove(link)
+    SubElement(interface, "link", state="up" if up else "down")
+    return tostring(interface, encoding="unicode")
+
+
+def interface_of(domain: Element, mac: str) -> str | None:
+    """Return the XML of the interface with this MAC address, or None."""
+    found = _interface(domain, mac)
+    return None if found is None else tostring(found, encoding="unicode")
+
+
+def _interface(domain: Element, mac: str) -> Element | None:
     for interface in domain.iterfind("devices/interface"):
         address = interface.find("mac")
-        if address is None or address.get("address", "").lower() != mac.lower():
-            continue
-        for link in interface.findall("link"):
-            interface.remove(link)
-        SubElement(interface, "link", state="up" if up else "down")
-        return tostring(interface, encoding="unicode")
+        if address is not None and address.get("address", "").lower() == mac.lower():
+            return interface
     return None
 
 

@@ -316,6 +316,12 @@ class Hypervisor(Protocol):
         The drive keeps its medium then. Nothing happens if it has that medium.
         """
 
+    async def attach_interface(self, name: str, mac: str, interface: str) -> None:
+        """Give the running domain an interface, by its XML; nothing if it has one with this MAC address."""
+
+    async def detach_interface(self, name: str, mac: str) -> bool:
+        """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it."""
+
     async def destroy(self, name: str) -> None:
         """Power off at once."""
 

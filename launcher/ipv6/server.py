@@ -77,12 +77,14 @@ class Server:
         self._close()
 
     def serve(self, machine: messages.Machine) -> None:
-        """Start to answer the guest, if its pod has IPv6 and it is not served yet.
+        """Answer the guest if its pod has IPv6 and it has an interface on the pod's network, else stop.
 
         Raises:
             OSError: virt-handler has not prepared the pod's network.
         """
         found = lease.given(machine)
+        if found is None:
+            self._close()
         if self._tap is not None or found is None:
             return
         try:

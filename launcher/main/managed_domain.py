@@ -33,6 +33,7 @@ from launcher.main.lifecycle.making import Making
 from launcher.main.lifecycle.migrations import Migrations
 from launcher.main.lifecycle.operating import Operations
 from launcher.main.lifecycle.plugging import Plugging
+from launcher.main.lifecycle.plugging_interfaces import InterfacePlugging
 from launcher.main.lifecycle.preparation import Preparation
 from launcher.main.lifecycle.record import Record
 from launcher.main.lifecycle.saving import Saving
@@ -84,7 +85,7 @@ class ManagedDomain:
             ports: creates further serial ports, with the same callback.
             children: runs commands.
             qemu_log: the file with QEMU's output, by name of the domain.
-            serve_addresses: starts to answer the guest's DHCP; raises OSError if that is impossible.
+            serve_addresses: answers DHCP on exactly the machine's interfaces; raises OSError if that is impossible.
             status_changed: called when ``status`` changes.
             network: connects to the servers of disks.
             measure: returns the free space of disks.
@@ -119,6 +120,7 @@ class ManagedDomain:
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times, images, self._clock.request)
         self._suspension = Suspension(hypervisor, self._watch, times)
         self._plugging = Plugging(hypervisor, self._watch)
+        self._interface_plugging = InterfacePlugging(hypervisor, self._watch, serve_addresses)
         self._saving = Saving(hypervisor, self._watch, times, images)
         signals = Signals(hypervisor, self._record, self._agent)
         self._commands = Commands(self._agent, times)
@@ -204,10 +206,17 @@ class ManagedDomain:
                 await passwords.set_password(self._agent, request)
             case messages.Execute():
                 await self._commands.run(request.command, request.seconds)
+            case messages.AttachDisk() | messages.DetachDisk() | messages.AttachInterface() | messages.DetachInterface():
+                await self._plug(request)
+            case _:
+                await self._migrate(request)
+
+    async def _plug(self, request: messages.AttachDisk | messages.DetachDisk | messages.AttachInterface | messages.DetachInterface) -> None:
+        match request:
             case messages.AttachDisk() | messages.DetachDisk():
                 await self._plugging.handle(request)
             case _:
-                await self._migrate(request)
+                await self._interface_plugging.handle(request)
 
     async def _migrate(
         self,

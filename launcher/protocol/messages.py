@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.virt.lifecycle.domainstates import DomainState
-from apiserver.apis.virt.spec import hot_plug, live_changes
+from apiserver.apis.virt.spec import hot_plug, hot_plug_interfaces, live_changes
 
 PROTOCOL: Final = 1
 """Protocol version. A running virt-launcher keeps its version, so virt-handler must support every version still running."""
@@ -47,7 +47,7 @@ PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
 
 LiveChange = live_changes.What
 """What ``Change`` changes."""
-LIVE_CHANGES: Final = (*live_changes.KNOWN, hot_plug.DISK, hot_plug.MEDIUM)
+LIVE_CHANGES: Final = (*live_changes.KNOWN, hot_plug.DISK, hot_plug.MEDIUM, hot_plug_interfaces.INTERFACE)
 """``DomainStatus.changes`` of this release."""
 
 DeviceKind = Literal["disk", "interface"]
@@ -276,6 +276,28 @@ class DetachDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachInterface:
+    """Gives the running guest a network card; virt-handler has set its tap up. Repeating it changes nothing.
+
+    Refused with ``Conflict`` when no guest stays in this pod now. Send it only to launchers with it in ``Hello.actions``.
+    """
+
+    card: dict[str, Any]
+    """The interface as ``hardware.interfaces.defaulted`` returns it."""
+    interface: Interface
+
+
+@dataclass(frozen=True, slots=True)
+class DetachInterface:
+    """Asks the running guest to release a network card. Answered when it has.
+
+    Refused with ``NotReady`` while the guest has not released the card. Send it only to launchers with it in ``Hello.actions``.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareMigrationTarget:
     """Prepares an empty pod for the domain: libvirtd runs, directories and overlays exist.
 
@@ -392,6 +414,8 @@ Action = (
     | Execute
     | AttachDisk
     | DetachDisk
+    | AttachInterface
+    | DetachInterface
     | PrepareMigrationTarget
     | Migrate
     | PauseForMigration
@@ -715,6 +739,8 @@ LATER_ACTIONS: Final = (
     Execute.__name__,
     AttachDisk.__name__,
     DetachDisk.__name__,
+    AttachInterface.__name__,
+    DetachInterface.__name__,
 )
 """``Hello.actions`` of this release."""
 

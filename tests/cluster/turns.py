@@ -25,6 +25,7 @@ ALONE = frozenset(
         "eviction_strategies",
         "first_session",
         "hotplug_disks",
+        "hotplug_interfaces",
         "live_changes",
         "node_certificates",
         "node_certificates_matrix",

@@ -529,6 +529,28 @@ async def test_link_of_a_card_goes_down_and_up(hypervisor: Hypervisor, kind: str
         await hypervisor.set_link(NAME, "52:54:00:00:00:01", up=True)
 
 
+async def test_card_is_attached_once_and_only_the_guest_can_release_it(hypervisor: Hypervisor, kind: str) -> None:
+    card = f"<interface type='user'><mac address='{CARD}'/><model type='virtio'/></interface>"
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    if kind == "test":  # libvirt's test driver attaches no interface to a running domain
+        with pytest.raises(HypervisorError):
+            await hypervisor.attach_interface(NAME, CARD, card)
+        assert await hypervisor.detach_interface(NAME, CARD)
+        return
+    for mac in (CARD, CARD.upper()):
+        await hypervisor.attach_interface(NAME, mac, card)
+    assert (await device(hypervisor, "interface")).mac == CARD
+    assert await hypervisor.detach_interface(NAME, "52:54:00:00:00:01")
+    if isinstance(hypervisor, FakeHypervisor):
+        hypervisor.keeps_disks = True
+    for _ in range(2):
+        assert not await hypervisor.detach_interface(NAME, CARD.upper())  # without an operating system
+    assert (await device(hypervisor, "interface")).mac == CARD
+    with pytest.raises(DomainNotFound):
+        await hypervisor.attach_interface("another", CARD, card)
+
+
 async def test_processors_are_added_up_to_the_maximum(hypervisor: Hypervisor, kind: str) -> None:
     await hypervisor.create(NAME, xml_for(kind).replace("<vcpu>1</vcpu>", "<vcpu current='1'>3</vcpu>"))
     await hypervisor.resume(NAME)

@@ -66,11 +66,11 @@ class FakeHypervisor:
         self.holds_saves = False
         """A save waits for ``end_migration`` or ``abort_job``."""
         self.attached: list[str] = []
-        """XML of all disks and controllers that running domains got."""
+        """XML of all devices that running domains got."""
         self.sizes: dict[str, int] = {}
         """Sizes of disks that grew, by libvirt's names."""
         self.keeps_disks = False
-        """The guest releases no disk."""
+        """The guest releases no disk and no network card."""
         self.keeps_memory = False
         """The guest neither takes nor releases memory."""
         self._callbacks: list[Callable[[], None]] = []
@@ -240,6 +240,22 @@ class FakeHypervisor:
             is_empty = not conversion.source_of(ET.fromstring(disk))
             self._alter(name, lambda each: dataclasses.replace(each, is_empty=is_empty) if each.target == target else each)
         return not self.keeps_disks
+
+    async def attach_interface(self, name: str, mac: str, interface: str) -> None:
+        await self._step(f"attach {mac}")
+        self._fail()
+        domain = self._active(name)
+        if all(each.mac != mac.lower() for each in domain.devices):
+            self.attached.append(interface)
+            self._put(dataclasses.replace(domain, devices=(*domain.devices, Device("interface", "tap1", mac=mac.lower(), is_up=True))))
+
+    async def detach_interface(self, name: str, mac: str) -> bool:
+        await self._step(f"detach {mac}")
+        self._fail()
+        domain = self._active(name)
+        if not self.keeps_disks:
+            self._put(dataclasses.replace(domain, devices=tuple(each for each in domain.devices if each.mac != mac.lower())))
+        return all(each.mac != mac.lower() for each in self.domains[name].devices)
 
     async def destroy(self, name: str) -> None:
         await self._step("destroy")

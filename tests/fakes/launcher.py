@@ -174,15 +174,21 @@ class FakeLauncher:
                 self.change(domain=replace(domain, state="running", reason="unpaused"))
             case messages.Operate():
                 return self._operate(request, domain)
-            case messages.AttachDisk() | messages.DetachDisk() | messages.Change():
+            case (
+                messages.AttachDisk() | messages.DetachDisk() | messages.AttachInterface() | messages.DetachInterface() | messages.Change()
+            ):
                 return self._change_devices(request, domain)
             case messages.SetPassword() | messages.Execute():
                 pass
         return None
 
     def _change_devices(
-        self, request: messages.AttachDisk | messages.DetachDisk | messages.Change, domain: messages.DomainStatus
+        self,
+        request: messages.AttachDisk | messages.DetachDisk | messages.AttachInterface | messages.DetachInterface | messages.Change,
+        domain: messages.DomainStatus,
     ) -> tuple[messages.RefusalReason, str] | None:
+        if isinstance(request, messages.AttachInterface | messages.DetachInterface):
+            return self._plug_card(request, domain)
         if not isinstance(request, messages.Change):
             return self._plug(request, domain)
         self._change(request, domain)
@@ -203,6 +209,17 @@ class FakeLauncher:
         others = tuple(each for each in domain.devices if (each.kind, each.name) != ("disk", name))
         coming = (messages.DeviceStatus("disk", name, "vdb"),) if isinstance(request, messages.AttachDisk) else ()
         self.change(domain=replace(domain, devices=(*others, *coming)))
+        return None
+
+    def _plug_card(
+        self, request: messages.AttachInterface | messages.DetachInterface, domain: messages.DomainStatus
+    ) -> tuple[messages.RefusalReason, str] | None:
+        is_coming = isinstance(request, messages.AttachInterface)
+        name = request.interface.name if isinstance(request, messages.AttachInterface) else request.name
+        if not is_coming and self.keeps_disks:
+            return "NotReady", f"the guest has not released interface {name!r} yet"
+        others = tuple(each for each in domain.devices if (each.kind, each.name) != ("interface", name))
+        self.change(domain=replace(domain, devices=(*others, *((messages.DeviceStatus("interface", name, "tap1"),) if is_coming else ()))))
         return None
 
     def _change(self, request: messages.Change, domain: messages.DomainStatus) -> None:

@@ -6,7 +6,7 @@ outside. ``tests/golden/pods`` has examples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from apiserver.apis.core.resources import PODS
@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import Object, labels_of, name_of, namespace_of
 from apiserver.apis.virt.lifecycle import migration_attempts, power
 from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import attachments, hot_plug, running, service_accounts
+from apiserver.apis.virt.spec import attachments, hot_plug, hot_plug_interfaces, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
 from controller.reconcilers.launcher_pods import (
     access_credentials,
@@ -77,11 +77,19 @@ def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, p
     return _pod(vm, name, {}, attempt, _needs(vm, claims, placement), settings, placement)
 
 
-def target_pod(vm: Object, migration: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
-    """Return the target pod of a running machine's migration; it belongs to the same attempt."""
+def target_pod(
+    vm: Object, migration: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement, coming: Collection[str] = ()
+) -> Object:
+    """Return the target pod of a running machine's migration; it belongs to the same attempt.
+
+    ``coming``: names of the network cards that the guest may get there.
+    """
+    vm = hot_plug_interfaces.with_coming(vm, coming)
     name = names.target_pod_name(name_of(vm), migration_attempts.uid_of(migration))
     labels = {names.MIGRATION_LABEL: uid_of(migration)}
-    return _pod(vm, name, labels, attempt, _needs(vm, claims, placement), settings, placement)
+    pod = _pod(vm, name, labels, attempt, _needs(vm, claims, placement), settings, placement)
+    pod["metadata"]["annotations"] |= attachments.pod_annotations(vm, coming)
+    return pod
 
 
 def removal_pod_name(vm: Object) -> str:

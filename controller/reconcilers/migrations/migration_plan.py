@@ -116,6 +116,13 @@ class Observed:
     """Events of the target's kubelet, while the target has a node and does not run."""
     networks: networks.Found = field(default_factory=networks.Found)
     """Networks of the machine, at that time."""
+    coming: tuple[str, ...] = ()
+    """Names of the network cards that the guest can get in a new target."""
+
+
+def may_bring(migration: Object) -> bool:
+    """Return True if a target is needed that may have further networks; an attempt after a failed one does without."""
+    return phases.phase_of(migration) in ("", phases.PENDING) and migration_attempts.number_of(migration) <= 1
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
@@ -257,7 +264,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
         chosen=chosen_cpu.running(seen.vm) if kvm else None,
     )
     attempt = power.current_attempt(seen.vm)
-    pod = launcher_pod.target_pod(seen.vm, seen.migration, attempt, seen.claims, seen.settings, placement)
+    pod = launcher_pod.target_pod(seen.vm, seen.migration, attempt, seen.claims, seen.settings, placement, seen.coming)
     message = f"pod {name_of(pod)} was created"
     status = {
         **phases.enter(_without_obstacle(seen), phases.SCHEDULING, seen.now),

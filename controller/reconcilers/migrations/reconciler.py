@@ -187,6 +187,7 @@ class Migrations:
             evidence=gathered,
             kubelet=events,
             networks=named,
+            coming=await networks.coming(self._client, vm) if vm is not None and turn.may_begin and planning.may_bring(migration) else (),
         )
 
     def _absent(self, migration: Object, target: Reference, vm: Object | None) -> list[Timed]:

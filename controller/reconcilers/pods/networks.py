@@ -15,7 +15,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt.lifecycle import conditions
-from apiserver.apis.virt.spec import attachments
+from apiserver.apis.virt.spec import attachments, hot_plug_interfaces
 from apiserver.client.rest import Client
 from controller.reconcilers.pods import pod_state
 
@@ -58,6 +58,24 @@ async def gather(client: Client, vm: Object) -> Found:
         else:
             definitions.append(read(namespace, name, found))
     return Found(tuple(missing), tuple(definitions))
+
+
+async def coming(client: Client, vm: Object) -> tuple[str, ...]:
+    """Return the names of the cards that a running guest can get in a new pod; a card without a usable network must block no migration."""
+    if not hot_plug_interfaces.takes_interfaces(vm):
+        return ()
+    names = [str(each["name"]) for each in hot_plug_interfaces.coming(vm)]
+    used = {each.interface: each for each in attachments.of(hot_plug_interfaces.with_coming(vm, names)) if each.interface in names}
+    usable = [name for name in names if name not in used or await _is_usable(client, used[name])]
+    return tuple(usable)
+
+
+async def _is_usable(client: Client, attachment: attachments.Attachment) -> bool:
+    try:
+        found = await client.get(attachments.NETWORK_ATTACHMENT_DEFINITIONS, attachment.name, attachment.namespace)
+    except (errors.NotFound, errors.Forbidden):
+        return False
+    return not read(attachment.namespace, attachment.name, found).problem
 
 
 def read(namespace: str, name: str, definition: Object) -> Definition:

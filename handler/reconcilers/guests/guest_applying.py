@@ -19,6 +19,7 @@ from handler.pods.links import Link
 from handler.reconcilers.guests import (
     guest_changes,
     guest_disks,
+    guest_interfaces,
     guest_operations,
     guest_plan,
     guest_report,
@@ -31,6 +32,7 @@ from handler.reconcilers.guests.guest_plan import Action
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_start import GuestStart
 from handler.reconcilers.guests.guest_writes import StatusWriter
+from handler.reconcilers.guests.interface_steps import InterfaceSteps
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -48,6 +50,8 @@ class Applier:
         self._start = start
         self.disks = DiskSteps(ports, writer)
         """Gives guests disks, and takes them."""
+        self.interfaces = InterfaceSteps(ports, writer)
+        """Gives guests network cards, and takes them."""
         self._counts: dict[str, tuple[int, int, int, int]] = {}
         """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or happened before this process started."""
         self._failures: dict[str, dict[Change, guest_changes.Failure]] = {}
@@ -61,6 +65,7 @@ class Applier:
         self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
         self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
         self.disks.forget(is_alive)
+        self.interfaces.forget(is_alive)
 
     def failures_of(self, pod_uid: str) -> guest_changes.Failures:
         """Return the changes that failed in a pod."""
@@ -77,6 +82,8 @@ class Applier:
                     rest = await self._send(vm, link, action.request)
                 case guest_disks.Attach() | guest_disks.Detach():
                     rest = await self.disks.take(vm, link, action)
+                case guest_interfaces.AttachCard() | guest_interfaces.DetachCard():
+                    rest = await self.interfaces.take(vm, link, action)
                 case guest_plan.ChangeGuest():
                     rest = await self._change(vm, link, action.request)
                 case guest_operations.Fail():
@@ -178,6 +185,7 @@ class Applier:
         for pause in (
             guest_changes.pause(vm, link.status, self.failures_of(link.pod_uid), now),
             guest_disks.pause(vm, link.status, self.disks.failures_of(link.pod_uid), now),
+            guest_interfaces.pause(vm, link.status, self.interfaces.failures_of(link.pod_uid), now),
         ):
             if pause is not None:
                 again = min(pause, again) if again is not None else pause
@@ -197,7 +205,12 @@ class Applier:
         verdict = self._ports.probes.verdict(vm, link, _address_of(interfaces))
         self._reboots[link.pod_uid] = reboots = reboot_loops.noted(self._reboots.get(link.pod_uid), launcher.reboots, now)
         seen = guest_report.Observed(vm, launcher, interfaces, verdict, network=fault, disks=None, now=now, reboots=reboots)
-        seen = dataclasses.replace(seen, failures=self.failures_of(link.pod_uid), disk_failures=self.disks.failures_of(link.pod_uid))
+        seen = dataclasses.replace(
+            seen,
+            failures=self.failures_of(link.pod_uid),
+            disk_failures=self.disks.failures_of(link.pod_uid),
+            interface_failures=self.interfaces.failures_of(link.pod_uid),
+        )
         if seen.is_dead:
             return seen
         return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))

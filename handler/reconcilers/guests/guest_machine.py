@@ -36,17 +36,18 @@ def machine_of(
         uid=objects.uid_of(vm),
         domain=plugin_disks.with_served(chosen_cpu.given(domain_of(vm), chosen if accelerator == "kvm" else None), served),
         accelerator=accelerator,
-        interfaces=tuple(
-            messages.Interface(each.name, each.mac, each.tap, each.model, each.lease, each.lease6, each.ipv4)
-            for each in interfaces
-            if each.tap or each.model
-        ),
+        interfaces=tuple(interface_of(each) for each in interfaces if each.tap or each.model),
         grace_seconds=float(power.grace_seconds(vm)),
         access_credentials=tuple(_credential(each) for each in access_credentials.of(spec)),
         pre_stop=tuple((((spec.get("lifecycle") or {}).get("preStop") or {}).get("exec") or {}).get("command") or ()),
         domain_xml=spec.get("domainXML") or "",
         targets=guest_devices.targets(vm),
     )
+
+
+def interface_of(made: Interface) -> messages.Interface:
+    """Return an interface as its launcher is told of it."""
+    return messages.Interface(made.name, made.mac, made.tap, made.model, made.lease, made.lease6, made.ipv4)
 
 
 def _credential(given: access_credentials.Credential) -> messages.AccessCredential:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from apiserver.apis.meta import objects
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
-from handler.reconcilers.guests import ending_causes, guest_changes, guest_disks, guest_operations, guest_status
+from handler.reconcilers.guests import ending_causes, guest_changes, guest_disks, guest_interfaces, guest_operations, guest_status
 from handler.reconcilers.guests.guest_status import End
 from launcher.protocol import messages
 
@@ -40,6 +40,8 @@ class Observed:
     """Changes of the guest's hardware that failed."""
     disk_failures: guest_disks.Failures = field(default_factory=dict)
     """Disks that the guest did not get or release."""
+    interface_failures: guest_interfaces.Failures = field(default_factory=dict)
+    """Network cards that it did not get or release."""
     now: float = 0.0
     """The event loop's time."""
     not_understood: str = ""
@@ -94,6 +96,8 @@ Action = (
     | ChangeGuest
     | guest_disks.Attach
     | guest_disks.Detach
+    | guest_interfaces.AttachCard
+    | guest_interfaces.DetachCard
     | guest_operations.Fail
     | guest_operations.ResumeByRequest
     | ReportGuest
@@ -173,6 +177,8 @@ def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
         case None:
             if (disk := guest_disks.next_step(dict(seen.vm), launcher, seen.disk_failures, seen.now)) is not None:
                 return (disk,)
+            if (card := guest_interfaces.next_step(dict(seen.vm), launcher, seen.interface_failures, seen.now)) is not None:
+                return (card,)
             change = guest_changes.next_change(seen.vm, launcher, seen.failures, seen.now)
             return (ReportGuest(),) if change is None else (ChangeGuest(change),)
         case messages.Operate() as request:

@@ -70,6 +70,14 @@ class Node(Protocol):
         """Set up the pod's network, and return its interfaces. Raises Unsupported, CommandFailed, Fault."""
         ...
 
+    async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
+        """Set up one of a running guest's cards, or one that it gets. Raises Unsupported, CommandFailed, Fault."""
+        ...
+
+    async def leave_network(self, vm: Object, card: str, connection: Connection) -> None:
+        """Remove a card that the guest released. Raises CommandFailed."""
+        ...
+
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
         """Forward traffic of a pod that its guest has left to a pod with these addresses. Raises CommandFailed."""
         ...

@@ -20,6 +20,7 @@ from handler.reconcilers.guests import (
     guest_agent,
     guest_changes,
     guest_disks,
+    guest_interfaces,
     guest_operations,
     guest_probes,
     guest_status,
@@ -65,6 +66,8 @@ class Observed:
     """Changes of the guest's hardware that failed."""
     disk_failures: guest_disks.Failures = field(default_factory=dict)
     """Disks that the guest did not get or release."""
+    interface_failures: guest_interfaces.Failures = field(default_factory=dict)
+    """Network cards that it did not get or release."""
 
     @property
     def is_dead(self) -> bool:
@@ -127,4 +130,5 @@ def _running(seen: Observed) -> Object:
         status["operations"] = guest_operations.with_results(vm, launcher.operations, seen.now)
     status = guest_changes.with_entries(vm, status, launcher, seen.failures, seen.now)
     status = guest_disks.with_entries(vm, status, launcher, seen.disk_failures, seen.now)
+    status = guest_interfaces.with_entries(vm, status, launcher, seen.interface_failures, seen.now)
     return guest_status.with_network(vm, status, fault, seen.now)

@@ -121,8 +121,9 @@ def running(
     status["observedGeneration"] = objects.generation_of(vm)
     status["domain"] = _domain(vm, domain)
     if interfaces is not None:
-        status["interfaces"] = [_interface(each) for each in interfaces]
-        own = next((each.addresses for each in interfaces if each.addresses and each.is_own), None)
+        found = of_machine(vm, interfaces)
+        status["interfaces"] = [_interface(each) for each in found]
+        own = next((each.addresses for each in found if each.addresses and each.is_own), None)
         if own and forms.pod_ip(own[0]) is not None:  # the guest may report any address, and virt-api refuses invalid ones
             status["podIP"] = own[0]
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
@@ -163,6 +164,12 @@ def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:
         return status
     found = objects.new_condition(vm, conditions.DISKS_READY, "True", conditions.DISKS_FOUND, "")
     return objects.with_status_condition(status, found, now=stamp)
+
+
+def of_machine(vm: Object, interfaces: Sequence[Interface]) -> list[Interface]:
+    """Return the interfaces of the running form, in its order."""
+    places = {each["name"]: place for place, each in enumerate(hardware_interfaces.defaulted(domain_of(vm)))}
+    return sorted((each for each in interfaces if each.name in places), key=lambda each: places[each.name])
 
 
 def _interface(interface: Interface) -> Object:

@@ -88,6 +88,16 @@ class PodNetworks:
         self._failing.pop(pod_uid, None)
         return interfaces
 
+    def add(self, pod_uid: str, interface: Interface) -> None:
+        """Remember a card that the guest gets, in place of one of this name."""
+        self.remove(pod_uid, interface.name)
+        self._interfaces[pod_uid] = (*self._interfaces.get(pod_uid, ()), interface)
+
+    def remove(self, pod_uid: str, card: str) -> None:
+        """Forget a card that the guest released."""
+        if pod_uid in self._interfaces:
+            self._interfaces[pod_uid] = tuple(each for each in self._interfaces[pod_uid] if each.name != card)
+
     async def ensure(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> NetworkFault | None:
         """Set up a running guest's network, including filters, after a restart of this process; return the fault to report."""
         try:

@@ -74,6 +74,7 @@ class RunGuest:
             operations=link.connection.operations if link.connection is not None else frozenset(),
             failures=self._applier.failures_of(link.pod_uid),
             disk_failures=self._applier.disks.failures_of(link.pod_uid),
+            interface_failures=self._applier.interfaces.failures_of(link.pod_uid),
             now=asyncio.get_running_loop().time(),
             not_understood=link.not_understood,
         )

@@ -17,13 +17,13 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import migration_attempts, phases, power
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import chosen_cpu
+from apiserver.apis.virt.spec import chosen_cpu, hot_plug_interfaces
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Request, Result
 from handler.devices import ownership
-from handler.network.binding import Unsupported
+from handler.network.binding import Interface, Unsupported
 from handler.pods.hanging import StorageHangs
-from handler.pods.launcher import LauncherRefused
+from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Holder, Link
 from handler.reconcilers.guests import guest_status
 from handler.reconcilers.guests.guest_machine import machine_of
@@ -114,13 +114,14 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
 
     async def _prepare(self, migration: Object, link: Link) -> None:
         vm, connection = await self._machine(migration), migration_side.live(link)
-        given = await self._ports.node.give_devices(vm, link.pod_uid, connection)
+        given = await self._ports.node.give_devices(hot_plug_interfaces.with_added(vm), link.pod_uid, connection)
         # The guest runs already, and keeps its accelerator.
         accelerator: messages.Accelerator = "kvm" if dig_vm(vm, "status", "domain", "type") == "kvm" else "qemu"
         if accelerator == "kvm" and given != "kvm":
             raise ownership.NotTheDevice("the guest uses KVM, but the target pod has no /dev/kvm")
         served = await self._ports.disks.add(vm, link.pod_uid)
-        interfaces = await self._ports.networks.set_up(vm, link.pod_uid, connection)
+        interfaces = (*await self._ports.networks.set_up(vm, link.pod_uid, connection), *await self._coming(vm, link.pod_uid, connection))
+        vm = hot_plug_interfaces.with_coming(vm, [each.name for each in interfaces])
         machine = machine_of(vm, accelerator, interfaces, chosen_cpu.running(vm), served)
         request = messages.PrepareMigrationTarget(
             migration_attempts.uid_of(migration),
@@ -130,6 +131,14 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
             capabilities=self._ports.node.capabilities(accelerator),
         )
         await connection.call(request)
+
+    async def _coming(self, vm: Object, pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+        """Set up the cards that the guest gets, as far as the pod has their networks: it may get them before it leaves the source."""
+        found = []
+        for each in hot_plug_interfaces.coming(vm):
+            with contextlib.suppress(Unsupported, *HEALING):
+                found.append(await self._ports.node.join_network(vm, str(each["name"]), pod_uid, connection))
+        return tuple(found)
 
     async def _write_fault(self, migration: Object, error: Exception) -> None:
         """Write into the Migration why its target is not ready; it is retried until virt-controller gives up.

@@ -13,13 +13,13 @@ from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.hardware.plugin_disks import Served
 from apiserver.apis.virt.lifecycle.domainstates import DomainState
 from apiserver.apis.virt.places import names, network
-from apiserver.apis.virt.spec import attachments
+from apiserver.apis.virt.spec import attachments, hot_plug_interfaces
 from apiserver.client.rest import Client
 from handler import node as nodes
 from handler.agent import DEFAULT_LIMITS, Agent, Limits
 from handler.devices import macvtap, ownership
 from handler.devices.detection import Detection
-from handler.network import bindings, departed, results, setup
+from handler.network import bindings, departed, removed, results, setup
 from handler.network.binding import Interface, Link, Observed, Wanted
 from handler.options import Options
 from handler.plugins.requests import common
@@ -63,6 +63,14 @@ class PureNode:
         observed = Observed((Link(network.UPLINK, "02:00:00:00:00:05", 1500, ("10.244.0.5/24",)), *further))
         macvtaps = [ownership.Node(macvtap.path_of(minor), "char", (246, minor)) for minor in range(1, macvtap.NUMBERS + 1)]
         return tuple(self._joined(vm, pod_uid, each, observed) for each in setup.with_devices(setup.wanted(vm), macvtaps))
+
+    async def join_network(self, vm: dict[str, Any], card: str, pod_uid: str, connection: Connection) -> Interface:
+        (found,) = await self.prepare_network(hot_plug_interfaces.alone(vm, card), pod_uid, connection)
+        return found
+
+    async def leave_network(self, vm: dict[str, Any], card: str, connection: Connection) -> None:
+        (wanted,) = setup.wanted(hot_plug_interfaces.alone(vm, card))
+        removed.script(wanted)
 
     def _joined(self, vm: Mapping[str, Any], pod_uid: str, wanted: Wanted, observed: Observed) -> Interface:
         told = setup.over_the_wire({**common(vm, pod_uid), "interface": results.document_of(wanted)})

@@ -77,6 +77,9 @@ class FakeNode:
         """Disks that are block devices in the pod."""
         self.no_mount: Exception | None = None
         self.no_network: Exception | None = None
+        self.cards: set[str] = set()
+        """Network cards that running guests got."""
+        self.no_card: Exception | None = None
         self.forwarded: list[tuple[str, ...]] = []
         """Targets to which the connections of departed guests were forwarded."""
         self.not_forwarded: Exception | None = None
@@ -119,6 +122,17 @@ class FakeNode:
         if not vm["spec"]["domain"]["devices"]["interfaces"]:
             return ()
         return (Interface("default", "02:00:00:00:00:09", "tap0", "virtio", (self.address,), is_own=self.is_own),)
+
+    async def join_network(self, vm: dict[str, Any], card: str, pod_uid: str, connection: Connection) -> Interface:
+        if self.no_card is not None:
+            raise self.no_card
+        self.cards.add(card)
+        return Interface(card, "02:00:00:00:00:10", "tap1", "virtio", (), is_own=False)
+
+    async def leave_network(self, vm: dict[str, Any], card: str, connection: Connection) -> None:
+        if self.no_card is not None:
+            raise self.no_card
+        self.cards.discard(card)
 
 
 class FakeRelays:

@@ -88,6 +88,16 @@ async def test_single_server_answers_and_none_after_the_end(world: World) -> Non
         assert await world.offered() == 1
         assert (len(world.asked), len(set(world.sockets))) == (1, 1)
     assert world.sockets[0].fileno() == -1
+
+
+async def test_removed_card_is_served_again_when_it_returns(world: World) -> None:
+    with world.server() as server:
+        server.serve(machine(TAP))
+        server.serve(machine())
+        assert world.sockets[0].fileno() == -1
+        assert await world.offered() == 0
+        server.serve(machine(TAP))
+        assert await world.offered() == 1
     assert await world.offered() == 0
     with world.server() as another:  # the port is free
         another.serve(machine(TAP))

@@ -78,6 +78,16 @@ async def test_router_is_advertised_at_once_and_on_request(world: World) -> None
         os.fstat(tap)
 
 
+async def test_removed_card_is_served_again_when_it_returns(world: World) -> None:
+    with world.server() as server:
+        server.serve(machine(CARD))
+        server.serve(machine())
+        (tap,) = world.taps
+        assert not asyncio.get_running_loop().remove_reader(tap)
+        server.serve(machine(CARD))
+        assert (world.opened, await world.heard(2)) == (2, 2)
+
+
 async def test_router_is_advertised_periodically(world: World) -> None:
     with world.server(advertise_seconds=0.01) as server:
         server.serve(machine(CARD))

@@ -17,7 +17,7 @@ from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, filesy
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import managed_save, phases
 from apiserver.apis.virt.places import forms, layout, names
-from apiserver.apis.virt.spec import access_credentials, attachments, hot_plug, running, service_accounts
+from apiserver.apis.virt.spec import access_credentials, attachments, hot_plug, hot_plug_interfaces, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
 
 Object = Mapping[str, Any]
@@ -110,7 +110,7 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
     account = str(dig(pod, "spec", "serviceAccountName") or "default")
     for volume in dig(pod, "spec", "volumes") or ():
         found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, account, allowed)]
-    return found + [f'pod "{name}" has {each}' for each in attachments.excess(vm, pod)]
+    return found + [f'pod "{name}" has {each}' for each in attachments.excess(hot_plug_interfaces.with_added(vm), pod)]
 
 
 def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -82,15 +82,31 @@ def mac_address(vm_uid: str, interface: Mapping[str, Any]) -> str:
     return network.derived_mac(vm_uid, interface["name"])
 
 
-def pod_annotations(vm: Mapping[str, Any]) -> dict[str, str]:
-    """Return the annotations of the machine's pod; empty without further networks."""
-    found = [{"name": each.name, "namespace": each.namespace, "interface": link(each.interface), "mac": each.mac} for each in of(vm)]
+def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict[str, str]:
+    """Return the annotations of the machine's pod; empty without further networks.
+
+    ``coming``: names of interfaces that the running guest may get in this pod.
+    """
+    found = [
+        {
+            "name": each.name,
+            "namespace": each.namespace,
+            "interface": link_of_network(each.interface, str(each)) if each.interface in coming else link(each.interface),
+            "mac": each.mac,
+        }
+        for each in of(vm)
+    ]
     return {ANNOTATION: json.dumps(found)} if found else {}
 
 
 def link(interface: str) -> str:
     """Return the pod link's name for an interface, which does not depend on other interfaces."""
     return f"net{_hash(interface)}"
+
+
+def link_of_network(interface: str, network: str) -> str:
+    """Return the pod link's name for an interface that the running guest may get: an edit can give it another network."""
+    return f"net{_hash(f'{interface} {network}')}"
 
 
 def tap(interface: str) -> str:

@@ -20,7 +20,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import cpu, disk_io_tune, disks, interfaces, memory, resources
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.spec import hot_plug, running
+from apiserver.apis.virt.spec import hot_plug, hot_plug_interfaces, running
 from apiserver.apis.virt.spec.running import Difference
 
 What = Literal["disk.ioTune", "disk.size", "interface.state", "cpu.sockets", "memory.guest"]
@@ -138,12 +138,16 @@ def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
     failed = {entry.get("path") for entry in entries(vm) if entry.get("state") == FAILED}
     live = [change for change in of(vm) if change.what in supported and str(change) not in failed]
     plugged = [name for name in hot_plug.live(vm) if hot_plug.path_of(name) not in failed]
-    if not live and not plugged:
+    cards = [name for name in hot_plug_interfaces.live(vm) if hot_plug_interfaces.path_of(name) not in failed]
+    if not live and not plugged and not cards:
         return running.differences(vm)
     spec = vm.get("spec") or {}
     runs = running.spec_of(vm)
     domain = with_changes(runs.get("domain") or {}, spec.get("domain") or {}, live)
-    return running.between(spec, {**runs, "domain": hot_plug.with_disks(domain, spec["domain"], plugged) if plugged else domain})
+    domain = hot_plug.with_disks(domain, spec["domain"], plugged) if plugged else domain
+    return running.between(
+        spec, {**runs, "domain": hot_plug_interfaces.with_interfaces(domain, spec["domain"], cards) if cards else domain}
+    )
 
 
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
@@ -166,6 +170,14 @@ def record(vm: Object) -> None:
         _take(vm, found)
     if gone := [str(each["name"]) for each in hot_plug.removed(vm) if hot_plug.path_of(str(each["name"])) in taken]:
         hot_plug.take(vm, gone)
+    if cards := [name for name in _differing_cards(vm) if hot_plug_interfaces.path_of(name) in taken]:
+        hot_plug_interfaces.take(vm, cards)
+
+
+def _differing_cards(vm: Mapping[str, Any]) -> list[str]:
+    """Return the names of the cards that the guest gets and loses; none once both forms are the same."""
+    found = (*hot_plug_interfaces.coming(vm), *hot_plug_interfaces.removed(vm)) if dig_vm(vm, "status", running.RUNNING) else ()
+    return [str(each["name"]) for each in found]
 
 
 def _take(vm: Object, found: list[Change]) -> None:
@@ -177,7 +189,7 @@ def _take(vm: Object, found: list[Change]) -> None:
 
 
 def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether the running form of ``new`` is that of ``old`` with settings of the spec, and without disks that it does not have."""
+    """Return whether the running form of ``new`` is that of ``old`` with settings and cards of the spec, without devices that it lacks."""
     left = of(new)
     expected = {**old, "status": dict(old.get("status") or {})}
     if taken := [change for change in of(old) if change not in left]:
@@ -186,6 +198,8 @@ def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     if gone := [str(each["name"]) for each in hot_plug.removed(expected) if (each["name"], disks.medium_of(each)) not in there]:
         hot_plug.take(expected, gone)
     hot_plug.record(expected)
+    if cards := [name for name in _differing_cards(expected) if name not in _differing_cards(new)]:
+        hot_plug_interfaces.take(expected, cards)
     return bool(dig_vm(expected, "status", running.RUNNING) == dig_vm(new, "status", running.RUNNING))
 
 

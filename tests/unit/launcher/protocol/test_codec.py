@@ -54,6 +54,8 @@ requests = st.one_of(
     st.builds(messages.Change, st.sampled_from(live_changes.KNOWN), text, st.just({"name": "data", "ioTune": {"totalIopsSec": 1}})),
     st.builds(messages.AttachDisk, st.just({"name": "data", "target": {"bus": "scsi"}})),
     st.builds(messages.DetachDisk, text),
+    st.builds(messages.AttachInterface, st.just({"name": "lan", "type": "bridge"}), st.builds(messages.Interface, text, text, text)),
+    st.builds(messages.DetachInterface, text),
     st.builds(messages.PrepareMigrationTarget, text, machines, st.booleans()),
     st.builds(messages.Migrate, text, integers, integers, integers, st.booleans(), st.booleans()),
     st.builds(messages.PauseForMigration, text),
@@ -100,7 +102,7 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 17
+    assert len(get_args(messages.Request)) == 19
     assert len(get_args(messages.FromLauncher)) == 5
 
 

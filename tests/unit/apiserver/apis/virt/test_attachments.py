@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.places import network
+from apiserver.apis.virt.places import names, network
 from apiserver.apis.virt.rights import pod_rights
 from apiserver.apis.virt.spec import attachments
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
@@ -40,6 +40,25 @@ def test_pod_requests_each_network_with_own_link_and_guest_mac() -> None:
 def test_the_target_of_a_migration_asks_for_the_same() -> None:
     target = target_pod(NETWORKS, a_migration(), 1, {}, SETTINGS, MOVE)
     assert target["metadata"]["annotations"][attachments.ANNOTATION] == a_pod()["metadata"]["annotations"][attachments.ANNOTATION]
+
+
+def test_target_asks_also_for_the_networks_of_coming_cards() -> None:
+    vm = a_vm(domain={"devices": {"interfaces": [{"name": "default"}, {"name": "new", "network": "default/new"}]}})
+    vm["status"] = {"running": {"generation": 1, "domain": {"devices": {"interfaces": [{"name": "default"}]}}}}
+    target = target_pod(vm, a_migration(), 1, {}, SETTINGS, MOVE, ["new"])
+    target["metadata"]["uid"] = "uid-1"
+    (asked,) = json.loads(target["metadata"]["annotations"][attachments.ANNOTATION])
+    assert (asked["name"], asked["interface"]) == ("new", attachments.link_of_network("new", "default/new"))
+    assert objections(target, vm) == []
+    assert attachments.ANNOTATION not in target_pod(vm, a_migration(), 1, {}, SETTINGS, MOVE)["metadata"]["annotations"]
+
+
+def test_target_of_a_guest_without_cards_can_open_a_tap() -> None:
+    vm = a_vm(domain={"devices": {"interfaces": [{"name": "default"}]}})
+    vm["status"] = {"running": {"generation": 1, "domain": {"devices": {"interfaces": []}}}}
+    for coming, expected in ((("default",), "1"), ((), None)):
+        (container,) = target_pod(vm, a_migration(), 1, {}, SETTINGS, MOVE, coming)["spec"]["containers"]
+        assert container["resources"]["limits"].get(names.TUN_RESOURCE) == expected
 
 
 def test_a_machine_on_its_pods_own_network_asks_for_nothing() -> None:

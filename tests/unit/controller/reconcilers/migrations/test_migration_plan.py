@@ -14,6 +14,7 @@ from apiserver.apis.meta.objects import is_deleting, name_of, uid_of
 from apiserver.apis.virt.lifecycle import phases, release
 from apiserver.apis.virt.lifecycle.migration_policies import Defaults
 from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import attachments
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.migrations.migration_bounds import PREPARE_SECONDS
@@ -23,6 +24,7 @@ from controller.reconcilers.migrations.migration_plan import (
     SOURCE_END_SECONDS,
     Observed,
     begins,
+    may_bring,
     outcome_event,
     plan,
     relies_on_node,
@@ -45,6 +47,17 @@ def a_running_vm(pod: str = SOURCE) -> dict[str, Any]:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     vm["status"] |= {"podName": pod, "nodeName": "node1"}
     return vm
+
+
+def test_first_target_is_made_for_coming_cards() -> None:
+    vm = a_running_vm()
+    vm["status"]["running"] = {"generation": 1, "domain": {**vm["spec"]["domain"], "devices": {"interfaces": []}}}
+    vm["spec"]["domain"] = {**vm["spec"]["domain"], "devices": {"interfaces": [{"name": "lan", "network": "lan"}]}}
+    (pod,) = (each.pod for each in plan(seen(a_migration(), vm=vm, coming=("lan",))) if isinstance(each, CreatePod))
+    assert "lan" in pod["metadata"]["annotations"][attachments.ANNOTATION]
+    assert may_bring(a_migration())
+    assert not may_bring(a_migration(phase="Pending", attempt=2))
+    assert not may_bring(a_migration(phase="Scheduling"))
 
 
 def a_target(**rest: Any) -> dict[str, Any]:

@@ -162,6 +162,19 @@ async def test_each_network_is_requested_once_and_reported_if_missing() -> None:
         assert (await networks.gather(client, vm)).missing == ()
 
 
+async def test_only_cards_with_a_usable_network_come_with_a_migration() -> None:
+    api = FakeAPI()
+    vm = a_vm(domain=DOMAIN)
+    vm["status"] = {"domain": {"liveChanges": ["interface"]}, "running": {"domain": {"devices": {"interfaces": []}}}}
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        assert await networks.coming(client, vm) == ("default",)
+        for name, config_ in (("wan", "nonsense"), ("lan", '{"type": "bridge"}')):
+            await api.put(RESOURCE, {"metadata": {"name": name, "namespace": "default"}, "spec": {"config": config_}})
+        assert await networks.coming(client, vm) == ("default", "lan", "again")
+        vm["status"]["domain"] = {}  # a launcher of an earlier release
+        assert await networks.coming(client, vm) == ()
+
+
 @pytest.mark.parametrize("text", ["[" * 50_000, '{"a": ' + "1" * 5000 + "}"])
 def test_invalid_network_configuration_is_reported_plainly(text: str) -> None:
     problem = networks.read("default", "lan", {"spec": {"config": text}}).problem

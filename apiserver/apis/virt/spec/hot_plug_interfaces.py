@@ -1,0 +1,146 @@
+"""Network cards that a running guest gets and loses without a restart. Pure.
+
+virt-handler attaches a card that the desired form has and the running form lacks, if the guest's pod has the card's network. On its report,
+virt-api copies the card to the running form (``live_changes``). A pod cannot gain a further network. So the pod of a migration's target has
+the networks of the coming cards, and virt-handler attaches them after the migration.
+
+A removed card stays in the running form until virt-handler writes that the guest released it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import Object, uid_of
+from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.hardware.given import Domain
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.spec import attachments, running
+
+INTERFACE: Final = "interface"
+"""In ``status.domain.liveChanges`` of a guest that takes network cards."""
+MODELS: Final = ("virtio", "e1000e")
+"""Models on PCI Express, which a guest can get while it runs."""
+
+
+def is_pluggable(card: Mapping[str, Any], domain: Domain) -> bool:
+    """Return whether a running guest with this domain can get and lose a card of ``interfaces.defaulted``.
+
+    Other types need something that only a new pod or domain has. Memory for further queues is part of the pod's.
+    """
+    is_type = card["type"] == "masquerade" or (card["type"] == "bridge" and bool(card.get("network")))
+    return is_type and card["model"] in MODELS and interfaces.queues(domain, card["model"]) == 1
+
+
+def takes_interfaces(vm: Mapping[str, Any]) -> bool:
+    """Return whether the machine's guest can get network cards: its virt-launcher says so."""
+    return INTERFACE in (dig_vm(vm, "status", "domain", "liveChanges") or ())
+
+
+def path_of(card: str) -> str:
+    """Return the path of a card in the spec."""
+    return f"spec.domain.devices.interfaces[{card}]"
+
+
+def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return the pluggable cards that the desired form has and the running form lacks."""
+    return _only_in(_desired(vm), _running(vm), _running(vm))
+
+
+def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return the pluggable cards that the running form has and the desired form lacks."""
+    return _only_in(_running(vm), _desired(vm), _running(vm))
+
+
+def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return the pluggable cards that both forms have, as in the running form."""
+    wanted, runs = _by_name(_desired(vm)), _running(vm)
+    return tuple(each for name, each in _by_name(runs).items() if name in wanted and is_pluggable(each, runs))
+
+
+def coming(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return the added cards that need not wait for the end of another card with the same place or MAC address."""
+    there = list(_by_name(_running(vm)).values())
+    found: list[Object] = []
+    for each in added(vm):
+        others = [*there, *found]
+        if len(others) < interfaces.MAX_INTERFACES and not any(_conflicts(vm, each, other) for other in others):
+            found.append(each)
+    return tuple(found)
+
+
+def _conflicts(vm: Mapping[str, Any], card: Object, other: Object) -> bool:
+    both_on_pods = interfaces.is_on_pods_network(card) and interfaces.is_on_pods_network(other)
+    return both_on_pods or attachments.mac_address(uid_of(vm), card) == attachments.mac_address(uid_of(vm), other)
+
+
+def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the cards that the running guest gets or loses."""
+    return tuple(str(each["name"]) for each in (*added(vm), *removed(vm))) if takes_interfaces(vm) else ()
+
+
+def take(vm: Object, changed: Collection[str]) -> None:
+    """Give the running form the desired presence of some cards. ``vm`` is changed in place."""
+    vm["status"] = _with_cards(vm, changed)["status"]
+    if not running.differences(vm):
+        del vm["status"][running.RUNNING]
+
+
+def with_coming(vm: Object, names: Collection[str]) -> Object:
+    """Return the machine with some of the coming cards in its running form."""
+    found = [str(each["name"]) for each in coming(vm) if each["name"] in names]
+    return _with_cards(vm, found) if found else vm
+
+
+def with_added(vm: Mapping[str, Any]) -> Object:
+    """Return the machine with all added cards in its running form."""
+    found = [str(each["name"]) for each in added(vm)]
+    return _with_cards(dict(vm), found) if found else dict(vm)
+
+
+def alone(vm: Object, card: str) -> Object:
+    """Return the machine with only one card in its running form, as that or the desired form has it."""
+    runs, wanted = _running(vm), _desired(vm)
+    found = {**_by_name(wanted), **_by_name(runs)}[card]
+    domain = {**runs, "devices": {**(runs.get("devices") or {}), "interfaces": [found]}}
+    return {**vm, "status": {**(vm.get("status") or {}), running.RUNNING: {**running.spec_of(vm), "domain": domain}}}
+
+
+def with_interfaces(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
+    """Return the running domain with the desired presence of some cards, in the desired order."""
+    there, wanted = _by_name(runs), _by_name(desired)
+    found = [there.get(name, card) for name, card in wanted.items() if name in there or name in changed]
+    found += [card for name, card in there.items() if name not in wanted and name not in changed]
+    return {**runs, "devices": {**(runs.get("devices") or {}), "interfaces": copy.deepcopy(found)}}
+
+
+def _with_cards(vm: Object, changed: Collection[str]) -> Object:
+    status = vm["status"]
+    kept_form = status[running.RUNNING]
+    domain = with_interfaces(kept_form.get("domain") or {}, vm["spec"].get("domain") or {}, changed)
+    return {**vm, "status": {**status, running.RUNNING: {**kept_form, "domain": domain}}}
+
+
+def _only_in(one: Domain, other: Domain, runs: Domain) -> tuple[Object, ...]:
+    there = _by_name(other)
+    return tuple(each for name, each in _by_name(one).items() if name not in there and is_pluggable(each, runs))
+
+
+def _desired(vm: Mapping[str, Any]) -> Domain:
+    return _domain(vm.get("spec") or {}, vm)
+
+
+def _running(vm: Mapping[str, Any]) -> Domain:
+    return _domain(running.spec_of(vm), vm)
+
+
+def _domain(spec: Mapping[str, Any], vm: Mapping[str, Any]) -> Domain:
+    """Return the domain of a form; without cards for a machine with XML, which lists them itself."""
+    has_xml = (vm.get("spec") or {}).get("domainXML") or running.spec_of(vm).get("domainXML")
+    return {"devices": {"interfaces": []}} if has_xml else spec.get("domain") or {}
+
+
+def _by_name(domain: Domain) -> dict[str, Object]:
+    return {str(each["name"]): each for each in interfaces.defaulted(domain)}

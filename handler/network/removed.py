@@ -1,0 +1,47 @@
+"""The script that removes a card's tap, bridge and filters from its pod, after its guest released it. Pure.
+
+The tap goes first, so no frame passes unfiltered. The link of a further network stays, down. It gets the name that says its network, so a
+later card of the same network can use it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.spec import attachments
+from handler.network import filters
+from handler.network.binding import Wanted
+
+_FAMILIES_OF_POD: Final = ("netdev", "ip", "ip6")
+_FAMILIES_OF_FURTHER: Final = ("netdev", "bridge")
+"""nft's families with tables of an interface."""
+
+
+def script(wanted: Wanted) -> str:
+    """Return the script for ``sh`` in the pod's namespace. Idempotent."""
+    is_further = bool(wanted.network)
+    links = (wanted.tap, wanted.bridge) if is_further else (wanted.tap, network.CONTROL_TAP, wanted.bridge)
+    families = _FAMILIES_OF_FURTHER if is_further else _FAMILIES_OF_POD
+    tables = "".join(f"nft delete table {each} {filters.table(wanted.tap)} 2>/dev/null || :\n" for each in families)
+    return f"""set -e
+exists() {{
+  ip link show dev "$1" >/dev/null 2>&1
+}}
+for link in {" ".join(links)}; do
+  ! exists $link || ip link delete dev $link
+done
+{tables}{_parked(wanted) if is_further else _LOOPBACK6}"""
+
+
+def _parked(wanted: Wanted) -> str:
+    name = attachments.link_of_network(wanted.name, wanted.network)
+    renamed = "" if name == wanted.uplink else f"  ip link set dev {wanted.uplink} name {name}\n"
+    return f"""if exists {wanted.uplink}; then
+  ip link set dev {wanted.uplink} down
+{renamed}fi
+"""
+
+
+_LOOPBACK6: Final = "[ ! -d /proc/sys/net/ipv6 ] || ip route replace local ::1/128 dev lo table local 2>/dev/null || :\n"
+"""masquerade had moved the route to the bridge."""

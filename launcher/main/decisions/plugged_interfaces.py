@@ -1,0 +1,51 @@
+"""The network card that a running guest gets or loses: the machine with and without it, and its XML. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+from xml.etree.ElementTree import Element, tostring
+
+from apiserver.apis.virt.hardware import interfaces as hardware
+from launcher.domain import interfaces
+from launcher.domain.definition import Definition, Tap, Tree
+from launcher.protocol import messages
+
+
+def machine_with(machine: messages.Machine, card: Mapping[str, Any], interface: messages.Interface) -> messages.Machine:
+    """Return the machine with a card, in place of one of this name."""
+    others = machine_without(machine, interface.name)
+    domain = _with_cards(machine.domain, [*hardware.defaulted(others.domain), dict(card)])
+    return dataclasses.replace(machine, domain=domain, interfaces=(*others.interfaces, interface))
+
+
+def machine_without(machine: messages.Machine, name: str) -> messages.Machine:
+    """Return the machine without a card."""
+    domain = _with_cards(machine.domain, [each for each in hardware.defaulted(machine.domain) if each["name"] != name])
+    left = tuple(each for each in machine.interfaces if each.name != name)
+    return dataclasses.replace(machine, domain=domain, interfaces=left)
+
+
+def interface_of(machine: messages.Machine, name: str) -> messages.Interface | None:
+    """Return one of the machine's interfaces; None for a machine with its own XML, which keeps what its author wrote."""
+    return None if machine.domain_xml else next((each for each in machine.interfaces if each.name == name), None)
+
+
+def xml(machine: messages.Machine, name: str) -> str:
+    """Return the XML of one of the machine's cards.
+
+    Raises:
+        InvalidSpecification: names the field.
+    """
+    own = [each for each in hardware.defaulted(machine.domain) if each["name"] == name]
+    taps = [Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces if each.name == name]
+    definition = Definition(machine.namespace, machine.name, machine.uid, _with_cards(machine.domain, own), machine.accelerator, taps)
+    tree = Tree(Element("domain"), Element("features"), Element("devices"))
+    interfaces.append(tree, definition)
+    (card,) = tree.devices.findall("interface")
+    return tostring(card, encoding="unicode")
+
+
+def _with_cards(domain: Mapping[str, Any], cards: list[dict[str, Any]]) -> dict[str, Any]:
+    return {**domain, "devices": {**(domain.get("devices") or {}), "interfaces": cards}}

@@ -1,0 +1,129 @@
+"""A running guest gets a network card in a pod's network set up by virt-handler, uses it, and loses it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.spec import attachments
+from handler.network import namespaces, setup
+from handler.reconcilers.guests.guest_machine import interface_of
+from launcher.protocol import messages
+from tests.host.handler import pods
+from tests.host.handler.pods import CALLER, Pod, run
+from tests.host.handler.test_guest_traffic import READY_SECONDS, Start, greeting, guest_with_network, lease, start  # noqa: F401 - fixtures
+from tests.host.launcher.sandbox import Client, Viewer, a_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(500)]
+
+MAC, OTHER = "52:54:00:00:00:77", "52:54:00:00:00:78"
+GIVEN, NEIGHBOUR = "192.168.7.9", "192.168.7.1"
+LAN: dict[str, Any] = {"name": "lan", "type": "bridge", "network": "lan", "model": "virtio", "mac": MAC}
+DEFAULT: dict[str, Any] = {"name": "default", "type": "masquerade", "model": "virtio", "mac": OTHER}
+LINK = attachments.link_of_network("lan", "default/lan")
+
+
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    with pods.a_pod() as made:
+        yield made
+
+
+def with_lan(pod: Pod) -> None:
+    """Give the pod a further link with an address of IPAM."""
+    run("ip", "-n", pod.caller, "link", "add", "lan", "type", "veth", "peer", "name", LINK, "netns", pod.name)
+    run("ip", "-n", pod.name, "link", "set", LINK, "address", MAC)
+    run("ip", "-n", pod.name, "address", "add", f"{GIVEN}/24", "dev", LINK)
+    run("ip", "-n", pod.caller, "address", "add", f"{NEIGHBOUR}/24", "dev", "lan")
+    for name, link in ((pod.name, LINK), (pod.caller, "lan")):
+        run("ip", "-n", name, "link", "set", link, "up")
+
+
+def a_vm(desired: list[dict[str, Any]], runs: list[dict[str, Any]]) -> Object:
+    metadata = {"name": "testvm", "namespace": "default", "uid": "3f0e"}
+    status = {"running": {"generation": 1, "domain": {"devices": {"interfaces": runs}}}}
+    return {"metadata": metadata, "spec": {"domain": {"devices": {"interfaces": desired}}}, "status": status}
+
+
+async def attach(pod: Pod, client: Client, vm: Object, card: dict[str, Any]) -> None:
+    for _ in range(2):  # virt-handler was killed in between
+        made = await setup.Networks().join(vm, card["name"], "", pod.launcher)
+        (full,) = interfaces.defaulted({"devices": {"interfaces": [card]}})
+        client.ask(messages.AttachInterface(full, interface_of(made)))
+
+
+async def detach(pod: Pod, client: Client, vm: Object, card: str) -> None:
+    for _ in range(2):
+        client.ask(messages.DetachInterface(card))
+        await setup.Networks().leave(vm, card, pod.launcher)
+
+
+def until_card(viewer: Viewer, device: str, *, there: bool) -> None:
+    test = f"test {'! ' if there else ''}-e /sys/class/net/{device}"
+    viewer.sh(f"n=0; while {test} -a $n -lt 30; do sleep 1; n=$((n+1)); done")
+    assert (device in viewer.sh("ls /sys/class/net").split()) == there
+
+
+async def links(pod: Pod) -> dict[str, dict[str, Any]]:
+    return {each["ifname"]: each for each in await namespaces.links(pod.launcher.network)}
+
+
+async def test_guest_gets_a_card_on_a_further_network_and_loses_it(pod: Pod, start: Start) -> None:  # noqa: F811 - fixture
+    networks, first = setup.Networks(), DEFAULT
+    before = a_vm([first], [first])
+    made = await networks.prepare(before, "", pod.launcher)
+    machine = a_machine(devices={"graphics": [], "interfaces": [first]})
+    launcher = start(pod)
+    coming, leaving = a_vm([first, LAN], [first]), a_vm([first], [first, LAN])
+    with launcher.client() as client, launcher.console() as viewer:
+        whole = dataclasses.replace(machine, interfaces=tuple(map(interface_of, made)))
+        client.ask(messages.Sync(whole))
+        viewer.expect("GUEST-READY", seconds=READY_SECONDS)
+        with pytest.raises(setup.NotInPod, match="the pod has no network default/lan; migrate the machine"):
+            await networks.join(coming, "lan", "", pod.launcher)
+        with_lan(pod)
+        for _ in range(2):
+            await attach(pod, client, coming, LAN)
+            until_card(viewer, "eth1", there=True)
+            assert viewer.sh("cat /sys/class/net/eth1/address") == MAC
+            assert lease(viewer, "eth1")["ip"] == GIVEN
+            assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {NEIGHBOUR}")
+            assert viewer.sh("cat /sys/class/net/eth0/address") == OTHER
+            viewer.sh("ip link set eth1 down; ip link set eth1 address 52:54:00:00:00:99; ip link set eth1 up; ip neigh flush all")
+            assert " 0 packets received" in viewer.sh(f"ping -c 1 -W 3 {NEIGHBOUR}")
+            await detach(pod, client, leaving, "lan")
+            until_card(viewer, "eth1", there=False)
+            left = await links(pod)
+            assert not {attachments.tap("lan"), attachments.bridge("lan")} & left.keys()
+            assert "UP" not in left[LINK]["flags"]
+            assert attachments.tap("lan") not in (await namespaces.run(pod.launcher.network, ("nft", "list", "ruleset"))).decode()
+        assert network.TAP in await links(pod)
+
+
+async def test_guest_without_cards_gets_the_pods_network_and_loses_it(pod: Pod, start: Start) -> None:  # noqa: F811 - fixture
+    launcher = start(pod)
+    with launcher.client() as client, launcher.console() as viewer, greeting(pod, CALLER) as callers:
+        client.ask(messages.Sync(a_machine(devices={"graphics": [], "interfaces": []})))
+        viewer.expect("GUEST-READY", seconds=READY_SECONDS)
+        for _ in range(2):
+            await attach(pod, client, a_vm([DEFAULT], []), DEFAULT)
+            until_card(viewer, "eth0", there=True)
+            assert lease(viewer)["ip"] == network.GUEST
+            assert viewer.sh(f"nc {CALLER} 80 </dev/null") == "hello-from-outside"
+            await detach(pod, client, a_vm([], [DEFAULT]), "default")
+            until_card(viewer, "eth0", there=False)
+            assert not {network.TAP, network.BRIDGE, network.CONTROL_TAP} & (await links(pod)).keys()
+            assert (await namespaces.run(pod.launcher.network, ("nft", "list", "ruleset"))).decode() == ""
+        assert callers == [pods.POD] * 2
+        other = {**DEFAULT, "model": "e1000e"}
+        await attach(pod, client, a_vm([other], []), other)
+        found = "grep -l 0x10d3 /sys/bus/pci/devices/*/device"
+        assert viewer.sh(f"n=0; while ! {found} >/dev/null && test $n -lt 30; do sleep 1; n=$((n+1)); done; {found}").startswith(
+            "/sys/bus/pci"
+        )

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from handler.reconcilers.guests import guest_interfaces
+from handler.reconcilers.guests.guest_interfaces import AttachCard, DetachCard, Failure
+from launcher.protocol import messages
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PATH = "spec.domain.devices.interfaces[lan]"
+DEFAULT, LAN, DMZ = {"name": "default"}, {"name": "lan", "network": "lan"}, {"name": "dmz", "network": "dmz"}
+
+
+FULL = {**LAN, "type": "bridge", "model": "virtio"}
+COMES, LEAVES = AttachCard(FULL), DetachCard(FULL)
+
+
+def a_vm(desired: list[dict[str, Any]], runs: list[dict[str, Any]] | None = None, **status: Any) -> dict[str, Any]:
+    vm: dict[str, Any] = {
+        "metadata": {"name": "testvm", "namespace": "default", "uid": "u"},
+        "spec": {"domain": {"devices": {"interfaces": desired}}},
+        "status": {"phase": "Running", "podUID": "p", **status},
+    }
+    if runs is not None:
+        vm["status"]["running"] = {"domain": {"devices": {"interfaces": runs}}}
+    return vm
+
+
+def a_launcher(*cards: str, changes: tuple[str, ...] = ("interface",)) -> messages.Status:
+    devices = tuple(messages.DeviceStatus("interface", each, "tap0") for each in cards)
+    return messages.Status(1, messages.DomainStatus("d", "u", "qemu", "running", "booted", devices=devices, changes=changes))
+
+
+def step(vm: dict[str, Any], launcher: messages.Status, failures: dict[str, Failure] | None = None, now: float = 0.0) -> str:
+    found = guest_interfaces.next_step(vm, launcher, failures or {}, now)
+    return "" if found is None else f"{type(found).__name__} {found.name}"
+
+
+@pytest.mark.parametrize(
+    ("vm", "there", "expected"),
+    [
+        (a_vm([DEFAULT]), ("default",), ""),
+        (a_vm([DEFAULT, LAN], [DEFAULT]), ("default",), "AttachCard lan"),
+        (a_vm([DEFAULT, LAN], [DEFAULT]), ("default", "lan"), "AttachCard lan"),  # until it is in the running form
+        (a_vm([DEFAULT, LAN]), ("default",), "AttachCard lan"),  # restored while the guest released it
+        (a_vm([DEFAULT], [DEFAULT, LAN]), ("default", "lan"), "DetachCard lan"),
+        (a_vm([DEFAULT], [DEFAULT, LAN]), ("default",), "DetachCard lan"),  # until it left the running form
+        (a_vm([DEFAULT, DMZ], [DEFAULT, LAN]), ("default", "lan"), "DetachCard lan"),
+        (a_vm([{"name": "other"}], [DEFAULT]), ("default",), "DetachCard default"),
+    ],
+)
+def test_step_follows_from_both_forms_and_the_guest(vm: dict[str, Any], there: tuple[str, ...], expected: str) -> None:
+    assert step(vm, a_launcher(*there)) == expected
+    assert step(vm, a_launcher(*there, changes=())) == ""
+    assert step(vm, messages.Status(1)) == ""
+
+
+def test_failed_step_waits_and_others_go_on() -> None:
+    vm, launcher = a_vm([DEFAULT, DMZ], [DEFAULT, LAN]), a_launcher("default", "lan")
+    failures = {PATH: guest_interfaces.failure_after(LEAVES, "it keeps it", None, 10.0, waits=False)}
+    assert step(vm, launcher, failures, 10.5) == "AttachCard dmz"
+    assert step(vm, launcher, failures, 11.0) == "DetachCard lan"
+    assert guest_interfaces.pause(vm, launcher, failures, 10.25) == 0.75
+    edited = a_vm([DEFAULT, DMZ], [DEFAULT, {**LAN, "mac": "52:54:00:00:00:01"}])
+    assert step(edited, launcher, failures, 10.5) == "DetachCard lan"
+    again = guest_interfaces.failure_after(LEAVES, "it keeps it", failures[PATH], 20.0, waits=False)
+    assert (again.count, again.again) == (2, 22.0)
+    assert guest_interfaces.current(a_vm([DEFAULT]), launcher, failures) == {}
+    assert guest_interfaces.pause(a_vm([DEFAULT]), launcher, failures, 10.25) is None
+
+
+@pytest.mark.parametrize(("waits", "state"), [(True, "Pending"), (False, "Failed")])
+def test_failure_is_told_with_the_time_of_its_state(waits: bool, state: str) -> None:
+    vm, launcher = a_vm([DEFAULT, LAN], [DEFAULT]), a_launcher("default")
+    failures = {PATH: guest_interfaces.failure_after(COMES, "no network", None, 10.0, waits=waits)}
+    status = guest_interfaces.with_entries(vm, {"changes": [{"path": "x"}]}, launcher, failures, NOW)
+    told = {"path": PATH, "state": state, "time": "2026-01-01T00:00:00Z", "message": "no network"}
+    assert status["changes"] == [{"path": "x"}, told]
+    old = {**told, "time": "2025-01-01T00:00:00Z"}
+    again = guest_interfaces.with_entries(a_vm([DEFAULT, LAN], [DEFAULT], changes=[old]), {}, launcher, failures, NOW)
+    assert again["changes"] == [old]
+    assert guest_interfaces.with_entries(vm, {}, launcher, {}, NOW) == {}
+
+
+def test_end_of_a_step_replaces_its_failure() -> None:
+    vm = a_vm([DEFAULT], [DEFAULT, LAN], changes=[{"path": "x"}, {"path": PATH, "state": "Failed"}])
+    done = guest_interfaces.done(vm, "lan", NOW)
+    assert done["changes"] == [{"path": "x"}, {"path": PATH, "state": "Applied", "time": "2026-01-01T00:00:00Z"}]
