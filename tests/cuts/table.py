@@ -16,28 +16,26 @@ NOTHING: Final = "–"
 HEAD: Final = """\
 # Faults during migrations, drains and upgrades
 
-`make test-faults` cuts one process or link of the test cluster at one step of a live migration, drain or upgrade, and writes the result
-to this page. Do not edit it. `make test-faults FAULTS="handler-source drain"` plays the cells with one of these words in their names.
+`make test-faults` cuts one process or link of the test cluster at one step of a live migration, drain or upgrade, and writes this page.
 {made}
 
 The guest counts up to five times per second: it writes each number to its disk with fsync, then to its console. A client on node1
-queries it ten times per second through a Service. `make test-faults` fails, and the cell shows the fault in bold letters, after:
+queries it ten times per second through a Service. A run fails, and the cell is bold, after:
 
 - **lost data**: a written number is missing, or the counter went back.
-- **ran two**: the vCPUs of two QEMU processes of the guest used processor time within {window} s, by the process tables of both nodes,
-  which are read five times per second.
+- **ran two**: the vCPUs of two QEMU processes of the guest used processor time within {window} s, by the nodes' process tables, which are
+  read five times per second.
 - **hung**: {end:.0f} s after the cut, the Migration, drain or upgrade is not over, the guest does not count on its disk and its console,
   or the Service does not answer.
 - **another's answer**: the client got an answer of another server.
-- A failure without a cut: a connection of the client was refused or had no route to host, as for an empty pod, or the client waited
-  more than {passing:.0f} s longer than the guest itself stood still.
-- Any other end than the expected one.
+- without a cut: a connection of the client was refused or had no route to host, or the client waited more than {passing:.0f} s longer than
+  the guest stood still.
+- any other end than the expected one.
 
-A cell has the result of the Migration and the seconds from the cut to it (drain, upgrade: to the end of the whole operation), then the
-longest times in seconds without a count of the guest and without an answer to the client. `Failed`: the guest continues on its node, and
-the requester asks again, as drains do. `(attempt 2)`: the first attempt failed and the same Migration made another. `the guest
-restarted`: the cut ended the guest itself, and its written numbers are intact. The machine has two cores and emulates the guests'
-processors. `{nothing}`: nothing to cut at that step.
+A cell has the result of the Migration and the seconds from the cut to it (drain, upgrade: to the operation's end), then the longest times
+in seconds without a count of the guest and without an answer to the client. `Failed`: the guest continues on its node. `(attempt 2)`: the
+same Migration made another attempt. `the guest restarted`: the cut ended the guest itself, and its written numbers are intact. The machine
+has two cores and emulates the guests' processors. `{nothing}`: nothing to cut at that step.
 """
 
 
