@@ -16,7 +16,7 @@ from apiserver.apis.core.resources import EVENTS, LEASES, NODES, SELF_SUBJECT_RE
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.places import names, node_states
+from apiserver.apis.virt.places import fencing, names, node_states
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import fencing_plan as planning
 from apiserver.kubectl import listing, messages, verbs
@@ -55,7 +55,7 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
     found = await _silent(access, node)
     _check_silence(node, before, await _leases(access, node))
     user, now = await _user(access), times.to_rfc3339(datetime.now(UTC))
-    await _write(access, planning.fenced(found, user, now), f"fence node {node}")
+    await _write(access, fencing.fenced(found, user, now), f"fence node {node}")
     await _tell(access, planning.event(found, "NodeFenced", f"{user} states that the node is off", now))
     return f"node/{node} fenced; once it is repaired: kubectl virt unfence {node}"
 
@@ -82,7 +82,7 @@ async def unfence(access: Access, node: str) -> str:
     if not node_states.is_fenced(found):
         return f"node/{node} is not fenced"
     user, now = await _user(access), times.to_rfc3339(datetime.now(UTC))
-    await _write(access, planning.unfenced(found), f"unfence node {node}")
+    await _write(access, fencing.unfenced(found), f"unfence node {node}")
     await _tell(access, planning.event(found, "NodeUnfenced", f"{user} states that the node is repaired", now))
     return f"node/{node} is no longer fenced"
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from apiserver.apis.core.resources import EVENTS, NODES
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, name_of, object_reference
+from apiserver.apis.meta.objects import Object, condition, dig, name_of, object_reference
 from apiserver.apis.virt.places import names, node_states
 
-TAINT: Final[Mapping[str, str]] = {"key": node_states.OFF_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}
 LISTED: Final = 10
 """Machines that the question names."""
 _WARNING: Final = (
@@ -56,27 +54,6 @@ def _there(machines: Sequence[str] | None) -> str:
     shown = [*machines[:LISTED], *([f"and {len(machines) - LISTED} more"] if len(machines) > LISTED else [])]
     named = f": {', '.join(shown)}" if shown else ""
     return f"It had {len(machines)} virtual machines{named}."
-
-
-def fenced(node: Object, user: str, now: str) -> Object:
-    """Return the Node with the taint, and with the user's name."""
-    found = copy.deepcopy(node)
-    found["spec"] = {**(found.get("spec") or {}), "taints": [*_others(found), {**TAINT, "timeAdded": now}]}
-    found["metadata"]["annotations"] = {**annotations_of(found), node_states.FENCED_BY_ANNOTATION: f"{user} at {now}"}
-    return found
-
-
-def unfenced(node: Object) -> Object:
-    """Return the Node without what ``fenced`` adds."""
-    found = copy.deepcopy(node)
-    found["spec"] = {**(found.get("spec") or {}), "taints": _others(found)}
-    kept = {key: value for key, value in annotations_of(found).items() if key != node_states.FENCED_BY_ANNOTATION}
-    found["metadata"]["annotations"] = kept
-    return found
-
-
-def _others(node: Object) -> list[Object]:
-    return [each for each in node_states.taints_of(node) if each.get("key") != node_states.OFF_TAINT]
 
 
 def event(node: Object, reason: str, message: str, now: str) -> Object:

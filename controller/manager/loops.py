@@ -25,6 +25,8 @@ from apiserver.client.rest import Client
 from apiserver.client.store import Indexer
 from controller.manager.rights import Right
 from controller.reconcilers import indexes, trimming
+from controller.reconcilers.fencing.fence_agent import Executable
+from controller.reconcilers.fencing.reconciler import Fencing
 from controller.reconcilers.migrations import migration_turns
 from controller.reconcilers.migrations.reconciler import Migrations
 from controller.reconcilers.nodes import node_reports
@@ -33,7 +35,7 @@ from controller.reconcilers.pods import ownership
 from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.replica_sets import membership
 from controller.reconcilers.replica_sets.reconciler import ReplicaSets
-from controller.reconcilers.settings import MigrationLimits, Settings
+from controller.reconcilers.settings import FenceAgent, MigrationLimits, Settings
 from controller.reconcilers.upgrades import workload_updates
 from controller.reconcilers.virtual_machines import validation
 from controller.reconcilers.virtual_machines.gathering import Gathering
@@ -133,6 +135,7 @@ class Material:
     reports: NodeReports
     targets: Absences
     """The times of migrations' targets that are gone: two loops wait for them."""
+    fence_agent: FenceAgent | None = None
 
 
 class Subscriber(Reconciler, Protocol):
@@ -186,6 +189,22 @@ def _updates(given: Material) -> Subscriber:
 
 def _replica_sets(given: Material) -> Subscriber:
     return ReplicaSets(given.client, given.recorder, given.clock, given.informers)
+
+
+def _fencing(given: Material) -> Subscriber:
+    settings = given.fence_agent
+    assert settings is not None  # noqa: S101 - else the loop does not run
+    agent = Executable(settings.path, settings.timeout_seconds)
+    return Fencing(
+        given.client,
+        given.recorder,
+        given.clock,
+        given.informers,
+        given.reports,
+        agent,
+        delay=settings.delay_seconds,
+        elapsed=given.elapsed,
+    )
 
 
 def _right(resource: Resource, verbs: str, subresource: str = "") -> Right:
@@ -249,6 +268,14 @@ LOOPS: Final[Sequence[Loop]] = (
     ),
 )
 
+
+FENCING: Final = Loop(
+    "fencing",
+    _fencing,
+    informers=("nodes", "leases", "vms"),
+    rights=(_right(NODES, "get update"), Right(LEASES.group, LEASES.plural, "get", scope="node leases")),
+)
+"""The loop that runs besides, if the chart's value ``fencing.agent`` names a fence agent."""
 
 EVICTING: Final = _right(PODS, "create", "eviction")
 """The right that ``workloadupdates`` has besides, if the chart's value ``workloadUpdate.strategy`` is ``Evict``."""

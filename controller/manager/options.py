@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Final, get_args
 
 from apiserver import logs
 from apiserver.apis.meta import flags, quantity
@@ -18,7 +18,10 @@ from apiserver.apis.virt.lifecycle.migration_policies import Defaults
 from certs.reloading import Files
 from certs.renewal import Policy
 from controller.evictions.eviction_plan import Limits
-from controller.reconcilers.settings import MigrationLimits, Settings, UpdateStrategy, WorkloadUpdate
+from controller.reconcilers.settings import FenceAgent, MigrationLimits, Settings, UpdateStrategy, WorkloadUpdate
+
+MAX_CALL_SECONDS: Final = 100.0
+"""The limit for a call of a fence agent, less than that of a pass (``RECONCILE_SECONDS``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Options:
     webhook_port: int
     evictions: Limits
     migrations: MigrationLimits
+    fence_agent: FenceAgent | None = None
+    """None: only a person fences nodes."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -50,7 +55,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         description="Keeps a pod for every VirtualMachine that should be on and for every Migration; issues and renews certificates.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    for add in (_installation, _launchers, _work, _metrics, _certificates, _evictions, _migration_limits, _migrations, _updates):
+    for add in (_installation, _launchers, _work, _metrics, _certificates, _evictions, _migration_limits, _migrations, _updates, _fencing):
         add(parser)
     given = parser.parse_args(arguments)
     try:
@@ -88,7 +93,14 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
             scheduling_seconds=given.migration_scheduling_seconds,
             kept=given.migrations_kept,
         ),
+        fence_agent=_fence_agent(given),
     )
+
+
+def _fence_agent(given: argparse.Namespace) -> FenceAgent | None:
+    if given.fence_agent is None:
+        return None
+    return FenceAgent(given.fence_agent, given.fence_delay, given.fence_timeout)
 
 
 def _settings(given: argparse.Namespace) -> Settings:
@@ -268,6 +280,32 @@ def _updates(parser: argparse.ArgumentParser) -> None:
         metavar="IMAGE",
         help="image that a webhook of the cluster substitutes for --launcher-image; repeatable",
     )
+
+
+def _fencing(parser: argparse.ArgumentParser) -> None:
+    given = FenceAgent(Path())
+    parser.add_argument(
+        "--fence-agent",
+        type=Path,
+        metavar="FILE",
+        help="executable that switches a silent node off, so that its machines restart elsewhere; default: only a person fences nodes",
+    )
+    parser.add_argument(
+        "--fence-delay",
+        type=flags.seconds,
+        default=f"{given.delay_seconds:.0f}s",
+        help="how long the kubelet and virt-handler of a node must be silent, besides their own limits, before it is switched off",
+    )
+    parser.add_argument(
+        "--fence-timeout", type=_call_limit, default=f"{given.timeout_seconds:.0f}s", help="limit for a call of --fence-agent, at most 100s"
+    )
+
+
+def _call_limit(text: str) -> float:
+    """Return the seconds of a duration that a pass of a loop can wait."""
+    if (found := flags.seconds(text)) > MAX_CALL_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_CALL_SECONDS:.0f}s")
+    return found
 
 
 def _bandwidth(text: str) -> str:

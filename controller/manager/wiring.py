@@ -34,7 +34,7 @@ from controller.evictions import admission
 from controller.evictions.admission import Evictions
 from controller.evictions.path_secret import PathSecret
 from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
-from controller.manager.loops import LOOPS, SOURCES, Loop, Material, controller
+from controller.manager.loops import FENCING, LOOPS, SOURCES, Loop, Material, controller
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
@@ -122,8 +122,10 @@ class Machines:
             informers=informers,
             reports=NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed),
             targets=Absences(environment.elapsed),
+            fence_agent=options.fence_agent,
         )
-        self._loops = {each: controller(each, material, workers=options.workers, observer=metrics.loops) for each in LOOPS}
+        loops = LOOPS if options.fence_agent is None else (*LOOPS, FENCING)
+        self._loops = {each: controller(each, material, workers=options.workers, observer=metrics.loops) for each in loops}
         for loop in self._loops.values():
             metrics.watch_queue(loop)
         metrics.watch_machines(informers.vms.list, options.settings.eviction_strategy)

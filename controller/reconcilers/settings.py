@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from apiserver.apis.virt.lifecycle import evictions
@@ -52,6 +53,17 @@ class Times:
     """All machines, while one is outdated."""
     back_off: tuple[int, int] = (5, 20)
     """A Migration after its first and second attempt: a process returns in seconds, a network in half a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAgent:
+    """The administrator's executable that switches silent nodes off (docs/fencing.md)."""
+
+    path: Path
+    delay_seconds: float = 10.0
+    """The least time of silence before a call."""
+    timeout_seconds: float = 60.0
+    """The limit for a call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,11 @@ class Silence:
     missing: frozenset[str] = field(default_factory=frozenset)
     """Those of ``whole`` without a Node object."""
     off: frozenset[str] = field(default_factory=frozenset)
-    """Those of ``whole`` that a person calls off: the Node is missing, or has the taint ``out-of-service``."""
+    """Those of ``whole`` that are off: the Node is missing, or has the taint ``out-of-service``."""
+
+    def left(self, node: str) -> float | None:
+        """Return the seconds until virt-handler's last report expires, 0 if it has; None if the kubelet reports."""
+        return 0.0 if node in self.whole else self.of_kubelet.get(node)
 
 
 def silence_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Silence:

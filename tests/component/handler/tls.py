@@ -38,6 +38,9 @@ class Authority:
     def virt_api(self) -> Files:
         return self._publish("virt-api", Profile("virt-api", ("virt-api", "localhost"), ("127.0.0.1",), server=True, client=True))
 
+    def board(self, address: str) -> Files:
+        return self._publish("board", Profile("board", ("board",), (address,), server=True))
+
     def shared(self) -> Files:
         return self._publish("shared", Profile(names.HANDLER, (names.HANDLER,), server=True, client=True))
 

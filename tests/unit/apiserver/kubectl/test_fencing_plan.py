@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt.places import fencing
 from apiserver.kubectl import fencing_plan
 
 NOW = "2026-01-01T00:00:00Z"
@@ -37,8 +38,8 @@ def test_a_lease_that_changed_names_its_process() -> None:
 
 
 def test_fence_adds_one_taint_and_unfence_restores_the_node() -> None:
-    once = fencing_plan.fenced(node(), "jane", NOW)
-    twice = fencing_plan.fenced(once, "jane", NOW)
+    once = fencing.fenced(node(), "jane", NOW)
+    twice = fencing.fenced(once, "jane", NOW)
     assert once == twice
     taint = {
         "key": "node.kubernetes.io/out-of-service",
@@ -48,7 +49,7 @@ def test_fence_adds_one_taint_and_unfence_restores_the_node() -> None:
     }
     assert once["spec"]["taints"] == [{"key": "other", "effect": "NoSchedule"}, taint]
     assert once["metadata"]["annotations"] == {"a": "b", "kubevirt.io/fenced-by": f"jane at {NOW}"}
-    assert fencing_plan.unfenced(once) == node()
+    assert fencing.unfenced(once) == node()
 
 
 def test_question_names_the_machines_up_to_a_limit() -> None:

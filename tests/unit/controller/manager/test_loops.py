@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from controller.manager.loops import EVICTING, LOOPS, SOURCES, Loop
+from controller.manager.loops import EVICTING, FENCING, LOOPS, SOURCES, Loop
 from controller.manager.rights import PARTS, Right
 from controller.reconcilers import indexes
 from tests.fakes import rbac
@@ -20,8 +20,10 @@ PACKAGES: Final = {
     "migrations": "migrations",
     "workloadupdates": "upgrades",
     "virtualmachinereplicasets": "replica_sets",
+    "fencing": "fencing",
 }
 """By loop: the package of its reconciler."""
+ALL: Final = (*LOOPS, FENCING)
 NAMESPACES: Final = {"cluster": "", "installation": "kubevirt", "node leases": "kubevirt-node-lease"}
 
 
@@ -43,7 +45,7 @@ def test_the_chart_grants_the_rights_of_the_table_and_no_others() -> None:
 
 
 def test_no_loop_names_a_right_twice() -> None:
-    for loop in LOOPS:
+    for loop in ALL:
         rights = list(granted(of_loop(loop)))
         assert sorted(rights) == sorted(set(rights)), loop.name
 
@@ -73,11 +75,11 @@ def read_by(package: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+@pytest.mark.parametrize("loop", ALL, ids=lambda loop: loop.name)
 def test_a_loop_reads_the_informers_of_its_row(loop: Loop) -> None:
     assert read_by(PACKAGES[loop.name]) == set(loop.informers)
 
 
 def test_loops_have_names_of_their_own() -> None:
-    assert len({loop.name for loop in LOOPS}) == len(LOOPS)
-    assert {loop.name for loop in LOOPS} == set(PACKAGES)
+    assert len({loop.name for loop in ALL}) == len(ALL)
+    assert {loop.name for loop in ALL} == set(PACKAGES)

@@ -1,0 +1,152 @@
+"""Runs the administrator's fence agent, an executable that switches a node off (docs/fencing.md).
+
+The agent reads one JSON object from standard input, and prints another one. Only ``{"version": "1.0.0", "state": "off"}`` with status 0
+means that the node was without power after the call began. Every other outcome means that nothing is known about the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Final, Protocol
+
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, annotations_of, dig, labels_of, name_of, uid_of
+
+VERSION: Final = "1.0.0"
+MAX_OUTPUT: Final = 64 << 10
+"""Bytes of each output; an agent that writes more is killed."""
+MAX_WORDS: Final = 512
+"""Characters of an agent's message."""
+_GONE_SECONDS: Final = 5.0
+"""How long to wait for the end of killed processes."""
+_ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+
+
+class Failed(Exception):
+    """The agent did not prove that the node is off; the message is for administrators."""
+
+
+class Agent(Protocol):
+    """Switches nodes off."""
+
+    @property
+    def name(self) -> str:
+        """Return its name for messages."""
+
+    async def switch_off(self, node: Object) -> None:
+        """Switch a node off, and return once it is proved to be off. May be repeated.
+
+        Raises:
+            Failed: nothing is known about the node.
+        """
+
+
+class Executable:
+    """A fence agent that is a file."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        """``seconds`` is the limit for a call."""
+        self._path = path
+        self._seconds = seconds
+
+    @property
+    def name(self) -> str:
+        """Return the file's name."""
+        return self._path.name
+
+    async def switch_off(self, node: Object) -> None:
+        """Run the file, and check its answer. No process of the call survives it."""
+        try:
+            child = await asyncio.create_subprocess_exec(
+                self._path,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=_ENVIRONMENT,
+                cwd="/",
+                start_new_session=True,
+                limit=MAX_OUTPUT,
+            )
+        except OSError as error:
+            raise Failed(f"cannot run {self._path}: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(self._seconds):
+                status, output, errors = await _talk(child, request(node))
+        except TimeoutError as error:
+            raise Failed(f"no answer within {self._seconds:g} s") from error
+        finally:
+            await _end(child)
+        check(status, output, errors)
+
+
+async def _talk(child: asyncio.subprocess.Process, document: bytes) -> tuple[int, bytes, bytes]:
+    """Return the exit status and both outputs.
+
+    Raises:
+        Failed: it wrote too much.
+    """
+    stdin, stdout, stderr = child.stdin, child.stdout, child.stderr
+    assert stdin is not None and stdout is not None and stderr is not None  # noqa: S101, PT018 - pipes were asked for
+    stdin.write(document)
+    with contextlib.suppress(ConnectionError):  # it may not read
+        await stdin.drain()
+    stdin.close()
+    async with asyncio.TaskGroup() as reading:
+        outputs = [reading.create_task(_read(each)) for each in (stdout, stderr)]
+    output, errors = (each.result() for each in outputs)
+    return await child.wait(), output, errors
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """Kill what is left of the call, and wait until its pipes are closed."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_GONE_SECONDS):
+            await child.communicate()
+
+
+async def _read(pipe: asyncio.StreamReader) -> bytes:
+    """Return the first bytes of a pipe, and drop the rest."""
+    kept = bytearray()
+    while chunk := await pipe.read(MAX_OUTPUT):
+        kept += chunk[: MAX_OUTPUT + 1 - len(kept)]
+    return bytes(kept)
+
+
+def request(node: Object) -> bytes:
+    """Return the document for the agent's standard input."""
+    described = {
+        "name": name_of(node),
+        "uid": uid_of(node),
+        "labels": dict(labels_of(node)),
+        "annotations": dict(annotations_of(node)),
+        "addresses": dig(node, "status", "addresses") or [],
+        "providerID": dig(node, "spec", "providerID") or "",
+        "bootID": dig(node, "status", "nodeInfo", "bootID") or "",
+    }
+    return f"{json.dumps({'version': VERSION, 'command': 'OFF', 'node': described})}\n".encode()
+
+
+def check(status: int, output: bytes, errors: bytes = b"") -> None:
+    """Accept an answer that proves the node to be off.
+
+    Raises:
+        Failed: any other answer.
+    """
+    if len(output) > MAX_OUTPUT:
+        raise Failed(f"it wrote more than {MAX_OUTPUT >> 10} KiB")
+    try:
+        answer = json.loads(output)
+    except (ValueError, RecursionError):
+        answer = None
+    if status == 0 and answer == {"version": VERSION, "state": "off"}:
+        return
+    said = answer.get("msg") if isinstance(answer, dict) else None
+    words = one_line(str(said or errors.decode(errors="replace").strip() or output.decode(errors="replace").strip()), MAX_WORDS)
+    raise Failed(f"exit status {status}{f': {words}' if words else ', without a message'}")

@@ -1,0 +1,130 @@
+"""Decides whether a node is fenced or unfenced. Pure.
+
+Silence proves nothing about a guest, so it is only the reason to ask the fence agent. The agent's answer is the proof: the node was without
+power after the call began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from apiserver.apis.meta.objects import Object, annotations_of, dig, name_of
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.lifecycle import node_loss, power
+from apiserver.apis.virt.places import fencing, node_states
+
+LOOK_SECONDS: Final = 10.0
+"""The time between two looks at a silent node, for changes that cause no event of the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """Do nothing until the node changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again after these seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Do not fence, although machines wait for it."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Ask the agent to switch the node off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfence:
+    """Take the statement back: the node has started again."""
+
+
+Decision: TypeAlias = Nothing | Wait | Refuse | Fence | Unfence
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Input of the decision."""
+
+    node: Object
+    """As kube-apiserver has it now."""
+    reports_for: float | None
+    """Seconds until virt-handler's last report expires; 0: it has expired. None: the kubelet reports."""
+    silent_for: float
+    """Seconds since this process noticed that the whole node is silent."""
+    waiting: int
+    """The machines on the node that restart elsewhere once it is fenced."""
+    silent: int
+    """The silent nodes with a virt-handler that are not fenced, this one included."""
+    nodes: int
+    """All nodes with a virt-handler that are not fenced."""
+    delay: float
+    """The least seconds of silence."""
+
+
+def plan(seen: Observed) -> Decision:
+    """Return what to do about the node."""
+    if node_states.is_fenced(seen.node):
+        return Unfence() if has_restarted(seen.node) else Nothing()
+    if seen.reports_for is None:
+        return Nothing()
+    if seen.reports_for:
+        return Wait(seen.reports_for)
+    if not seen.waiting:
+        return Wait(LOOK_SECONDS)
+    if seen.silent * 2 > seen.nodes:
+        return Refuse(_too_many(seen))
+    if seen.silent_for < seen.delay:
+        return Wait(seen.delay - seen.silent_for)
+    return Fence()
+
+
+def has_restarted(node: Object) -> bool:
+    """Return True if a node that virt-controller fenced reports again, with another boot ID."""
+    before, now = annotations_of(node).get(fencing.FENCED_BOOT_ANNOTATION), boot_of(node)
+    return bool(before and now and before != now) and not node_states.kubelet_is_silent(node)
+
+
+def boot_of(node: Object) -> str:
+    """Return the node's boot ID, as its kubelet reports."""
+    return str(dig(node, "status", "nodeInfo", "bootID") or "")
+
+
+def contradiction(before: Object, after: Object) -> str:
+    """Return what speaks against the agent's answer that the node is off; empty if nothing does.
+
+    Args:
+        before: the Node before the call.
+        after: the Node after it.
+    """
+    if node_states.kubelet_is_silent(after) or boot_of(after) != boot_of(before):
+        return ""
+    return "the fence agent says that it was off, but its kubelet reports with the same boot ID: correct the agent's data about this node"
+
+
+def restarts_elsewhere(vm: Object, node: str) -> bool:
+    """Return True if the machine's attempt runs on the node, and the machine restarts once the node is fenced."""
+    is_there = dig_vm(vm, "status", "nodeName") == node and bool(dig_vm(vm, "status", "podUID"))
+    return is_there and dig_vm(vm, "spec", "onNodeLoss") != node_loss.WAIT and power.decide(vm).on
+
+
+def count_waiting(machines: Iterable[Object], node: str) -> int:
+    """Return how many machines restart elsewhere once the node is fenced."""
+    return sum(1 for vm in machines if restarts_elsewhere(vm, node))
+
+
+def _too_many(seen: Observed) -> str:
+    node = name_of(seen.node)
+    return (
+        f"{seen.silent} of {seen.nodes} nodes with virt-handler do not report, which looks like a fault of the network or of "
+        f"kube-apiserver, so no node is fenced. If you are certain that the node is off: kubectl virt fence {node} --off"
+    )

@@ -1,0 +1,159 @@
+"""The loop that fences silent nodes: gather, plan, apply. It runs only if the administrator configured a fence agent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from apiserver.apis.core.resources import NODES
+from apiserver.apis.meta import errors, times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import NamespacedName, Object, condition, dig, name_of
+from apiserver.apis.virt.places import fencing, names, node_states
+from apiserver.client.backoff import Backoff
+from apiserver.client.rest import Client
+from controller.reconcilers.fencing import fencing_plan
+from controller.reconcilers.fencing.fence_agent import Agent, Failed
+from controller.reconcilers.fencing.fencing_plan import Fence, Nothing, Observed, Refuse, Unfence, Wait
+from controller.reconcilers.indexes import BY_TRIED_NODE, Informers
+from controller.reconcilers.nodes.node_reports import NodeReports
+from controller.reconcilers.settings import FIELD_MANAGER
+from controller.runtime.clock import Clock
+from controller.runtime.reconciling import Controller, Request, Result
+from controller.runtime.recorder import Recorder
+
+logger = logging.getLogger(__name__)
+
+_PAUSES: Final = (2.0, 60.0)
+"""The shortest and the longest pause after a failed call of the agent, in seconds."""
+
+
+class Fencing:
+    """The reconciler of Nodes that do not report."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        clock: Clock,
+        informers: Informers,
+        reports: NodeReports,
+        agent: Agent,
+        *,
+        delay: float,
+        elapsed: Callable[[], float],
+    ) -> None:
+        """``delay`` is the least time of silence in seconds; ``elapsed`` returns monotonic seconds."""
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._informers = informers
+        self._reports = reports
+        self._agent = agent
+        self._delay = delay
+        self._elapsed = elapsed
+        self._silent_since: dict[str, float] = {}
+        self._pauses: dict[str, Backoff] = {}
+        """By node. A new process counts both again, which only delays."""
+
+    def subscribe(self, controller: Controller) -> None:
+        """Enqueue a node when it is new, or when its reports begin or end."""
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            if new is not None and (old is None or _ready(old) != _ready(new)):
+                controller.enqueue(NamespacedName("", name_of(new)))
+
+        self._informers.nodes.subscribe(changed)
+        self._reports.subscribe(lambda node: controller.enqueue(NamespacedName("", node)))
+
+    async def reconcile(self, request: Request) -> Result:
+        """Fence or unfence one node."""
+        try:
+            node = await self._client.get(NODES, request.name)
+        except errors.NotFound:
+            self._forget(request.name)
+            return Result()
+        decision = fencing_plan.plan(await self._observe(node))
+        match decision:
+            case Wait(seconds):
+                return Result(seconds)
+            case Refuse(message):
+                self._warn(node, "FencingRefused", message)
+                return Result(fencing_plan.LOOK_SECONDS)
+            case Fence():
+                return await self._fence(node)
+            case Unfence():
+                await self._unfence(node)
+            case Nothing():
+                pass
+        self._forget(request.name)
+        return Result()
+
+    async def _observe(self, node: Object) -> Observed:
+        self._informers.nodes.remember(node)
+        name, others = name_of(node), self._unfenced_nodes()
+        silence = await self._reports.silence({name, *others})
+        left = silence.left(name)
+        if left != 0:
+            self._silent_since.pop(name, None)
+        else:
+            self._silent_since.setdefault(name, self._elapsed())
+        return Observed(
+            node=node,
+            reports_for=left,
+            silent_for=self._elapsed() - self._silent_since.get(name, self._elapsed()),
+            waiting=fencing_plan.count_waiting(self._informers.vms.by_index(BY_TRIED_NODE, name), name),
+            silent=sum(1 for each in others if silence.left(each) == 0),
+            nodes=len(others),
+            delay=self._delay,
+        )
+
+    def _unfenced_nodes(self) -> set[str]:
+        """Return the nodes with a virt-handler that are not fenced."""
+        leases = (name_of(each).removeprefix(names.handler_lease("")) for each in self._informers.leases.list())
+        return {name for name in leases if not node_states.is_fenced(self._informers.nodes.get("", name))}
+
+    async def _fence(self, node: Object) -> Result:
+        """Ask the agent, then state that the node is off. The agent may be asked twice if the statement is not written."""
+        name = name_of(node)
+        logger.warning("fencing a node", extra={"node": name, "agent": self._agent.name})
+        try:
+            await self._agent.switch_off(node)
+            after = await self._client.get(NODES, name)
+            if against := fencing_plan.contradiction(node, after):
+                raise Failed(against)
+        except Failed as failure:
+            message = f"fence agent {self._agent.name}: {one_line(str(failure), 600)}. Does the node run? If you are certain that it is off"
+            self._warn(node, "FencingFailed", f"{message}: kubectl virt fence {name} --off")
+            return Result(self._pauses.setdefault(name, Backoff(*_PAUSES)).next())
+        self._forget(name)
+        if fencing_plan.boot_of(after) != fencing_plan.boot_of(node):
+            return Result()  # it has started again, and its kubelet reports the end of its pods
+        by, now = f"{FIELD_MANAGER} with {self._agent.name}", times.to_rfc3339(self._clock.now())
+        await self._write(fencing.fenced(after, by, now, fencing_plan.boot_of(after)))
+        self._warn(node, "NodeFenced", f"fence agent {self._agent.name} switched the node off; its virtual machines start elsewhere")
+        return Result()
+
+    async def _unfence(self, node: Object) -> None:
+        await self._write(fencing.unfenced(node))
+        self._recorder.event(node, NODES, "Normal", "NodeUnfenced", "the node has started again after it was fenced")
+
+    async def _write(self, node: Object) -> None:
+        """Write the Node as judged.
+
+        Raises:
+            Conflict: it has changed since.
+        """
+        self._informers.nodes.remember(await self._client.update(NODES, node, field_manager=FIELD_MANAGER))
+
+    def _forget(self, name: str) -> None:
+        self._silent_since.pop(name, None)
+        self._pauses.pop(name, None)
+
+    def _warn(self, node: Object, reason: str, message: str) -> None:
+        self._recorder.event(node, NODES, "Warning", reason, message)
+
+
+def _ready(node: Object) -> object:
+    return (condition(dig(node, "status", "conditions"), "Ready") or {}).get("status")

@@ -1,0 +1,87 @@
+#!/usr/bin/python3
+"""A fence agent that switches nodes off through the Redfish API of their management boards (docs/fencing.md).
+
+Its data is the file nodes.json of the Secret:
+
+    {"node1": {"system": "https://10.0.9.1/redfish/v1/Systems/1", "user": "fence", "password": "…", "powerOn": true}}
+
+The optional file ca.crt of the Secret has the authority of the boards' certificates; without it, the system's authorities count. With
+powerOn, the agent switches the node on again once the board has reported that it is off.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any, Final
+
+SECRET: Final = Path(sys.argv[1] if len(sys.argv) > 1 else "/fence-agent-secret")
+VERSION: Final = "1.0.0"
+REQUEST_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.5
+
+
+class Board:
+    """The management board of one node."""
+
+    def __init__(self, data: dict[str, Any], tls: ssl.SSLContext) -> None:
+        self._system = str(data["system"])
+        self._tls = tls
+        key = base64.b64encode(f"{data['user']}:{data['password']}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {key}", "Accept": "application/json", "Content-Type": "application/json"}
+
+    def is_off(self) -> bool:
+        """Return whether the board reports that the node is off."""
+        return self._ask("").get("PowerState") == "Off"
+
+    def reset(self, kind: str) -> None:
+        """Ask for a change of power: ForceOff or On."""
+        self._ask("/Actions/ComputerSystem.Reset", json.dumps({"ResetType": kind}).encode())
+
+    def _ask(self, path: str, body: bytes | None = None) -> dict[str, Any]:
+        url = self._system + path
+        if not url.startswith("https://"):
+            raise ValueError(f"{url} does not begin with https://")
+        asked = urllib.request.Request(url, body, self._headers)  # noqa: S310 - checked above
+        with urllib.request.urlopen(asked, timeout=REQUEST_SECONDS, context=self._tls) as answer:  # noqa: S310 - as above
+            found = json.loads(answer.read(1 << 20) or b"{}")
+        return found if isinstance(found, dict) else {}
+
+
+def switch_off(board: Board, *, on_again: bool) -> None:
+    """Switch the node off, and wait until the board reports it. The caller limits the time."""
+    if not board.is_off():
+        board.reset("ForceOff")
+        while not board.is_off():
+            time.sleep(POLL_SECONDS)
+    if on_again:
+        board.reset("On")
+
+
+def main() -> int:
+    """Answer one call; return the exit status."""
+    asked = json.load(sys.stdin)
+    try:
+        if asked.get("version") != VERSION or asked.get("command") != "OFF":
+            raise ValueError(f"unknown version or command: {asked.get('version')} {asked.get('command')}")
+        name = asked["node"]["name"]
+        data = json.loads((SECRET / "nodes.json").read_text()).get(name)
+        if data is None:
+            raise ValueError(f"nodes.json has no node {name}")
+        authority = SECRET / "ca.crt"
+        tls = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
+        switch_off(Board(data, tls), on_again=bool(data.get("powerOn")))
+    except (OSError, ValueError, KeyError) as error:
+        print(json.dumps({"version": VERSION, "msg": f"{type(error).__name__}: {error}"}))
+        return 1
+    print(json.dumps({"version": VERSION, "state": "off"}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import name_of
+from handler import heartbeat
+from handler.devices.acceleration import Verdict
+from tests.component.controller.test_controller import LEASES, NODES, PODS, working
+from tests.component.controller.test_silent_nodes import HOLDS, LEASE_NAMESPACE, Node
+from tests.fakes.kubeapi import FakeAPI
+
+OFF = '{"version": "1.0.0", "state": "off"}'
+TAINT = "node.kubernetes.io/out-of-service"
+
+
+class Rack(Node):
+    """Two nodes, and a fence agent that counts its calls."""
+
+    def __init__(self, api: FakeAPI, directory: Path) -> None:
+        super().__init__(api)
+        self.agent = directory / "agent"
+        self._calls = directory / "calls"
+
+    def answers(self, script: str) -> None:
+        self.agent.write_text(f"#!/bin/sh\ncat >/dev/null; echo >>{self._calls}; {script}\n")
+        self.agent.chmod(0o755)
+
+    def calls(self) -> int:
+        return len(self._calls.read_text()) if self._calls.exists() else 0
+
+    def node(self, name: str = "node1") -> dict[str, Any]:
+        return self.api.get(NODES, "", name)
+
+    def is_fenced(self) -> bool:
+        return any(each["key"] == TAINT for each in self.node().get("spec", {}).get("taints", []))
+
+    def said(self, reason: str) -> str:
+        found = [each["message"] for each in self.api.all("/api/v1/events") if each["reason"] == reason]
+        return found[0] if found else ""
+
+    async def boots(self, name: str, boot: str, ready: str) -> None:
+        def change(obj: dict[str, Any]) -> None:
+            obj["status"]["nodeInfo"] = {"bootID": boot}
+            obj["status"]["conditions"][0].update(status=ready)
+
+        await self.api.edit(NODES, "", name, change)
+
+    async def loses_the_node(self) -> dict[str, Any]:
+        """Run a machine on node1, and let the node fall silent; return the pod."""
+        await self.beat()
+        other = heartbeat.lease("node2", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), "1990-01-01T00:00:00Z")
+        other["spec"]["leaseDurationSeconds"] = HOLDS
+        await self.api.put(LEASES, other)
+        pod = await self.running()
+        await self.boots("node1", "one", "Unknown")
+        return pod
+
+
+@asynccontextmanager
+async def rack(api: FakeAPI, directory: Path) -> AsyncIterator[Rack]:
+    found = Rack(api, directory)
+    flags = (f"--fence-agent={found.agent}", "--fence-delay=1s", "--fence-timeout=5s")
+    async with working(api, "--no-leader-elect", *flags, elapsed=found.elapsed):
+        judged = api.authorize
+        assert judged is not None
+        api.authorize = lambda method, path, query: (method in {"GET", "PUT"} and path.startswith(NODES)) or judged(method, path, query)
+        yield found
+
+
+async def passes(found: Rack, claim: Callable[[], Any], what: str) -> None:
+    """Advance time until the claim holds."""
+    async with asyncio.timeout(30):
+        while not claim():
+            found.now += HOLDS / 4
+            await asyncio.sleep(0.05)
+    assert claim(), what
+
+
+async def test_a_machine_of_a_fenced_node_starts_elsewhere(api: FakeAPI, tmp_path: Path) -> None:
+    async with rack(api, tmp_path) as found:
+        found.answers(f"echo '{OFF}'")
+        pod = await found.loses_the_node()
+        await passes(found, found.is_fenced, "the taint")
+        assert found.calls() == 1
+        assert found.node()["metadata"]["annotations"]["kubevirt.io/fenced-by"].startswith("virt-controller with agent at ")
+        await found.until(lambda: found.said("NodeFenced"), "an event")
+        await api.remove(PODS, "ns", name_of(pod))  # as Kubernetes does for the taint
+        await found.pod(2)
+        await found.boots("node1", "two", "True")
+        await found.until(lambda: not found.is_fenced(), "the end of the taint")
+        assert "kubevirt.io/fenced-by" not in found.node()["metadata"]["annotations"]
+        await found.until(lambda: found.said("NodeUnfenced"), "an event")
+
+
+@pytest.fixture
+async def api() -> FakeAPI:
+    return FakeAPI()
+
+
+async def test_a_failed_call_is_reported_and_repeated(api: FakeAPI, tmp_path: Path) -> None:
+    async with rack(api, tmp_path) as found:
+        found.answers('echo \'{"version": "1.0.0", "msg": "board does not answer"}\'; exit 1')
+        await found.loses_the_node()
+        await passes(found, lambda: found.said("FencingFailed"), "an event")
+        assert "board does not answer" in found.said("FencingFailed")
+        assert "kubectl virt fence node1 --off" in found.said("FencingFailed")
+        assert not found.is_fenced()
+        found.answers(f"echo '{OFF}'")
+        await found.until(found.is_fenced, "the taint")
+
+
+async def test_a_node_that_reports_again_meanwhile_is_not_fenced(api: FakeAPI, tmp_path: Path) -> None:
+    """The agent lies: the kubelet of the same boot reports after the call."""
+    async with rack(api, tmp_path) as found:
+        found.answers(f"while ! test -e {tmp_path}/go; do sleep 0.05; done; echo '{OFF}'")
+        await found.loses_the_node()
+        await passes(found, found.calls, "a call")
+        await found.boots("node1", "one", "True")
+        (tmp_path / "go").touch()
+        await found.until(lambda: "same boot ID" in found.said("FencingFailed"), "an event")
+        assert not found.is_fenced()
+
+
+async def test_most_nodes_silent_means_that_none_is_fenced(api: FakeAPI, tmp_path: Path) -> None:
+    async with rack(api, tmp_path) as found:
+        found.answers(f"echo '{OFF}'")
+        await found.loses_the_node()
+        await found.boots("node2", "one", "Unknown")
+        await passes(found, lambda: found.said("FencingRefused"), "an event")
+        assert found.said("FencingRefused").startswith("2 of 2 nodes")
+        assert (found.calls(), found.is_fenced()) == (0, False)
+
+
+async def test_a_silent_kubelet_alone_fences_nothing(api: FakeAPI, tmp_path: Path) -> None:
+    async with rack(api, tmp_path) as found:
+        found.answers(f"echo '{OFF}'")
+        await found.loses_the_node()
+        async with found.handler_living():
+            await asyncio.sleep(HOLDS * 2.2)
+            assert (found.calls(), found.is_fenced()) == (0, False)

@@ -1,0 +1,96 @@
+"""examples/fence_agents/redfish.py, as virt-controller runs it, at a board with TLS."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.reconcilers.fencing.fence_agent import Executable, Failed
+from tests.component.handler.tls import Authority
+from tests.fakes import board
+from tests.fakes.board import Board
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fence_agents" / "redfish.py"
+NODE: dict[str, Any] = {"metadata": {"name": "node1"}}
+
+
+class Installed:
+    """The agent, with a Secret in a directory of the test."""
+
+    def __init__(self, root: Path) -> None:
+        self.secret = root / "secret"
+        self.secret.mkdir()
+        self.certificates = Authority(root).virt_api()
+        assert self.certificates.authorities is not None
+        (self.secret / "ca.crt").write_bytes(self.certificates.authorities.read_bytes())
+        self._path = root / "redfish"
+        self._path.write_text(f"#!/bin/sh\nexec {EXAMPLE} {self.secret}\n")
+        self._path.chmod(0o755)
+
+    def serving(self, made: Board) -> AbstractContextManager[str]:
+        return board.serving(made, self.certificates.certificate, self.certificates.key, "secret")
+
+    def agent(self, system: str, seconds: float = 30, **data: Any) -> Executable:
+        found = {"system": system, "user": "fence", "password": "secret", **data}
+        (self.secret / "nodes.json").write_text(json.dumps({"node1": found}))
+        return Executable(self._path, seconds)
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    return Installed(tmp_path)
+
+
+async def test_the_agent_waits_until_the_board_reports_off(installed: Installed) -> None:
+    made = Board(reads_until_off=2)
+    with installed.serving(made) as system:
+        await installed.agent(system).switch_off(NODE)
+    assert (made.power, made.resets) == ("Off", ["ForceOff"])
+
+
+async def test_a_node_that_is_off_already_is_switched_on_if_asked(installed: Installed) -> None:
+    made = Board()
+    made.power = "Off"
+    with installed.serving(made) as system:
+        await installed.agent(system).switch_off(NODE)
+        assert made.resets == []
+        await installed.agent(system, powerOn=True).switch_off(NODE)
+    assert (made.power, made.resets) == ("On", ["On"])
+
+
+async def test_a_board_that_never_switches_off_proves_nothing(installed: Installed) -> None:
+    made = Board(reads_until_off=1000)
+    with installed.serving(made) as system, pytest.raises(Failed, match="no answer within 3 s"):
+        await installed.agent(system, seconds=3).switch_off(NODE)
+    assert made.power == "On"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"password": "wrong"}, "401"),
+        ({"system": "http://127.0.0.1:1/x"}, "does not begin with https"),
+        ({"system": "https://127.0.0.1:1/x"}, "refused"),
+    ],
+)
+async def test_the_reason_of_a_failure_reaches_the_administrator(installed: Installed, changes: dict[str, str], said: str) -> None:
+    with installed.serving(Board()) as system, pytest.raises(Failed, match=said):
+        given: dict[str, Any] = {"system": system, **changes}
+        await installed.agent(**given).switch_off(NODE)
+
+
+async def test_a_board_with_another_authority_is_not_trusted(installed: Installed, tmp_path: Path) -> None:
+    made = Board()
+    (installed.secret / "ca.crt").unlink()
+    with installed.serving(made) as system, pytest.raises(Failed, match="CERTIFICATE_VERIFY_FAILED"):
+        await installed.agent(system).switch_off(NODE)
+    assert made.resets == []
+
+
+async def test_an_unknown_node_is_named(installed: Installed) -> None:
+    with pytest.raises(Failed, match="has no node node2"):
+        await installed.agent("https://127.0.0.1:1").switch_off({"metadata": {"name": "node2"}})

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.places import fencing
+from controller.reconcilers.fencing import fencing_plan
+from controller.reconcilers.fencing.fencing_plan import Decision, Fence, Nothing, Observed, Refuse, Unfence, Wait, plan
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def node(ready: str = "Unknown", boot: str = "one") -> dict[str, Any]:
+    status = {"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": {"bootID": boot}}
+    return {"metadata": {"name": "node1"}, "spec": {}, "status": status}
+
+
+SILENT = Observed(node(), reports_for=0.0, silent_for=10.0, waiting=1, silent=1, nodes=3, delay=10.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "decision"),
+    [
+        ({}, Fence()),
+        ({"reports_for": None}, Nothing()),
+        ({"reports_for": 7.0}, Wait(7.0)),
+        ({"waiting": 0}, Wait(fencing_plan.LOOK_SECONDS)),
+        ({"silent_for": 4.0}, Wait(6.0)),
+        ({"silent": 1, "nodes": 2}, Fence()),
+        ({"node": fencing.fenced(node(), "jane", NOW)}, Nothing()),
+        ({"node": fencing.fenced(node("True", "two"), "jane", NOW)}, Nothing()),
+        ({"node": fencing.fenced(node("Unknown", "two"), "agent", NOW, "one")}, Nothing()),
+        ({"node": fencing.fenced(node("True", "one"), "agent", NOW, "one")}, Nothing()),
+        ({"node": fencing.fenced(node("True", "two"), "agent", NOW, "one")}, Unfence()),
+    ],
+)
+def test_silence_fences_a_node_and_its_next_start_unfences_it(changes: dict[str, Any], decision: Decision) -> None:
+    assert plan(dataclasses.replace(SILENT, **changes)) == decision
+
+
+@pytest.mark.parametrize(("silent", "nodes"), [(2, 3), (1, 1), (3, 5)])
+def test_silence_of_most_nodes_is_a_fault_of_the_network(silent: int, nodes: int) -> None:
+    decision = plan(dataclasses.replace(SILENT, silent=silent, nodes=nodes))
+    assert isinstance(decision, Refuse)
+    assert decision.message.startswith(f"{silent} of {nodes} nodes")
+    assert "kubectl virt fence node1 --off" in decision.message
+
+
+@pytest.mark.parametrize(("after", "speaks"), [(node(), False), (node("True"), True), (node("False"), True), (node("True", "two"), False)])
+def test_a_kubelet_of_the_same_boot_contradicts_the_agent(after: dict[str, Any], speaks: bool) -> None:
+    assert bool(fencing_plan.contradiction(node(), after)) == speaks
+
+
+def machine(node_name: str = "node1", **spec: Any) -> dict[str, Any]:
+    attempts = [{"number": 1, "podName": "p"}]
+    return {"spec": {"runStrategy": "Always", **spec}, "status": {"nodeName": node_name, "podUID": "u", "attempt": 1, "attempts": attempts}}
+
+
+def test_only_machines_that_restart_elsewhere_are_a_reason_to_fence() -> None:
+    assert fencing_plan.restarts_elsewhere(machine(), "node1")
+    assert not fencing_plan.restarts_elsewhere(machine("node2"), "node1")
+    assert not fencing_plan.restarts_elsewhere(machine(onNodeLoss="Wait"), "node1")
+    assert not fencing_plan.restarts_elsewhere(machine(runStrategy="Halted"), "node1")
+    assert fencing_plan.count_waiting([machine(), machine("node2"), machine()], "node1") == 2
+
+
+def test_unfencing_restores_the_node() -> None:
+    assert fencing.unfenced(fencing.fenced(node(), "agent", NOW, "one")) == {
+        **node(),
+        "metadata": {"name": "node1", "annotations": {}},
+        "spec": {"taints": []},
+    }
