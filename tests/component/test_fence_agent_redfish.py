@@ -78,9 +78,10 @@ async def test_a_board_that_never_switches_off_proves_nothing(installed: Install
     ],
 )
 async def test_the_reason_of_a_failure_reaches_the_administrator(installed: Installed, changes: dict[str, str], said: str) -> None:
-    with installed.serving(Board()) as system, pytest.raises(Failed, match=said):
+    with installed.serving(Board()) as system:
         given: dict[str, Any] = {"system": system, **changes}
-        await installed.agent(**given).switch_off(NODE)
+        with pytest.raises(Failed, match=said):
+            await installed.agent(**given).switch_off(NODE)
 
 
 async def test_a_board_with_another_authority_is_not_trusted(installed: Installed, tmp_path: Path) -> None:

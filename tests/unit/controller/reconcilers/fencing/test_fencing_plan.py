@@ -58,7 +58,7 @@ def machine(node_name: str = "node1", **spec: Any) -> dict[str, Any]:
     return {"spec": {"runStrategy": "Always", **spec}, "status": {"nodeName": node_name, "podUID": "u", "attempt": 1, "attempts": attempts}}
 
 
-def test_only_machines_that_restart_elsewhere_are_a_reason_to_fence() -> None:
+def test_only_machines_that_restart_elsewhere_need_a_fence() -> None:
     assert fencing_plan.restarts_elsewhere(machine(), "node1")
     assert not fencing_plan.restarts_elsewhere(machine("node2"), "node1")
     assert not fencing_plan.restarts_elsewhere(machine(onNodeLoss="Wait"), "node1")
