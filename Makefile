@@ -12,7 +12,7 @@ TIMED := $(PYTHON) -m tests.testbed.timed
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(or $(KUBEVIRT_CACHE),$(HOME)/.cache/kubevirt-python)/bytecode
 
-.PHONY: help python setup fmt fields lint check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields lint lint-fast lint-slow check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -33,18 +33,23 @@ fmt: setup  ## format the code
 fields: setup  ## what follows from the models: apiserver/apis/virt/structure.json, and docs/fields.md, the table of fields
 	$(PY) -m tests.fields
 
-lint: setup  ## format, lint, types, import contracts
+lint: lint-fast lint-slow  ## format, lint, types, import contracts
+
+lint-fast: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy
+
+lint-slow: setup
+	$(PY) -m tests.testbed.typecheck
 	$(VENV)/bin/lint-imports
 
 check: python  ## the same, and the tests of the ring check: structure, units, contracts (three minutes)
 	@$(TIMED) "make check" $(MAKE) --no-print-directory check-untimed
 
-check-untimed: lint
+check-untimed: lint-fast
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
-	$(PY) -m pytest -q -n 2 --ring check tests
+	@$(PY) -m tests.testbed.together "$(MAKE) --no-print-directory lint-slow" \
+	  "$(PY) -m pytest -q --ring check --part 2/2 tests" "$(PY) -m pytest -q --ring check --part 1/2 tests"
 
 checklist: setup  ## the rows of docs/apiserver-checklist.md without a passing test (ROWS="STO SSA-03", CHECKLIST_FLAGS=--all)
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null

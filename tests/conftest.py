@@ -20,7 +20,7 @@ from tests.cluster import turns
 if TYPE_CHECKING:
     from xdist.remote import Producer
 
-pytest_plugins = ["tests.selection", "tests.flakes"]
+pytest_plugins = ["tests.parts", "tests.selection", "tests.flakes"]
 
 _CLUSTER = "tests/cluster/"
 _ALONE = "the cluster alone"

@@ -7,7 +7,8 @@ least in the ring ``test``. Of a family of cases, marked ``sample``, ``test`` ru
     @pytest.mark.parametrize("piece", PIECES)
     def test_…
 
-``--after-check`` leaves out tests that the ring ``check`` has run on the same sources.
+``--after-check`` leaves out tests that the ring ``check`` has run on the same sources. ``--part 1/2`` runs the first of two parts
+(``tests/parts.py``).
 
 ``TESTS_SEED`` replaces the repository's commit in the choice of slices and samples. The first line of a run prints it.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from tests import rings
+from tests import parts, rings
 from tests.rings import Ring
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class Selection:
     """Additional modules, and why."""
     after_check: bool = False
     """True if the ring ``check`` ran before."""
+    part: str = ""
+    """Number and count of the part that runs; empty for everything."""
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
 
     def has_module(self, path: Path) -> bool:
@@ -59,7 +63,16 @@ class Selection:
         if not path.name.startswith("test_") or not path.is_relative_to(ROOT / "tests"):
             return True
         module = str(path.relative_to(ROOT / "tests"))
+        return self._is_of_ring(module) and (not self.part or module in self._modules)
+
+    def _is_of_ring(self, module: str) -> bool:
         return module in self.added or rings.includes(self.ring, rings.ring_of(module))
+
+    @functools.cached_property
+    def _modules(self) -> frozenset[str]:
+        number, _, of = self.part.partition("/")
+        every = (str(path.relative_to(ROOT / "tests")) for path in (ROOT / "tests").rglob("test_*.py"))
+        return parts.part(int(number), int(of), filter(self._is_of_ring, every), parts.seconds())
 
     def has(self, item: pytest.Item, numbers: dict[str, int]) -> bool:
         is_marked = any(item.get_closest_marker(mark) for mark in _MARKED)
@@ -79,6 +92,8 @@ class Selection:
         return is_chosen
 
     def lines(self) -> Iterator[str]:
+        if self.part:
+            yield f"part {self.part}"
         if self.ring == "test":
             yield f"ring: test; seed: {self.commit[:12] or 'none, there is no commit'} ({SEED}={self.commit[:12]} runs the same)"
             for module, why in self.added.items():
@@ -93,6 +108,7 @@ def _is_of_check(path: Path) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--after-check", action="store_true", help="leave out what a run of the ring check has run")
+    parser.addoption("--part", default="", help="run one of the parts of the ring, such as 1/2")
     parser.addoption("--ring", choices=rings.RINGS, help="run one ring of tests/rings.py, and those before it")
 
 
@@ -101,7 +117,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ring: Ring | None = config.getoption("--ring")
     if ring is not None:
         given = cast("dict[str, Any]", getattr(config, "workerinput", {})).get(_NAME)
-        chosen = dataclasses.replace(decided(ring), after_check=config.getoption("--after-check"))
+        chosen = dataclasses.replace(decided(ring), after_check=config.getoption("--after-check"), part=config.getoption("--part"))
         config.pluginmanager.register(Selecting(Selection(**given) if given else chosen), _NAME)
 
 
@@ -163,6 +179,7 @@ class Selecting:
             "commit": chosen.commit,
             "added": dict(chosen.added),
             "after_check": chosen.after_check,
+            "part": chosen.part,
         }
 
     @pytest.hookimpl(trylast=True)

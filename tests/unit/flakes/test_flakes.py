@@ -11,7 +11,7 @@ pytest_plugins = ["pytester"]
 
 INI = """
     [pytest]
-    addopts = -p tests.flakes
+    addopts = -p tests.flakes -p no:schemathesis -p no:anyio
     asyncio_default_fixture_loop_scope = function
     timeout = 60
     markers =

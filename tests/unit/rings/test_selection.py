@@ -27,7 +27,7 @@ SUITE = """
 """
 INI = """
     [pytest]
-    addopts = -p tests.selection
+    addopts = -p tests.selection -p no:schemathesis -p no:anyio
     asyncio_default_fixture_loop_scope = function
     markers =
         host: …
@@ -105,6 +105,15 @@ def test_a_module_is_imported_if_its_ring_is_run_or_it_was_added() -> None:
     assert list(seen.values()) == [True, True, True, False, True]
     assert not Selection("check", "0", {}).has_module(ROOT / "tests/cluster/test_owners.py")
     assert Selection("all", "0", {}).has_module(ROOT / "tests/cluster/test_passt.py")
+
+
+def test_a_part_imports_its_own_modules_alone() -> None:
+    whole, first, second = (Selection("check", "0", {}, part=part) for part in ("", "1/2", "2/2"))
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    modules, firsts, seconds = ({path for path in files if each.has_module(path)} for each in (whole, first, second))
+    assert firsts | seconds == modules
+    assert not firsts & seconds
+    assert first.has_module(ROOT / "tests/conftest.py")
 
 
 @pytest.mark.parametrize(
