@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def _used() -> set[str]:
     found = set()
     for package in ("apiserver", "controller", "handler"):
         for file in (ROOT / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            text = file.read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(text)) if re.search(r"\b(?:words|conditions)\b", text) else ():
                 for each in _named(node):
                     if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id in ("words", "conditions"):
                         found.add(str(getattr(conditions, each.attr)))

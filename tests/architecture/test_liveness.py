@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.architecture.test_structure import ROOT, modules
+from tests.architecture.test_structure import ROOT, parsed
 
 JUDGE = "controller/reconcilers/pods/liveness.py"
 EVIDENCE = {"is_over": "pod_state", "whole": "silence", "of_kubelet": "silence", "off": "silence"}
@@ -21,7 +21,7 @@ def read(tree: ast.Module) -> Iterator[str]:
 
 
 def test_only_one_module_judges_whether_a_pod_may_run() -> None:
-    found = {str(path.relative_to(ROOT)): set(read(ast.parse(path.read_text(encoding="utf-8")))) for path in modules()}
+    found = {str(path.relative_to(ROOT)): set(read(tree)) for path, tree in parsed(rf"\b(?:{'|'.join(EVIDENCE)})\b")}
     assert {path: evidence for path, evidence in found.items() if evidence} == {JUDGE: set(EVIDENCE)}
 
 

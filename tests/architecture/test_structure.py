@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,15 @@ def modules() -> list[Path]:
     return [path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "_pb2" not in path.name]
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+def parsed(containing: str = "") -> Iterator[tuple[Path, ast.Module]]:
+    """Yield our modules, or those with a match of a regular expression, because a search takes a thousandth of the time to parse."""
+    for path in modules():
+        if re.search(containing, text := path.read_text(encoding="utf-8")):
+            yield path, ast.parse(text)
 
-    assert docstring, f"{path.relative_to(ROOT)} has no docstring"
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [str(path.relative_to(ROOT)) for path, tree in parsed() if not ast.get_docstring(tree)] == []
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from handler.relays import carrier
-from tests.architecture.test_structure import ROOT, modules
+from tests.architecture.test_structure import ROOT, parsed
 from tests.testbed import project_images
 
 MAKER: Final = "certs/contexts.py"
@@ -39,8 +39,7 @@ def makers(tree: ast.Module) -> Iterator[int]:
 
 
 def test_only_one_module_makes_tls_contexts() -> None:
-    paths = {str(path.relative_to(ROOT)): path for path in modules()}
-    found = {name for name, path in paths.items() if list(makers(ast.parse(path.read_text(encoding="utf-8"))))}
+    found = {str(path.relative_to(ROOT)) for path, tree in parsed("ssl|HTTPSConnection") if list(makers(tree))}
 
     assert found == {MAKER, *ALONE}
 

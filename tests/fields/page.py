@@ -30,11 +30,12 @@ _COLUMNS: Final = "| field | type | default | what it is | seen by |\n|---|---|-
 
 def text(fields: Sequence[Field], entries: Sequence[Seen]) -> str:
     families = list(dict.fromkeys([OUTSIDE, *(each.family for each in fields)]))
-    return _HEAD + "".join(_table(family, fields, entries) for family in families)
+    rows = list(_shown(fields, entries))
+    return _HEAD + "".join(_table(family, rows) for family in families)
 
 
-def _table(family: str, fields: Iterable[Field], entries: Sequence[Seen]) -> str:
-    rows = [_row(each, entry) for each, entry in _shown(fields, entries) if each.family == family]
+def _table(family: str, shown: Iterable[tuple[Field, Seen | None]]) -> str:
+    rows = [_row(each, entry) for each, entry in shown if each.family == family]
     title = "The machine as an object" if family == OUTSIDE else f"`{family}`"
     return f"\n## {title}\n\n{_COLUMNS}" + "\n".join(rows) + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ class Field:
         return re.split(r"(?<=\.) ", self.description, maxsplit=1)[0]
 
 
+@functools.cache
 def family_of(path: str) -> str:
     if path in BESIDE:
         return BESIDE[path]
@@ -79,6 +81,7 @@ def family_of(path: str) -> str:
     return OUTSIDE if root == OUTSIDE else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", root.rpartition(".")[2]).lower()
 
 
+@functools.cache
 def root_of(path: str) -> str:
     """Return the path that starts a field's family: ``spec.domain.devices.disks`` for ``spec.domain.devices.disks[].name``.
 
