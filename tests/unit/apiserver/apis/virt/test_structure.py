@@ -68,10 +68,10 @@ def test_sound_objects_have_no_faults() -> None:
     assert structure.of_virtual_machine({"metadata": {"name": "x"}, "spec": {"domain": {}}}) == ()
 
 
-@pytest.mark.parametrize("value", [*VALUES, *NUMBERS, MISSING])
-def test_every_hostile_value_is_judged_as_by_the_models(value: str) -> None:
-    differently = [case.name for case in JUDGED if case.value == value and bool(faults_of(case)) != is_refused_by_the_models(case)]
-    assert differently == []
+@pytest.mark.sample(4, "hostile values, judged twice")  # of each place several values
+@pytest.mark.parametrize("piece", range(8))
+def test_every_hostile_value_is_judged_as_by_the_models(piece: int) -> None:
+    assert [case.name for case in JUDGED[piece::8] if bool(faults_of(case)) != is_refused_by_the_models(case)] == []
 
 
 def test_running_hardware_is_checked_like_the_spec() -> None:
