@@ -1,9 +1,8 @@
 """The process that copies relay data between a TLS connection and a pod's unix socket.
 
-virt-handler (``carrying``) runs it by path, ``python -I -S carrier.py USER``, so it imports only the standard library. It makes no
-decisions: virt-handler connects and accepts, identifies the other side, and opens the pod's socket. For each connection virt-handler sends,
-over the ``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two descriptors: the TCP socket, and a channel of the same
-kind:
+virt-handler (``carrying``) starts it. To stay small, it imports only the standard library and ``certs.contexts``. It makes no decisions:
+virt-handler connects and accepts, identifies the other side, and opens the pod's socket. For each connection virt-handler sends, over the
+``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two descriptors: the TCP socket, and a channel of the same kind:
 
 ====================  ============================================================================================================
 to the carrier        ``{"server_name", "protocol", "certificate", "key", "authorities"}`` (PEM): do the handshake, as client if
@@ -36,6 +35,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
+
+from certs import contexts
 
 CHUNK_BYTES: Final = 256 << 10
 """Size of one read of a guest's memory and disks: from the pod at the source, from the other side at the target. A connection holds at most
@@ -297,15 +298,13 @@ def _converse(tls: Tls, channel: Channel) -> None:
 
 
 def context(order: dict[str, Any]) -> ssl.SSLContext:
-    """Return the context of one handshake, like ``certs.contexts`` and ``certs.reloading``.
+    """Return the context of one handshake, with the options of ``certs.reloading``.
 
     Raises:
         OSError: the certificate cannot be loaded.
     """
     is_client = order["server_name"] is not None
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if is_client else ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    made = contexts.client() if is_client else contexts.server()
     made.verify_mode = ssl.CERT_REQUIRED
     if is_client and order.get("protocol"):
         made.set_alpn_protocols([order["protocol"]])
@@ -477,7 +476,3 @@ class _Copying:
                 self.undelivered = self.undelivered[self._pod.send(self.undelivered) :]
             except BlockingIOError:
                 return
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

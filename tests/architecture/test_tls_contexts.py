@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from handler.relays import carrier
 from tests.architecture.test_structure import ROOT, parsed
 from tests.testbed import project_images
 
 MAKER: Final = "certs/contexts.py"
-ALONE: Final = {"handler/relays/carrier.py": "a program that is run by its path and can import nothing of ours"}
 MAKES: Final = {
     "SSLContext",
     "create_default_context",
@@ -41,7 +38,7 @@ def makers(tree: ast.Module) -> Iterator[int]:
 def test_only_one_module_makes_tls_contexts() -> None:
     found = {str(path.relative_to(ROOT)) for path, tree in parsed("ssl|HTTPSConnection") if list(makers(tree))}
 
-    assert found == {MAKER, *ALONE}
+    assert found == {MAKER}
 
 
 def test_every_way_to_make_a_context_is_seen() -> None:
@@ -55,13 +52,6 @@ def test_every_way_to_make_a_context_is_seen() -> None:
 
     assert [list(makers(ast.parse(each))) for each in ways] == [[1]] * len(ways)
     assert not list(makers(ast.parse("http.client.HTTPSConnection('a', context=made)\ndef f(tls: ssl.SSLContext) -> None: ...")))
-
-
-def test_carriers_tls_context_has_the_common_flags() -> None:
-    source = inspect.getsource(carrier.context)
-
-    assert "ssl.SSLContext(" in source
-    assert "verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN" in source
 
 
 def test_launcher_image_contains_the_importers_context_maker() -> None:
