@@ -12,7 +12,7 @@ TIMED := $(PYTHON) -m tests.testbed.timed
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(or $(KUBEVIRT_CACHE),$(HOME)/.cache/kubevirt-python)/bytecode
 
-.PHONY: help python setup fmt fields lint lint-fast lint-slow check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields lint lint-fast lint-slow check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-losses bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -144,6 +144,11 @@ bench-migrate: setup  ## live migrations of a guest that a client reaches throug
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) install
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.migrate --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
+
+bench-losses: setup  ## seconds from the loss of a node to its machine's restart elsewhere, with a fence agent; writes build/bench/losses.json (BENCH_FLAGS="--count 5")
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	@$(TESTBED) install
+	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.losses --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
 
 bench-import: setup  ## the import of an image of 1 GiB beside a plain download: seconds and memory; writes build/bench/import.json (BENCH_FLAGS="--rounds 1")
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up

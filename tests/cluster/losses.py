@@ -1,0 +1,69 @@
+"""Nodes that are lost, and a fence agent with a board that switches them off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from tests.cluster import processes
+from tests.cluster.kube import Kubectl
+from tests.component.handler.tls import Authority
+from tests.fakes import board
+from tests.fakes.board import Board
+from tests.testbed import layout, nodes, release
+from tests.testbed import processes as programs
+
+AGENT: Final = layout.REPOSITORY / "examples" / "fence_agents" / "redfish.py"
+
+
+def other_than_etcds(system: Kubectl) -> tuple[layout.Node, str]:
+    """Return the node without our etcd, which a test may lose, and the name of the other one."""
+    etcd = str(system.api.get("pod", "kubevirt-etcd-0")["spec"]["nodeName"])
+    (node,) = (each for each in layout.NODES if each.name != etcd)
+    return node, etcd
+
+
+@contextmanager
+def without_kubelet(system: Kubectl, node: layout.Node, *pods: Object) -> Iterator[None]:
+    """End the kubelet, and then the processes of these pods; afterwards repair and unfence the node."""
+    programs.end([f"{node.name}-kubelet"])
+    try:
+        for pod in pods:
+            processes.kill(pod)
+        yield
+    finally:
+        nodes.start_kubelet(node)
+        system.api.ready("node", node.name, timeout=120)
+        system("virt", "unfence", node.name)
+        for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
+            system("rollout", "status", each, "--timeout=300s", timeout=310)
+
+
+def handler_of(system: Kubectl, node: layout.Node) -> Object:
+    """Return the pod of virt-handler there."""
+    (handler,) = system.api.list("pods", field_selector=f"spec.nodeName={node.name}", label_selector="kubevirt.io=virt-handler")
+    return handler
+
+
+@contextmanager
+def fence_agent(system: Kubectl, directory: Path, made: Board, node: str) -> Iterator[None]:
+    """Serve a node's board, and install the chart with the example's agent."""
+    files = Authority(directory).board(layout.CONTROL_PLANE_ADDRESS)
+    with board.serving(made, files.certificate, files.key, "secret", layout.CONTROL_PLANE_ADDRESS) as address:
+        data = directory / "nodes.json"
+        data.write_text(json.dumps({node: {"system": address, "user": "fence", "password": "secret"}}))
+        system("create", "configmap", "fence-agents", f"--from-file={AGENT}")
+        system("create", "secret", "generic", "boards", f"--from-file={data}", f"--from-file=ca.crt={files.authorities}")
+        volume = "fencing.volume.configMap"
+        try:
+            release.install(
+                f"fencing.agent={AGENT.name}", f"{volume}.name=fence-agents", f"{volume}.defaultMode=365", "fencing.secret=boards"
+            )
+            yield
+        finally:
+            release.install()
+            system("delete", "configmap/fence-agents", "secret/boards")
