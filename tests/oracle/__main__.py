@@ -14,7 +14,6 @@ from tests.oracle.steps import Comparison
 
 
 def run(count: int, seed: int, *, progress: bool = False) -> None:
-    """Compare ``count`` histories."""
     with Oracle() as oracle:
         comparison = Comparison(oracle)
         versions = comparison.versions()

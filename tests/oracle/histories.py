@@ -44,8 +44,6 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """Some writes to one object."""
-
     kind: str
     steps: tuple[Step, ...]
 

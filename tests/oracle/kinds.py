@@ -36,7 +36,6 @@ class Kind:
         return f"{self.group}/{version}"
 
     def atoms(self) -> dict[str, Atom]:
-        """Return our schema by apiVersion."""
         types = openapi.types({"components": {"schemas": self.schemas}})
         return {self.api_version(each): types[self.api_version(each), self.kind] for each in self.versions}
 
@@ -54,7 +53,6 @@ class Kind:
         return result
 
     def registration(self) -> Json:
-        """Return the registration for the Go program."""
         return {
             "op": "register",
             "schema": self.name,

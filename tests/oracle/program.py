@@ -37,7 +37,7 @@ class Answer:
 
 
 class Oracle:
-    """A running program; use it as a context manager."""
+    """A running program; a context manager."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

@@ -19,7 +19,6 @@ class Values:
         self.random = source
 
     def of(self, atom: Atom, depth: int = 5) -> Any:
-        """Return a valid value of the type."""
         kinds = [kind for kind in ("scalar", "map", "list") if getattr(atom, kind) is not None and (depth > 0 or kind == "scalar")]
         kind = self.random.choice(kinds) if kinds else None
         if kind == "scalar":
@@ -43,7 +42,6 @@ class Values:
                 return choice(_STRINGS) if atom.exact else choice((*_STRINGS[:3], 0, 1, 1.5, True, False))
 
     def fields(self, shape: MapAtom, depth: int) -> dict[str, Any]:
-        """Return random values for some fields of a struct or map."""
         names = [each for each in shape.fields if each not in _NEVER]
         if shape.element is not None:
             names += [each for each in _NAMES if each not in shape.fields]

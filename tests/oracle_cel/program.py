@@ -18,7 +18,7 @@ RECIPE = build.GoProgram("oracle_cel", "0.36.3", (".",), module="tests/oracle_ce
 
 
 class Oracle:
-    """A running program; use it as a context manager."""
+    """A running program; a context manager."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

@@ -42,7 +42,6 @@ class Difference:
 
     @property
     def name(self) -> str:
-        """The name in a step."""
         if self.twin is ABSENT:
             return f"only ours: {self.member}"
         return f"only the twin: {self.member}" if self.ours is ABSENT else self.member
@@ -56,7 +55,6 @@ def _shown(value: Any) -> str:
 
 
 def differences(twin: Any, ours: Any, member: str = "") -> Iterator[Difference]:
-    """Yield the members in which two JSON values differ."""
     if isinstance(twin, dict) and isinstance(ours, dict):
         for name in sorted(twin.keys() | ours.keys()):
             yield from differences(twin.get(name, ABSENT), ours.get(name, ABSENT), f"{member}.{name}" if member else name)

@@ -27,8 +27,6 @@ _AVAILABLE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class Environment:
-    """The surroundings of a server."""
-
     directory: Path
     certificates: Certificates
     etcd: Program
@@ -62,7 +60,6 @@ class Environment:
             connection.close()
 
     def ensure(self, path: str, body: dict[str, Any]) -> None:
-        """Create an object, unless it exists."""
         code, answer = self.call("POST", path, body)
         if code not in (http.client.CREATED, http.client.CONFLICT):
             raise programs.ProgramFailed(f"cannot create {body['kind']} {body['metadata']['name']}: {code} {answer}")

@@ -40,8 +40,6 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """Steps in a separate namespace."""
-
     name: str
     steps: tuple[Step, ...]
 

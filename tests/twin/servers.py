@@ -25,8 +25,6 @@ _NO_CLUSTER: Final = (
 
 @dataclass(frozen=True)
 class Variant:
-    """One server of a comparison."""
-
     name: str
     kind: str
     """``twin``, ``ours`` (flunders) or ``vms`` (virt-api itself)."""

@@ -102,8 +102,6 @@ def configuration(kind: str, here: Environment, port: int, *given: dict[str, Any
 
 @dataclass
 class World:
-    """Both servers, and the webhooks of both."""
-
     askers: tuple[Asker, Asker]
     known: Hooks
 

@@ -205,8 +205,6 @@ async def test_a_watch_from_a_forgotten_revision_gets_one_error_event(pki: Pki) 
 
 
 class Outliving(MemoryStorage):
-    """Stays open when a server stops."""
-
     async def close(self) -> None:
         return
 

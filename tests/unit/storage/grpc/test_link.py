@@ -20,7 +20,6 @@ SETTINGS = raw(frames.SETTINGS, 0, 0)
 
 
 async def frame_from(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
-    """Return kind, stream and payload of the next frame."""
     length, _, stream = frames.HEADER.unpack(await reader.readexactly(frames.HEADER_BYTES))
     return length & 0xFF, stream, await reader.readexactly(length >> 8)
 

@@ -65,14 +65,12 @@ class Virt:
         self.items[vm["metadata"]["name"]] = Item(key, revision, vm, value)
 
     async def enter(self, name: str, phase: str) -> bool:
-        """Write a phase; return whether it was accepted."""
         old = self.items[name].object
         new = {**old, "status": {**old["status"], "phase": phase}}
         VirtualMachineStrategy().prepare_for_status_update(new, old)
         return await self._replace(name, new)
 
     async def edit(self, name: str, *disks: dict[str, Any]) -> bool:
-        """Change a VM's disks; return whether that was accepted."""
         old = self.items[name].object
         new = copy.deepcopy(old)
         new["spec"]["domain"]["devices"]["disks"] = list(disks)
@@ -80,7 +78,6 @@ class Virt:
         return await self._replace(name, new)
 
     async def record(self, name: str, disk: str) -> bool:
-        """Record the pod with a new disk's claim; return whether that was accepted."""
         old = self.items[name].object
         (new_disk,) = (each for each in hot_plug.added(old) if each["name"] == disk)
         volume = {"attachPodName": hot_plug.pod_name(old, new_disk), "attachPodUID": "uid"}

@@ -16,8 +16,6 @@ CELLS = "<cpu><topology sockets='2' dies='2' cores='3' threads='1'/><numa><cell 
 
 
 class Reads:
-    """Reads documents and records them."""
-
     def __init__(self) -> None:
         self.texts: list[str] = []
 
