@@ -2,7 +2,7 @@
 
 The base is a tiny machine without devices. Each other machine has one more, and its price is the difference of medians. Machines run one at
 a time. The last one is the cloud image of ``examples/cloud-init.yaml``, until cloud-init has finished. Memory is the proportional set size
-of all processes of the pod. :mod:`benchmarks.operations` follows.
+of all processes of the pod. :mod:`benchmarks.operations` measures the rest.
 """
 
 from __future__ import annotations

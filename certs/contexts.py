@@ -1,6 +1,6 @@
 """TLS contexts, for all our processes, which verify like Go's ``crypto/x509``.
 
-Kubernetes' authorities were tested with that:
+Kubernetes' authorities were tested with Go's rules:
 
 - Each trusted certificate is a trust anchor, even if another authority signed it.
 - OpenSSL's strict mode, on in ``ssl.create_default_context`` since Python 3.13, is off: it refuses authorities without
