@@ -11,6 +11,7 @@ from typing import Any
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disk_imports, disks, host_devices, interfaces, memory, vsock
+from apiserver.apis.virt.spec import hot_plug
 from apiserver.apis.virt.spec.described import domain_of
 from handler.devices import claims, host_disks, ownership, passthrough
 from handler.network import setup
@@ -100,8 +101,8 @@ class Node:
 
         return await self._calls.run(pod_uid, begin)
 
-    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: str, *, read_only: bool) -> None:
-        """Mount the claim of an attachment pod at a disk's directory in a guest's pod. Idempotent.
+    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
+        """Mount the claim or image of an attachment pod at a disk's directory in a guest's pod. Idempotent.
 
         Raises:
             NotOfThisPod: the attachment pod's process is of another pod.
@@ -111,9 +112,9 @@ class Node:
         """
 
         def begin() -> Callable[[], None]:
-            return functools.partial(_mount_claim, connection.process.duplicate(), self._kubelet, attachment_uid, disk, read_only=read_only)
+            return functools.partial(_mount_claim, connection.process.duplicate(), self._kubelet, attachment_uid, disk)
 
-        await self._mounts.run(pod_uid, begin, f"mount {disk}", after=f"unmount {disk}")
+        await self._mounts.run(pod_uid, begin, f"mount {disk['name']}", after=f"unmount {disk['name']}")
 
     def has_device(self, connection: Connection, disk: str) -> bool:
         """Return whether a pod has a disk's claim as a block device.
@@ -123,8 +124,8 @@ class Node:
         """
         return claims.has_device(connection.process, disk)
 
-    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
-        """Unmount a disk's claim in a guest's pod; then no process there uses it. Idempotent.
+    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
+        """Unmount a disk's claim or image in a guest's pod; then no process there uses it. Idempotent.
 
         Raises:
             NotTheDevice: something else is in the disk's place.
@@ -135,7 +136,7 @@ class Node:
         def begin() -> Callable[[], None]:
             return functools.partial(_unmount_claim, connection.process.duplicate(), disk)
 
-        await self._mounts.run(pod_uid, begin, f"unmount {disk}", after=f"mount {disk}")
+        await self._mounts.run(pod_uid, begin, f"unmount {disk['name']}", after=f"mount {disk['name']}")
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         """Return libvirt's cache of QEMU's capabilities for guests of this type; empty if there is none."""
@@ -177,19 +178,19 @@ class Node:
         await setup.forward(connection.process, addresses)
 
 
-def _mount_claim(target: Launcher, kubelet: Path, attachment_uid: str, disk: str, *, read_only: bool) -> None:
-    """Mount a claim, and close the descriptors of the guest's pod."""
+def _mount_claim(target: Launcher, kubelet: Path, attachment_uid: str, disk: Mapping[str, Any]) -> None:
+    """Mount a claim or image, and close the descriptors of the guest's pod."""
     try:
         with attachments.opened(attachment_uid, kubelet) as source:
-            claims.put(source, target, disk, read_only=read_only)
+            claims.put(source, target, str(disk["name"]), read_only=bool(disk["readOnly"]), parent=hot_plug.directory_of(disk))
     finally:
         target.close()
 
 
-def _unmount_claim(target: Launcher, disk: str) -> None:
-    """Unmount a claim, and close the descriptors of the guest's pod."""
+def _unmount_claim(target: Launcher, disk: Mapping[str, Any]) -> None:
+    """Unmount a claim or image, and close the descriptors of the guest's pod."""
     try:
-        claims.remove(target, disk)
+        claims.remove(target, str(disk["name"]), hot_plug.directory_of(disk))
     finally:
         target.close()
 

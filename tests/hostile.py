@@ -112,7 +112,7 @@ STATUS: Final[Object] = {
     "graphics": [{"type": "vnc"}],
     "vsock": {"cid": 3},
     "fsFreezeStatus": "frozen",
-    "devices": [{"kind": "disk", "name": "root", "target": "vda", "address": "pci 0000:04:00.0"}],
+    "devices": [{"kind": "disk", "name": "root", "target": "vda", "address": "pci 0000:04:00.0", "empty": True}],
     "changes": [
         {"path": "spec.domain.devices.disks[root].ioTune", "state": "Failed", "message": "libvirt says no", "time": "2026-11-22T00:00:00Z"}
     ],

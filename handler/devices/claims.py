@@ -28,21 +28,24 @@ class Move(Protocol):
         """Mount it. Raises OSError."""
 
 
-def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool, move: Move = mounts.move) -> None:
-    """Mount the claim of an attachment pod at a disk's directory in the guest's pod. Idempotent.
+def put(
+    source: Launcher, target: Launcher, disk: str, *, read_only: bool, parent: str = layout.DISKS_DIRECTORY, move: Move = mounts.move
+) -> None:
+    """Mount the claim or image of an attachment pod at a disk's directory in the guest's pod. Idempotent.
 
     Args:
         source: the process of the attachment pod.
         target: the guest's launcher.
         disk: the disk's name.
         read_only: the guest only reads the disk.
+        parent: the directory of the disk's directory.
         move: mounts the one over the other.
 
     Raises:
         NotTheDevice: something else is there.
         OSError: a system call failed.
     """
-    with _opened(source.root, layout.ATTACHMENT_DIRECTORY) as claim, _places(target) as directory:
+    with _opened(source.root, layout.ATTACHMENT_DIRECTORY) as claim, _places(target, parent) as directory:
         with contextlib.suppress(FileExistsError):
             os.mkdir(disk, mode=0o755, dir_fd=directory)
         with _opened(directory, disk) as place:
@@ -53,7 +56,7 @@ def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool, move:
             move(mounts.Place(source.pidfd, claim), mounts.Place(target.pidfd, place), read_only=read_only)
 
 
-def remove(target: Launcher, disk: str) -> None:
+def remove(target: Launcher, disk: str, parent: str = layout.DISKS_DIRECTORY) -> None:
     """Unmount what :func:`put` or the kubelet mounted, and remove the directory. Idempotent.
 
     Then no process of the pod has the claim: it has no other mount of it, and may make none.
@@ -61,7 +64,7 @@ def remove(target: Launcher, disk: str) -> None:
     Raises:
         OSError: a system call failed; EBUSY if QEMU still uses the disk.
     """
-    with _places(target) as directory:
+    with _places(target, parent) as directory:
         try:
             with _opened(directory, disk) as place:
                 is_mounted = _is_mount(directory, place)
@@ -87,9 +90,9 @@ def has_device(target: Launcher, disk: str) -> bool:
 
 
 @contextlib.contextmanager
-def _places(target: Launcher) -> Iterator[int]:
+def _places(target: Launcher, parent: str) -> Iterator[int]:
     """Yield the directory of a guest's disks, in which only root may create and rename."""
-    with _opened(target.root, layout.DISKS_DIRECTORY) as found:
+    with _opened(target.root, parent) as found:
         directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
         try:
             if os.fstat(directory).st_uid != 0:

@@ -9,7 +9,7 @@ import pytest
 from apiserver.apis.meta.objects import Object
 from tests.cluster.api import is_true
 from tests.cluster.kube import Console, Kubectl, console
-from tests.cluster.manifests import linux_vm, migration, shared_claim, with_disks
+from tests.cluster.manifests import GUEST_IMAGE, linux_vm, migration, shared_claim, with_disks
 from tests.cluster.test_bad_days import await_recovery, kill_all
 from tests.cluster.test_migrations import final_phase, other_node
 from tests.testbed import kubectl as testbed_kubectl
@@ -36,7 +36,7 @@ def edit(kubectl: Kubectl, *disks: dict[str, Any]) -> None:
 
 
 def names(vm: Object) -> list[str]:
-    return [each["name"] for each in vm["status"].get("devices") or () if each["kind"] == "disk"]
+    return [each["name"] for each in vm["status"].get("devices") or () if each["kind"] == "disk" and not each.get("empty")]
 
 
 def until_disks(kubectl: Kubectl, *expected: str) -> Object:
@@ -123,13 +123,16 @@ def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, te
         vm = kubectl.api.until("vm", VM, lambda vm: vm["status"].get("changes"), timeout=60, what="a disk without an image")
         assert [(each["path"], each["state"]) for each in vm["status"]["changes"]] == [("spec.domain.devices.disks[data]", "Failed")]
         edit(kubectl, ROOT, TRAY, data(size="16Mi"))
-        until_disks(kubectl, "scratch", "tray", "data")
+        until_disks(kubectl, "scratch", "data")
         sees_disk(guest)
         edit(kubectl, ROOT, TRAY, data(size="24Mi"))
-        until_disks(kubectl, "scratch", "tray", "data")
+        until_disks(kubectl, "scratch", "data")
         assert str(24 << 11) in guest.run("cat /sys/block/vdb/size").split()
         guest.run("echo of-the-guest | dd of=/dev/vdb conv=fsync")
         assert "No medium found" in guest.run("head -c 12 /dev/sr0")
+        edit(kubectl, ROOT, {**TRAY, "type": "Image", "source": {"reference": GUEST_IMAGE, "path": "boot/vmlinux"}}, data(size="24Mi"))
+        until_disks(kubectl, "scratch", "tray", "data")
+        assert "ELF" in guest.run("head -c 4 /dev/sr0 | tr -d '\\177'")
 
         edit(kubectl, ROOT, {**TRAY, "type": "PersistentVolumeClaim", "source": {"name": "data"}})
         vm = until_disks(kubectl, "scratch", "tray")
@@ -147,5 +150,5 @@ def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, te
             ("Failed", "the guest locks the tray of drive 'tray': unmount its medium in the guest")
         ]
         guest.run("exec 3<&-")
-        until_disks(kubectl, "scratch", "tray")
+        until_disks(kubectl, "scratch")
         assert "No medium found" in guest.run("head -c 12 /dev/sr0")

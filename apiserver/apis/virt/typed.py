@@ -122,6 +122,7 @@ class DeviceStatus(TypedDict, total=False):
     name: Required[str]
     target: str
     address: str
+    empty: bool
 
 
 class Devices(TypedDict, total=False):

@@ -7,14 +7,14 @@ from typing import Final
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks, features
 from apiserver.apis.virt.places import layout
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, in_mebibytes
+from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source, in_mebibytes
 
 LAUNCHER_BYTES: Final = 80 * MIB
 """virt-launcher and libvirtd: 60 MiB measured, and a migration's second connection."""
 QEMU_BYTES: Final = (78 + features.TRANSLATION_CACHE_MEBIBYTES) * MIB
 """QEMU without guest memory: 74 MiB measured, 4 spare, and the translation cache (also with KVM, which does not use it)."""
 PLACES_BYTES: Final = MIB
-"""Directories for the claims that virt-handler mounts while the guest runs."""
+"""Directories for the claims and images that virt-handler mounts while the guest runs."""
 ATTACHMENT_BYTES: Final = 32 * MIB
 """The process of a pod without a guest: 12 MiB measured."""
 ATTACHMENT_LOG_BYTES: Final = MIB
@@ -29,27 +29,30 @@ def needs(domain: Object, claims: Claims) -> Needs:
     place = Needs(
         overhead_bytes=PLACES_BYTES,
         volumes=({"name": layout.DISKS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(PLACES_BYTES)}},),
-        mounts=({"name": layout.DISKS_VOLUME, "mountPath": layout.DISKS_DIRECTORY},),
+        mounts=tuple({"name": layout.DISKS_VOLUME, "mountPath": each} for each in (layout.DISKS_DIRECTORY, layout.IMAGES_DIRECTORY)),
     )
     return Needs(overhead_bytes=QEMU_BYTES, storage_bytes=LOG_BYTES) + removal_needs() + place
 
 
 def attachment_needs(disk: Object) -> Needs:
-    """Return the needs of the pod that has the claim of a disk of ``disks.defaulted``."""
-    run = layout.IN_MEMORY[0]
+    """Return the needs of the pod that has the claim or image of a disk of ``disks.defaulted``."""
+    run, claim = layout.IN_MEMORY[0], disks.claim_of(disk)
+    content = (
+        {"persistentVolumeClaim": {"claimName": claim}} if claim else {"image": image_source(disk["source"], "reference", "pullPolicy")}
+    )
     read_only = {"readOnly": True} if disk["readOnly"] else {}
     return Needs(
         overhead_bytes=ATTACHMENT_BYTES + run.size,
         storage_bytes=ATTACHMENT_LOG_BYTES,
         volumes=(
             {"name": run.name, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(run.size)}},
-            {"name": layout.ATTACHMENT_VOLUME, "persistentVolumeClaim": {"claimName": disks.claim_of(disk)}},
+            {"name": layout.ATTACHMENT_VOLUME, **content},
         ),
         mounts=(
             {"name": run.name, "mountPath": run.directory},
             {"name": layout.ATTACHMENT_VOLUME, "mountPath": layout.ATTACHMENT_DIRECTORY, **read_only},
         ),
-        owns_files=True,
+        owns_files=bool(claim),
     )
 
 

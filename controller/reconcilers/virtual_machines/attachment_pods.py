@@ -59,7 +59,15 @@ def _attached(seen: Observed) -> Iterator[Object]:
 
 def _wait(seen: Observed, disk: Object) -> _Wait | None:
     """Return why a new disk gets no pod now, or None."""
-    name = str(disks.claim_of(disk))
+    name = disks.claim_of(disk)
+    if name and (wait := _wait_for_claim(seen, disk, name)):
+        return wait
+    if under_way := next((each for each in seen.migrations if phases.is_unfinished(each)), None):
+        return _Wait("Migrating", f"Migration {name_of(under_way)} must end first")
+    return _Wait("PodRefused", seen.refusal) if seen.refusal else None
+
+
+def _wait_for_claim(seen: Observed, disk: Object, name: str) -> _Wait | None:
     claim = seen.claims.get(name)
     if claim is None:
         return _Wait("ClaimNotFound", f"PersistentVolumeClaim {name} does not exist")
@@ -73,14 +81,13 @@ def _wait(seen: Observed, disk: Object) -> _Wait | None:
         return _Wait("DiskInUse", f"PersistentVolumeClaim {name} is in use by virtual machine {other}")
     if own := hot_plug.user_of_claim(seen.vm, disk):
         return _Wait("DiskInUse", f"PersistentVolumeClaim {name} is in use by disk {own} of this virtual machine")
-    if under_way := next((each for each in seen.migrations if phases.is_unfinished(each)), None):
-        return _Wait("Migrating", f"Migration {name_of(under_way)} must end first")
-    return _Wait("PodRefused", seen.refusal) if seen.refusal else None
+    return None
 
 
 def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None) -> Object:
     """Return the record of a disk. A recorded pod stays recorded until another one runs, because the guest may have the disk."""
-    entry: Object = {"name": disk["name"], "claimName": disks.claim_of(disk)}
+    claim = disks.claim_of(disk)
+    entry: Object = {"name": disk["name"], **({"claimName": claim} if claim else {})}
     if wait is None and pod is not None and pod_state.is_running(pod) and not is_deleting(pod) and _is_with_guest(seen, pod):
         volume = {"attachPodName": name_of(pod), "attachPodUID": uid_of(pod)}
         return {**entry, "phase": hot_plug.ATTACHED_TO_NODE, "hotplugVolume": volume}

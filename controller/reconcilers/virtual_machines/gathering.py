@@ -165,8 +165,8 @@ class Gathering:
         return tuple(each for each in owned if ownership.is_attachment(each, vm))
 
     def _claims_to_attach(self, vm: Object) -> dict[str, Object | None]:
-        claims = (str(disks.claim_of(each)) for each in hot_plug.added(vm))
-        return {claim: self._informers.claims.get(namespace_of(vm), claim) for claim in claims}
+        claims = (disks.claim_of(each) for each in hot_plug.added(vm))
+        return {claim: self._informers.claims.get(namespace_of(vm), claim) for claim in claims if claim}
 
     def _wanted_in_use(self, vm: Object) -> dict[str, str]:
         """Return the claims of disks that the guest may get and that machines with a guest use, with the name of one machine each."""

@@ -71,8 +71,7 @@ class DiskSteps:
     async def _attach(self, vm: Object, link: Link, disk: Object) -> None:
         connection, name = link.connected(), str(disk["name"])
         if (pod := hot_plug.pod_of(vm, disk)) is not None:
-            read_only = bool(disk["readOnly"])
-            await self._ports.node.mount_claim(link.pod_uid, connection, pod.uid, name, read_only=read_only)
+            await self._ports.node.mount_claim(link.pod_uid, connection, pod.uid, disk)
         await connection.call(messages.AttachDisk(disk))
         what = f"drive {name} got its medium" if disks.is_drive(disk) else f"the guest got disk {name}"
         self._ports.emit(vm, "Normal", guest_disks.ATTACHED, what)
@@ -83,7 +82,7 @@ class DiskSteps:
             raise NotTheDevice(f"disk {name!r} is a block device in its pod, so the guest keeps it until its next start")
         await connection.call(messages.DetachDisk(name))
         # Also the pod's own volume: a launcher can lie.
-        await self._ports.node.unmount_claim(link.pod_uid, connection, name)
+        await self._ports.node.unmount_claim(link.pod_uid, connection, disk)
         if not await self._writer.write(vm, guest_disks.detached(vm, disk, self._ports.clock.now())):
             return Result(self._writer.delay(vm))
         what = f"drive {name} ejected its medium" if disks.is_drive(disk) else f"the guest released disk {name}"

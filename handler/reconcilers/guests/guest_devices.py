@@ -34,6 +34,7 @@ def _device(device: messages.DeviceStatus) -> Object:
         "kind": device.kind,
         "name": device.name,
         **{key: text for key, text in found.items() if text and not forms.device_errors(text)},
+        **({"empty": True} if device.empty else {}),
     }
 
 

@@ -50,12 +50,12 @@ class Node(Protocol):
         """Give the pod's device nodes to its user; return the guest's accelerator. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
-    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: str, *, read_only: bool) -> None:
-        """Mount an attachment pod's claim for a disk of a guest. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
+    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
+        """Mount an attachment pod's claim or image for a disk of a guest. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
         ...
 
-    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
-        """Unmount a disk's claim, which proves that the pod does not use it. Raises NotTheDevice, StorageHangs, OSError."""
+    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
+        """Unmount a disk's claim or image, which proves that the pod does not use it. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
     def has_device(self, connection: Connection, disk: str) -> bool:

@@ -155,6 +155,25 @@ async def test_recorded_pod_of_a_disk_is_own_and_has_only_its_claim(cluster: Clu
     assert len(await asked(cluster)) == before
 
 
+@pytest.mark.parametrize("reference", ["registry.example.com/tools:1", "registry.example.com/other:1"])
+async def test_recorded_pod_of_a_medium_has_only_its_image(cluster: Cluster, reference: str) -> None:
+    source = {"reference": "registry.example.com/tools:1", "path": "disk/tools.iso"}
+    disks = [{"name": "tray", "device": "cdrom", "type": "Image", "source": source}]
+    spec = {"domain": {"memory": {"guest": "64Mi"}, "devices": {"disks": disks}}}
+    machine = await cluster.admin("POST", f"{BASE}/virtualmachines", {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})
+    name = "virt-launcher-vm2-volume-aaaaa"
+    made = launcher_pod(machine, name, "uid-9", {"name": "attachment", "image": {"reference": reference}}, namespace="acc")
+    containers = [{"name": "compute", "volumeMounts": [{"name": "attachment", "mountPath": "/var/lib/kubevirt/attachment"}]}]
+    await cluster.kube.put(PODS, {**made, "spec": {**made["spec"], "nodeName": "node1", "containers": containers}})
+    entry = {"name": "tray", "hotplugVolume": {"attachPodName": name, "attachPodUID": "uid-9"}}
+    status = {"phase": "Running", "nodeName": "node1", "volumeStatus": [entry]}
+    code, found = await patch(cluster, f"{BASE}/virtualmachines/vm2/status", status)
+    assert code == (200 if reference == source["reference"] else 403)
+    if code == 403:
+        assert f"does not mount Image {source['reference']} at /var/lib/kubevirt/attachment" in found["message"]
+        assert f"mounts Image {reference} as volume attachment: the virtual machine does not name it" in found["message"]
+
+
 async def test_every_kind_of_write_by_any_user_is_checked(cluster: Cluster) -> None:
     obj = await cluster.admin("GET", VM)
     stolen = {**SCHEDULED, "podUID": "uid-9"}

@@ -46,10 +46,10 @@ class PureNode:
         assert all(each.path.startswith("/") for each in nodes.device_nodes(vm))
         return "qemu"
 
-    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: str, *, read_only: bool) -> None:
+    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
         pass
 
-    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
+    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
         pass
 
     def has_device(self, connection: Connection, disk: str) -> bool:

@@ -93,15 +93,15 @@ class FakeNode:
             raise self.fault
         return self.accelerators.get(pod_uid, "qemu")
 
-    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: str, *, read_only: bool) -> None:
+    async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
         if self.no_mount is not None:
             raise self.no_mount
-        self.mounted[disk] = attachment_uid
+        self.mounted[str(disk["name"])] = attachment_uid
 
-    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: str) -> None:
+    async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
         if self.no_mount is not None:
             raise self.no_mount
-        self.mounted.pop(disk, None)
+        self.mounted.pop(str(disk["name"]), None)
 
     def has_device(self, connection: Connection, disk: str) -> bool:
         return disk in self.block

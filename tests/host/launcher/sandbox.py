@@ -122,7 +122,7 @@ class Launcher:
         self._first = first
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
-        self.images = directory / "images"
+        self.images = self.disks if disks else directory / "images"  # as in a pod
         self.sources = directory / "sources"
         self.nbd_secret = directory / "nbd-secret"
         self.access_credentials = directory / "access-credentials"
@@ -131,7 +131,7 @@ class Launcher:
         self.state = state or directory / "state"
         self.filesystems = directory / "filesystems"
         secrets = (self.nbd_secret, self.access_credentials, self.import_secrets, self.import_authorities)
-        for path in (self.disks, self.images, self.sources, *secrets, self.filesystems, self.state):
+        for path in dict.fromkeys((self.disks, self.images, self.sources, *secrets, self.filesystems, self.state)):
             path.mkdir(parents=True, exist_ok=path == state)
             os.chown(path, layout.USER_ID, layout.USER_ID)
         if disks:

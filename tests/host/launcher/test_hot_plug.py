@@ -122,26 +122,27 @@ def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: 
         assert (claim / layout.DISK_IMAGE).read_bytes().startswith(b"of-the-guest")
 
 
-def drive(claim: str | None) -> dict[str, Any]:
-    medium = {"type": "PersistentVolumeClaim", "source": {"name": claim}} if claim else {}
-    return {"name": "tray", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}, **medium}
+DRIVE: dict[str, Any] = {"name": "tray", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}}
+OF_CLAIM = {"type": "PersistentVolumeClaim", "source": {"name": "data"}}
+OF_IMAGE = {"type": "Image", "source": {"reference": "registry/tools", "path": layout.DISK_IMAGE}}
 
 
 def told(status: messages.Status) -> list[tuple[str, bool]]:
     return [(each.name, each.empty) for each in status.domain.devices] if status.domain is not None else []
 
 
-def test_drive_gets_a_medium_and_ejects_it_unless_it_is_locked(pod: Launcher, claim: Path) -> None:
+@pytest.mark.parametrize(("medium", "parent"), [(OF_CLAIM, layout.DISKS_DIRECTORY), (OF_IMAGE, layout.IMAGES_DIRECTORY)])
+def test_drive_gets_a_medium_and_ejects_it_unless_it_is_locked(pod: Launcher, claim: Path, medium: dict[str, Any], parent: str) -> None:
     pod.socket(layout.LAUNCHER_SOCKET).close()
     with opened(pod.process.pid) as target, an_attachment_pod(claim) as source, pod.client() as client, pod.console() as viewer:
-        client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": [drive(None)]})))
+        client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": [DRIVE]})))
         viewer.expect("GUEST-READY", seconds=120)
         for content in (b"of-the-claim", b"of-the-other"):
             (claim / layout.DISK_IMAGE).write_bytes(content.ljust(MIB, b"\0"))
             assert viewer.sh("head -c 12 /dev/sr0").endswith(": No medium found")
-            claims.put(source, target, "tray", read_only=True)
+            claims.put(source, target, "tray", read_only=True, parent=parent)
             for _ in range(2):  # virt-handler has restarted
-                assert told(client.ask(messages.AttachDisk(drive("data")))) == [("tray", False)]
+                assert told(client.ask(messages.AttachDisk({**DRIVE, **medium}))) == [("tray", False)]
             assert viewer.sh("head -c 12 /dev/sr0") == content.decode()
             viewer.sh("exec 3</dev/sr0")  # locks the tray
             refused = client.call(messages.DetachDisk("tray"))
@@ -151,9 +152,9 @@ def test_drive_gets_a_medium_and_ejects_it_unless_it_is_locked(pod: Launcher, cl
                 "the guest locks the tray of drive 'tray': unmount its medium in the guest",
             )
             with pytest.raises(OSError, match="busy"):
-                claims.remove(target, "tray")
+                claims.remove(target, "tray", parent)
             assert viewer.sh("head -c 12 /dev/sr0") == content.decode()
             viewer.sh("exec 3<&-")
             for _ in range(2):
                 assert told(client.ask(messages.DetachDisk("tray"))) == [("tray", True)]
-            claims.remove(target, "tray")
+            claims.remove(target, "tray", parent)

@@ -128,25 +128,37 @@ def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list
     if (controller_of(pod) or {}).get("uid") != uid_of(vm):
         found.append(f'the controller of pod "{name}" is not this virtual machine')
     known = (*hot_plug.added(vm), *hot_plug.kept(vm), *hot_plug.removed(vm))
-    claim = next((disks.claim_of(each) for each in known if each["name"] == entry.get("name")), None)
-    if claim is None or claim != entry.get("claimName"):
+    disk = next((each for each in known if each["name"] == entry.get("name")), {})
+    claim = disks.claim_of(disk) if disk else None
+    content = Content(disks.IMAGE, hot_plug.reference_of(disk)) if hot_plug.reference_of(disk) else Content(disks.CLAIM, str(claim))
+    if not disk or claim != entry.get("claimName"):
         found.append(f'disk "{entry.get("name")}" with PersistentVolumeClaim {entry.get("claimName")} is not in the spec')
     if (node := dig(pod, "spec", "nodeName")) != dig_vm(vm, "status", "nodeName"):
         found.append(f'pod "{name}" is on node {node}, and not on the guest\'s node')
-    if claim not in _claims_at(pod, layout.ATTACHMENT_DIRECTORY):
-        found.append(f'pod "{name}" does not mount PersistentVolumeClaim {claim} at {layout.ATTACHMENT_DIRECTORY}')
+    if content not in _contents_at(pod, layout.ATTACHMENT_DIRECTORY):
+        found.append(f'pod "{name}" does not mount {content} at {layout.ATTACHMENT_DIRECTORY}')
     for volume in dig(pod, "spec", "volumes") or ():
-        allowed = frozenset({Content(disks.CLAIM, str(claim))})
+        allowed = frozenset({content})
         found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, "", allowed)]
     return found
 
 
-def _claims_at(pod: Object, directory: str) -> list[str]:
-    """Return the claims that the launcher's container has there as a whole."""
-    claims = {each.get("name"): dig(each, "persistentVolumeClaim", "claimName") for each in dig(pod, "spec", "volumes") or ()}
+def _contents_at(pod: Object, directory: str) -> list[Content]:
+    """Return the claims and images that the launcher's container has there as a whole."""
+    contents = {each.get("name"): _content(each) for each in dig(pod, "spec", "volumes") or ()}
     own = (each for each in dig(pod, "spec", "containers") or () if each.get("name") == names.CONTAINER)
     mounts = (each for container in own for each in container.get("volumeMounts") or () if each.get("mountPath") == directory)
-    return [str(claims.get(each.get("name"))) for each in mounts if not each.get("subPath") and not each.get("subPathExpr")]
+    return [contents[name] for each in mounts if (name := each.get("name")) in contents and not _is_partial(each)]
+
+
+def _content(volume: Object) -> Content:
+    if reference := dig(volume, "image", "reference"):
+        return Content(disks.IMAGE, str(reference))
+    return Content(disks.CLAIM, str(dig(volume, "persistentVolumeClaim", "claimName")))
+
+
+def _is_partial(mount: Object) -> bool:
+    return bool(mount.get("subPath") or mount.get("subPathExpr"))
 
 
 def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:

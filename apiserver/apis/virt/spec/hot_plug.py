@@ -21,7 +21,7 @@ from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.virt.hardware import disk_imports, disks, plugin_disks
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places import layout, names
 from apiserver.apis.virt.spec import running
 
 FIELD: Final = "volumeStatus"
@@ -49,17 +49,36 @@ class AttachmentPod(NamedTuple):
 def is_pluggable(disk: Mapping[str, Any]) -> bool:
     """Return whether a running guest can get this disk of ``disks.defaulted``, or a drive this medium.
 
-    It can if the disk is on a claim, and the image there exists or is created blank.
+    It can if the disk is on a claim, and the image there exists or is created blank. A drive also gets images of containers.
     """
-    if not disks.claim_of(disk) or disk_imports.of(disk) is not None:
-        return False
-    return disks.is_drive(disk) or (
-        disk["device"] == "disk"
+    if disks.is_drive(disk):
+        return bool(content_of(disk))
+    return (
+        bool(disks.claim_of(disk))
+        and disk_imports.of(disk) is None
+        and disk["device"] == "disk"
         and disk["target"]["bus"] in BUSES
         and not disks.is_overlaid(disk)
         and not disk.get("bootOrder")
         and not disk.get("dedicatedIOThread")
     )
+
+
+def content_of(disk: Mapping[str, Any]) -> str:
+    """Return what an attachment pod has for a disk: the name of its claim, or ``image:`` and a reference; empty for other disks."""
+    if disk.get("type") == disks.IMAGE:
+        return f"image:{reference_of(disk)}"
+    return str(disks.claim_of(disk) or "") if disk_imports.of(disk) is None else ""
+
+
+def reference_of(disk: Mapping[str, Any]) -> str:
+    """Return the reference of a disk's container image; empty for other disks."""
+    return str((disk.get("source") or {}).get("reference") or "") if disk.get("type") == disks.IMAGE else ""
+
+
+def directory_of(disk: Mapping[str, Any]) -> str:
+    """Return where in the guest's pod the volumes of such disks are mounted, each at the disk's name."""
+    return layout.IMAGES_DIRECTORY if disk.get("type") == disks.IMAGE else layout.DISKS_DIRECTORY
 
 
 def is_supported(disk: Mapping[str, Any], changes: Collection[str]) -> bool:
@@ -125,7 +144,7 @@ def entry_of(vm: Mapping[str, Any], disk: str) -> Object | None:
 
 def pod_name(vm: Object, disk: Mapping[str, Any]) -> str:
     """Return the name of the attachment pod of a disk for the guest in its present pod."""
-    return names.attachment_pod_name(name_of(vm), str(dig_vm(vm, "status", "podUID")), str(disk["name"]), str(disks.claim_of(disk)))
+    return names.attachment_pod_name(name_of(vm), str(dig_vm(vm, "status", "podUID")), str(disk["name"]), content_of(disk))
 
 
 def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
@@ -137,7 +156,8 @@ def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
     """Return the name of the running form's disk that has the claim of a new disk; empty if none has it."""
-    return next((name for name, each in _by_name(_running(vm)).items() if disks.claim_of(each) == disks.claim_of(disk)), "")
+    claim = disks.claim_of(disk)
+    return next((name for name, each in _by_name(_running(vm)).items() if claim and disks.claim_of(each) == claim), "")
 
 
 def record(vm: Object) -> None:

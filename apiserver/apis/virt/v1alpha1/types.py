@@ -366,6 +366,7 @@ class DeviceStatus(Model):
     name: str = Field(description="Its name in the spec.")
     target: str | None = Field(None, description="libvirt's name for it: of a disk vda and the like, of an interface its tap device.")
     address: str | None = Field(None, description="Its place in the guest: the type of the bus, and the address there.")
+    empty: bool | None = Field(None, description="True for a CD-ROM drive without a medium.")
 
 
 class Change(Model):

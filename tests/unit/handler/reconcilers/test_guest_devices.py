@@ -21,12 +21,12 @@ def test_the_machines_own_devices_are_listed_in_its_order() -> None:
     told = [
         messages.DeviceStatus("interface", "default", "tap0", "pci 0000:01:00.0"),
         messages.DeviceStatus("disk", "data", "vdb", "pci 0000:05:00.0"),
-        messages.DeviceStatus("disk", "root", "vda"),
+        messages.DeviceStatus("disk", "root", "vda", empty=True),
         messages.DeviceStatus("disk", "strange", "vdz"),
         messages.DeviceStatus("interface", "root", "tap1"),
     ]
     assert guest_devices.listed(a_vm(), told) == [
-        {"kind": "disk", "name": "root", "target": "vda"},
+        {"kind": "disk", "name": "root", "target": "vda", "empty": True},
         {"kind": "disk", "name": "data", "target": "vdb", "address": "pci 0000:05:00.0"},
         {"kind": "interface", "name": "default", "target": "tap0", "address": "pci 0000:01:00.0"},
     ]

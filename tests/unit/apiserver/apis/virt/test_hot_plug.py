@@ -76,7 +76,10 @@ IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "registry/x", 
         (a_drive("b"), a_drive("a"), [[], ["tray"], []]),
         (a_drive("a"), a_drive("a"), [[], [], ["tray"]]),
         (a_drive(), a_drive(**IMAGE), [[], ["tray"], []]),  # any medium can be ejected
-        (a_drive(**IMAGE), a_drive(), [[], [], []]),
+        (a_drive(**IMAGE), a_drive(), [["tray"], [], []]),
+        (a_drive(**IMAGE), a_drive(**IMAGE), [[], [], ["tray"]]),
+        (a_drive("a"), a_drive(**IMAGE), [[], ["tray"], []]),
+        (a_drive(type="Secret", source={"name": "a"}), a_drive(), [[], [], []]),
         (a_drive(), a_drive(type="Plugin", source={"plugin": "p"}), [[], [], []]),
         (a_drive("a", bootOrder=1), a_drive(bootOrder=1), [["tray"], [], []]),
         (a_drive("a", bootOrder=1), a_drive(), [[], [], []]),  # also another drive

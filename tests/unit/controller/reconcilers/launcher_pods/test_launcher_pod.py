@@ -399,7 +399,7 @@ def test_guest_cannot_fill_any_volume_of_its_pod(
     assert quantity.parse(limits["memory"]).bytes >= needs(vm, {}).overhead_bytes > in_memory
     on_disk = sum(quantity.parse(each["emptyDir"]["sizeLimit"]).bytes for each in volumes(pod) if not each["emptyDir"].get("medium"))
     assert quantity.parse(limits["ephemeral-storage"]).bytes >= on_disk + LOG_BYTES - MIB
-    assert all(each.get("readOnly") for each in container["volumeMounts"] if each["mountPath"].startswith(layout.IMAGES_DIRECTORY))
+    assert all(each.get("readOnly") for each in container["volumeMounts"] if each["mountPath"].startswith(f"{layout.IMAGES_DIRECTORY}/"))
 
 
 def volumes(pod: Object) -> list[Object]:

@@ -106,6 +106,28 @@ def test_running_pod_is_recorded_once() -> None:
     assert plan(a_machine(runs=True, entries=(attached(vm),)), an_attachment(vm)) == ()
 
 
+def test_drive_gets_a_pod_with_the_image() -> None:
+    vm = a_machine()
+    drive = {"name": "data", "device": "cdrom"}
+    vm["spec"]["domain"]["devices"]["disks"] = [
+        {**drive, "type": "Image", "source": {"reference": "registry/tools:1", "path": "disk/tools.iso", "pullPolicy": "Always"}}
+    ]
+    vm["status"]["running"]["domain"]["devices"]["disks"] = [drive]
+    assert plan(vm, claim=None) == ()  # its launcher changes no media
+    vm["status"]["domain"] = {"liveChanges": ["disk.medium"]}
+    actions = plan(vm, claim=None)
+    (made,) = (each.pod for each in actions if isinstance(each, CreatePod))
+    (volume,) = (each for each in made["spec"]["volumes"] if each["name"] == layout.ATTACHMENT_VOLUME)
+    assert volume["image"] == {"reference": "registry/tools:1", "pullPolicy": "Always"}
+    assert "fsGroup" not in made["spec"]["securityContext"]
+    assert [(sorted(each), each["reason"]) for each in entries(actions)] == [(["message", "name", "phase", "reason"], "PodNotRunning")]
+    (entry,) = entries(plan(vm, an_attachment(vm), claim=None))
+    assert entry["phase"] == "AttachedToNode"
+    vm["status"]["volumeStatus"] = [entry]
+    hot_plug.record(vm)
+    assert "running" not in vm["status"]
+
+
 @pytest.mark.parametrize(
     ("reason", "given"),
     [
