@@ -2,7 +2,7 @@
 
 The base is a tiny machine without devices. Each other machine has one more, and its price is the difference of medians. Machines run one at
 a time. The last one is the cloud image of ``examples/cloud-init.yaml``, until cloud-init has finished. Memory is the proportional set size
-of all processes of the pod. :mod:`benchmarks.operations` measures the rest.
+of all processes of the pod. :mod:`benchmarks.operations` and :mod:`benchmarks.live_changes` measure the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks import gauges, operations
+from benchmarks import gauges, live_changes, operations
 from tests.cluster import processes
 from tests.cluster.kube import ROOT, Kubectl, console
 from tests.cluster.manifests import BZIMAGE, GUEST_IMAGE, linux_vm, shared_claim
@@ -163,12 +163,15 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Create a namespace, measure in it, and delete it; return the report."""
     kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
     with gauges.namespace(kubectl):
+        if arguments.changes_only:
+            return {"changes": live_changes.measure(kubectl, arguments.count)}
         if arguments.operations_only:
             return {"operations": operations.measure(kubectl, arguments.count)}
         samples = measure(kubectl, arguments.count, arguments.only or list(DEVICES))
         if not arguments.no_cloud:
             samples[CLOUD] = [cloud(kubectl)]
-        return {**report(samples), "operations": operations.measure(kubectl, arguments.count)}
+        live = live_changes.measure(kubectl, arguments.count)
+        return {**report(samples), "operations": operations.measure(kubectl, arguments.count), "changes": live}
 
 
 def main() -> None:
@@ -180,6 +183,7 @@ def main() -> None:
     parser.add_argument(
         "--operations-only", action="store_true", help="measure no devices, but verbs, screenshots, echoes and rates of ports"
     )
+    parser.add_argument("--changes-only", action="store_true", help="measure only how long edits of a running machine take")
     parser.add_argument("--namespace", default="bench-devices", help="namespace to make and remove (default bench-devices)")
     parser.add_argument("--output", type=Path, default=Path("build/bench/devices.json"), help="where the JSON goes")
     arguments = parser.parse_args()

@@ -126,6 +126,7 @@ STATUS: Final[Object] = {
             "hotplugVolume": {"attachPodName": "virt-launcher-vm-volume-aaaaa", "attachPodUID": "6b0a1c1e-0000-4000-8000-000000000009"},
         }
     ],
+    "podResize": {"guestMemoryBytes": 1, "reason": "Deferred", "message": "why"},
     "imports": [{"disk": "d", "phase": "Downloading", "transferredBytes": 1, "totalBytes": 2, "failures": 1, "message": "m"}],
     "migration": {
         **dict.fromkeys(("name", "uid", "sourceNode", "sourcePod", "targetNode", "targetPod", "phase"), "x"),

@@ -41,6 +41,15 @@ class SetPodCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizePod:
+    """Give the container of the pod with this uid other resources, without a restart."""
+
+    name: str
+    uid: str
+    resources: Object
+
+
+@dataclass(frozen=True, slots=True)
 class WriteStatus:
     """Write this status if the object has not changed since it was observed."""
 
@@ -92,5 +101,15 @@ class Requeue:
 
 
 Action: TypeAlias = (
-    CreatePod | DeletePod | SetPodCondition | WriteStatus | AddFinalizer | RemoveFinalizer | AddOwner | DeleteObject | Emit | Requeue
+    CreatePod
+    | DeletePod
+    | SetPodCondition
+    | ResizePod
+    | WriteStatus
+    | AddFinalizer
+    | RemoveFinalizer
+    | AddOwner
+    | DeleteObject
+    | Emit
+    | Requeue
 )

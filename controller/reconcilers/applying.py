@@ -11,6 +11,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, finalizers_of, is_deleting, name_of, namespace_of, resource_version_of, uid_of
 from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt.places import names
 from apiserver.client.informer import Informer
 from apiserver.client.rest import STRATEGIC_MERGE_PATCH, Client
 from controller.reconcilers.actions import (
@@ -23,6 +24,7 @@ from controller.reconcilers.actions import (
     Emit,
     RemoveFinalizer,
     Requeue,
+    ResizePod,
     SetPodCondition,
     WriteStatus,
 )
@@ -74,10 +76,8 @@ class Applier:
             match action:
                 case CreatePod():
                     made = await self._create_pod(obj, action)
-                case DeletePod():
-                    requeue_after = sooner(requeue_after, await self._delete_pod(obj, action))
-                case SetPodCondition():
-                    requeue_after = sooner(requeue_after, await self._set_condition(obj, action))
+                case DeletePod() | SetPodCondition() | ResizePod():
+                    requeue_after = sooner(requeue_after, await self._change_pod(obj, action))
                 case WriteStatus():
                     obj = await self._write_status(obj, action.status) if not action.uid_field else await self._name_pod(obj, action, made)
                 case AddFinalizer():
@@ -107,6 +107,16 @@ class Applier:
             raise PodRefused(str(error)) from error
         self._pods.remember(pod)
         return uid_of(pod)
+
+    async def _change_pod(self, obj: Object, action: DeletePod | SetPodCondition | ResizePod) -> float | None:
+        match action:
+            case DeletePod():
+                return await self._delete_pod(obj, action)
+            case SetPodCondition():
+                return await self._set_condition(obj, action)
+            case ResizePod():
+                await self._resize(obj, action)
+                return None
 
     async def _left_over(self, obj: Object, action: CreatePod) -> Object:
         """Return the existing pod of this name if acceptable. Otherwise raise PodRefused, and delete the pod if the machine controls it."""
@@ -162,6 +172,27 @@ class Applier:
         if ownership.is_labelled(written):  # the informer would get no more events about an unlabelled pod
             self._pods.remember(written)
         return None
+
+    async def _resize(self, obj: Object, action: ResizePod) -> None:
+        """Resize the pod. Raises PodRefused if that is refused, for example by a quota, or if the cluster cannot resize pods."""
+        container = {"name": names.CONTAINER, "resources": action.resources}
+        patch: Object = {"metadata": {"uid": action.uid}, "spec": {"containers": [container]}}
+        try:
+            written = await self._client.patch(
+                PODS,
+                action.name,
+                patch,
+                namespace_of(obj),
+                subresource="resize",
+                content_type=STRATEGIC_MERGE_PATCH,
+                field_manager=FIELD_MANAGER,
+            )
+        except errors.Conflict:
+            return  # another pod has its name
+        except (errors.NotFound, errors.Forbidden, errors.Invalid, errors.BadRequest) as error:
+            raise PodRefused(str(error)) from error
+        if ownership.is_labelled(written):  # the informer would get no more events about an unlabelled pod
+            self._pods.remember(written)
 
     async def _name_pod(self, obj: Object, action: WriteStatus, uid: str) -> Object:
         """Record the uid of the created pod in the status, and return the object.

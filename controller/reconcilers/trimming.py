@@ -18,6 +18,7 @@ _OF_POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "delet
 _OF_POD_SPEC: Final = ("automountServiceAccountToken", "nodeName", "restartPolicy", "terminationGracePeriodSeconds")
 _OF_POD_STATUS: Final = ("message", "phase", "podIP", "reason")
 _OF_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
+_OF_LIMITS: Final = ("memory", names.KVM_RESOURCE)
 _OF_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller")
 _OF_CONDITION_TYPES: Final = (names.GUEST_RUNNING_GATE, "Ready")
 """The conditions to keep first."""
@@ -116,7 +117,9 @@ def _trim_container_status(status: Object) -> Object:
     state = {
         key: _cut(value or {}, tuple(value or {}), MAX_TEXT) for key, value in (status.get("state") or {}).items() if value is not None
     }
-    return {**_cut(status, ("name",), MAX_NAME), "state": state}
+    limit = dig(status, "resources", "limits", "memory")
+    actual = {"resources": {"limits": {"memory": str(limit)[:MAX_NAME]}}} if limit else {}
+    return {**_cut(status, ("name",), MAX_NAME), "state": state, **actual}
 
 
 def _cut(obj: Object, fields: Iterable[str], limit: int) -> Object:
@@ -125,12 +128,11 @@ def _cut(obj: Object, fields: Iterable[str], limit: int) -> Object:
 
 
 def _trim_container(container: Object) -> Object:
-    limits = dig(container, "resources", "limits") or {}
     image = container.get("image")
     return {
         "name": names.CONTAINER,
         **({"image": image[:MAX_TEXT]} if isinstance(image, str) else {}),
-        "resources": {"limits": {key: limits[key] for key in (names.KVM_RESOURCE,) if key in limits}},
+        "resources": {"limits": _cut(dig(container, "resources", "limits") or {}, _OF_LIMITS, MAX_NAME)},
         "volumeMounts": [{"mountPath": layout.RUN_DIRECTORY}] if shape.has_run_directory(container) else [],
     }
 

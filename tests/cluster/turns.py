@@ -27,6 +27,7 @@ ALONE = frozenset(
         "hotplug_disks",
         "hotplug_interfaces",
         "live_changes",
+        "live_memory",
         "node_certificates",
         "node_certificates_matrix",
         "node_loss",

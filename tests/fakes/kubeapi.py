@@ -238,8 +238,8 @@ class FakeAPI:
             raise errors.Conflict(f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}")
         if key[0] == SIGNING_REQUESTS:
             new = _decided(old, new, subresource)
-        elif subresource == "status":
-            new = {**copied(old), "status": new.get("status")}
+        elif subresource in ("status", "resize"):
+            new = {**copied(old), "status": new.get("status")} if subresource == "status" else _resized(old, body)
             if self.judge:
                 self.judge(token, key[0], old, new)
         if new == old:
@@ -347,6 +347,16 @@ def _decided(old: Object, new: Object, subresource: str) -> Object:
     if len(set(kinds)) != len(kinds) or set(kinds) >= set(DECISIONS):
         raise errors.Invalid("status.conditions: Invalid value: Approved and Denied conditions are mutually exclusive")
     return {**copied(old), "status": status}
+
+
+def _resized(pod: Object, body: Object) -> Object:
+    """Return the pod with the requested resources of its containers; a resize changes nothing else."""
+    new = copied(pod)
+    for wanted in body["spec"]["containers"]:
+        (container,) = (each for each in new["spec"]["containers"] if each["name"] == wanted["name"])
+        for kind, amounts in wanted["resources"].items():
+            container["resources"][kind] |= amounts
+    return new
 
 
 async def _send(response: web.StreamResponse, kind: str, obj: Object) -> None:

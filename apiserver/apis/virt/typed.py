@@ -721,6 +721,12 @@ class PhaseTransitionTimestamp(TypedDict, total=False):
     time: Required[str]
 
 
+class PodResize(TypedDict, total=False):
+    guestMemoryBytes: int
+    reason: str
+    message: str
+
+
 class Port(TypedDict, total=False):
     name: str
     port: Required[int]
@@ -935,6 +941,7 @@ class VirtualMachineStatus(TypedDict, total=False):
     vsock: VsockStatus
     devices: list[DeviceStatus]
     volumeStatus: list[VolumeStatus]
+    podResize: PodResize
     running: RunningHardware
     changes: list[Change]
     managedSave: ManagedSaveStatus

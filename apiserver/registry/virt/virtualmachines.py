@@ -201,7 +201,7 @@ class VirtualMachineStrategy(Strategy):
             Column("CPUs", type="integer", description="Virtual processors.", priority=1),
             Column("Memory", description="The guest's memory.", priority=1),
             Column("Run-Strategy", description="Times at which the machine is on.", priority=1),
-            Column("Reason", description="The reason why the machine is not ready.", priority=1),
+            Column("Reason", description="Why the machine is not ready, or which edits its guest has not taken.", priority=1),
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:

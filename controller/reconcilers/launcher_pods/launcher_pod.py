@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import Object, labels_of, name_of, namespace_of
 from apiserver.apis.virt.lifecycle import migration_attempts, power
 from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import attachments, hot_plug, hot_plug_interfaces, running, service_accounts
+from apiserver.apis.virt.spec import attachments, hot_plug, hot_plug_interfaces, pod_memory, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
 from controller.reconcilers.launcher_pods import (
     access_credentials,
@@ -116,9 +116,16 @@ def attachment_pod(vm: Object, disk: Object, settings: Settings) -> Object:
     return pod
 
 
-def needs(vm: Object, claims: Claims) -> Needs:
-    """Return the needs of all parts of a machine."""
-    domain, spec = domain_of(vm), running.spec_of(vm)
+def resized(vm: Object, claims: Claims, guest_bytes: int) -> Object:
+    """Return the memory in ``resources`` of a running guest's pod, for a guest with at least ``guest_bytes``."""
+    found = _resources(needs(vm, claims, guest_bytes), Placement())
+    return {each: {"memory": amounts["memory"]} for each, amounts in found.items()}
+
+
+def needs(vm: Object, claims: Claims, guest_bytes: int = 0) -> Needs:
+    """Return the needs of all parts of a machine, whose guest may have got memory: at least ``guest_bytes``."""
+    spec = running.spec_of(vm)
+    domain = pod_memory.with_guest(domain_of(vm), guest_bytes or pod_memory.recorded(vm))
     return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(spec) + managed_save.needs(spec))
 
 

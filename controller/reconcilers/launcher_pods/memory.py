@@ -14,9 +14,9 @@ PAGE_TABLE_SHARE: Final = 512
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the most memory that the guest can have, and the page tables for it."""
+    """Return the guest's memory, and the page tables for it."""
     del claims
-    guest = memory.most_bytes(domain)
+    guest = memory.guest_bytes(domain)
     tables = Needs(overhead_bytes=guest // PAGE_TABLE_SHARE)
     if size := memory.page_size(domain):
         return tables + _hugepages(guest, size)

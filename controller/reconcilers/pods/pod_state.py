@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.apis.meta import quantity
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, name_of
 from apiserver.apis.virt.lifecycle import power
@@ -130,6 +131,33 @@ def word(text: object, otherwise: str) -> str:
 def has_kvm(pod: Object | None) -> bool:
     """Return True if the pod requests KVM."""
     return any(names.KVM_RESOURCE in (dig(each, "resources", "limits") or {}) for each in dig(pod, "spec", "containers") or ())
+
+
+def memory_limit(pod: Object) -> int:
+    """Return the memory limit of the pod's container in bytes; 0 without one."""
+    return _bytes(next((dig(each, "resources", "limits", "memory") for each in dig(pod, "spec", "containers") or ()), None))
+
+
+def actual_memory_limit(pod: Object) -> int:
+    """Return the memory limit that the kubelet gave the container, in bytes; 0 if it does not report one."""
+    found = (each for each in dig(pod, "status", "containerStatuses") or () if each.get("name") == names.CONTAINER)
+    return _bytes(next((dig(each, "resources", "limits", "memory") for each in found), None))
+
+
+def _bytes(given: object) -> int:
+    try:
+        return quantity.parse(str(given or "0")).bytes
+    except ValueError:
+        return 0
+
+
+def resize_obstacle(pod: Object) -> tuple[str, str] | None:
+    """Return (reason, message) while the kubelet does not resize the pod: ``Deferred``, ``Infeasible``, or an error; else None."""
+    for kind in ("PodResizePending", "PodResizeInProgress"):
+        found = condition(dig(pod, "status", "conditions"), kind)
+        if found is not None and found.get("status") == "True" and found.get("message"):
+            return word(found.get("reason"), kind), _one_line(found["message"])
+    return None
 
 
 def is_unschedulable(pod: Object) -> bool:

@@ -51,6 +51,7 @@ from controller.reconcilers.virtual_machines import (
     migration_record,
     outdated,
     pod_obstacles,
+    pod_sizes,
     rest,
     restart_required,
     silent_nodes,
@@ -93,10 +94,11 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
 
 
 def _attach(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return the actions for pods with disks of the guest, in a pass that writes nothing else."""
+    """Return the actions for pods with disks of the guest, and for its memory, in a pass that writes nothing else."""
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
-    return attachment_pods.plan(seen)
+    found = attachment_pods.plan(seen)
+    return found if any(isinstance(each, WriteStatus) for each in found) else (*found, *pod_sizes.plan(seen))
 
 
 def _decide(seen: Observed) -> tuple[Action, ...]:

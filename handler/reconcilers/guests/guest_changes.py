@@ -15,7 +15,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.spec import live_changes
+from apiserver.apis.virt.spec import live_changes, pod_memory
 from apiserver.apis.virt.spec.live_changes import Change
 from controller.runtime.recorder import EventType
 from launcher.protocol import messages
@@ -51,7 +51,9 @@ def missing(vm: Mapping[str, Any], launcher: messages.Status) -> dict[Change, st
     return {
         change: value
         for change, value in live_changes.wanted(vm).items()
-        if change.what in supported and value not in _reached(told.get((change.what, change.name)), value)
+        if change.what in supported
+        and value != _target(told.get((change.what, change.name)), value)
+        and not (change == live_changes.MEMORY and pod_memory.waits_for_pod(vm))
     }
 
 
@@ -84,22 +86,33 @@ def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Statu
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     desired, there = live_changes.wanted(vm), _disks(launcher)
     found = []
-    for change in live_changes.of(vm):
+    for change in _unfinished(vm, launcher):
         if change.what in supported:
             old = before.get(str(change)) or {}
             has = told.get((change.what, change.name))
             if change.what == "disk.size" and change.name not in there:  # the disk that waits for its image gets it when it is attached
                 has = messages.SettingStatus(change.what, change.name, desired[change])
             state, message = _outcome(has, desired[change], failures.get(change), old)
+            if change == live_changes.MEMORY and (waits := pod_memory.waits_for_pod(vm)):
+                state, message = live_changes.PENDING, one_line(waits, MAX_MESSAGE)
             time = old["time"] if old.get("time") and old.get("state") == state else times.to_rfc3339(now)
             found.append({"path": str(change), "state": state, "time": time, **({"message": message} if message else {})})
     others = {key: value for key, value in status.items() if key != live_changes.FIELD}
     return {**others, live_changes.FIELD: found[: live_changes.MAX_CHANGES]} if found else others
 
 
-def _reached(found: messages.SettingStatus | None, default: str) -> tuple[str, str]:
-    """Return the value that a setting has, and the one that it will have."""
-    return (found.value, found.requested or found.value) if found is not None else (default, default)
+def _unfinished(vm: Mapping[str, Any], launcher: messages.Status) -> list[Change]:
+    """Return the edits that are recorded as missing, and memory that the guest still takes or releases after an edit was reverted."""
+    found, desired = list(live_changes.of(vm)), live_changes.wanted(vm).get(live_changes.MEMORY)
+    memory = _told(launcher).get((live_changes.MEMORY.what, ""))
+    if memory is not None and desired is not None and (memory.requested or memory.value != desired):
+        found.append(live_changes.MEMORY)
+    return list(dict.fromkeys(found))
+
+
+def _target(found: messages.SettingStatus | None, default: str) -> str:
+    """Return the value that a setting has, or will have."""
+    return default if found is None else found.requested or found.value
 
 
 def _outcome(has: messages.SettingStatus | None, desired: str, failure: Failure | None, old: Mapping[str, Any]) -> tuple[str, str]:

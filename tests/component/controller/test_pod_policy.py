@@ -203,6 +203,24 @@ def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster)
             cluster.ask("DELETE", f"{PATHS[each['kind']]}/too-much", user="")
 
 
+def test_account_resizes_only_the_memory_of_launcher_pods(cluster: Cluster) -> None:
+    """With virt-controller's own patch, of pods without a node: kube-apiserver asks whether the node has room."""
+    for pod, allowed in ((changed(OURS["as it was made"]), True), (changed(DELETIONS["another name"]), False)):
+        code, made = cluster.create(pod, user="")
+        assert code == http.client.CREATED, made
+        path, kind = f"{PODS}/{name_of(made)}", "application/strategic-merge-patch+json"
+        memory = {"memory": "3Gi"}
+        for resources, is_memory in (({"requests": memory, "limits": memory}, True), ({"requests": {"cpu": "2"}}, False)):
+            container = {"name": names.CONTAINER, "resources": resources}
+            patch = {"metadata": {"uid": made["metadata"]["uid"]}, "spec": {"containers": [container]}}
+            code, answer = cluster.ask("PATCH", f"{path}/resize", patch, kind=kind)
+            if allowed and is_memory:
+                assert code == http.client.OK, answer["message"]
+                assert answer["spec"]["containers"][0]["resources"]["limits"]["memory"] == "3Gi"
+            else:
+                assert (code, "resize only launcher pods" in answer["message"]) == (http.client.FORBIDDEN, True), answer
+
+
 def test_account_writes_only_the_guest_readiness_of_pods(cluster: Cluster) -> None:
     """With virt-controller's own patch; all other changes of the status are refused."""
     pod = changed(OURS["as it was made"])

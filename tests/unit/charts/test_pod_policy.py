@@ -43,7 +43,7 @@ from tests.unit.charts.forbidden_pods import (
 )
 from tests.unit.charts.test_kubevirt import NODE, objects
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
-from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import MOVE
+from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import LOGGED, MOVE
 
 OF_ACCOUNTS = ("another service account", "a token by projection", "a token beside a Secret by projection")
 OPEN = "open"
@@ -199,6 +199,35 @@ async def test_nothing_is_told_in_a_pod_without_the_gate(policies: ValidatingPol
         assert "only of launcher pods with the readiness gate" in await said(policies, TOLD["that the guest runs"], pod)
 
 
+def memory(amount: str) -> Change:
+    return lambda pod: [pod["spec"]["containers"][0]["resources"][each].update(memory=amount) for each in ("requests", "limits")]
+
+
+def processors(which: str) -> Change:
+    return lambda pod: pod["spec"]["containers"][0]["resources"][which].update(cpu="7")
+
+
+async def resize(policies: ValidatingPolicies, change: Change, pod: Pod) -> str:
+    return await refusal(policies, obj=changed(change, pod), old=pod, operation="UPDATE", subresource="resize")
+
+
+async def test_only_the_memory_of_launcher_pods_is_resized(policies: ValidatingPolicies) -> None:
+    pod = changed(on_a_node)
+    assert await resize(policies, memory("3Gi"), pod) == ""
+    for which in ("requests", "limits"):
+        assert "only the memory" in await resize(policies, processors(which), pod)
+    logged = changed(on_a_node, launcher_pod(LOGGED, 1, {}, SETTINGS, Placement()))
+    assert await resize(policies, memory("3Gi"), logged) == ""
+    others: tuple[Change, ...] = (
+        lambda pod: pod["spec"]["initContainers"][0].update(resources={"limits": {"memory": "9Gi"}}),
+        lambda pod: pod["spec"].update(resources={"limits": {"memory": "9Gi"}}),
+    )
+    for change in others:
+        assert "only the memory" in await resize(policies, change, logged)
+    for change in DELETIONS.values():
+        assert "resize only launcher pods" in await resize(policies, memory("3Gi"), changed(change, pod))
+
+
 async def test_pods_of_other_users_are_not_judged(policies: ValidatingPolicies) -> None:
     for who in ("system:serviceaccount:other:virt-controller", "system:serviceaccount:kubevirt:virt-controller2", "alice"):
         assert await refusal(policies, obj=changed(CREATIONS["privileged"]), user=User(who, ())) == ""
@@ -211,7 +240,7 @@ def expressions() -> list[str]:
 
 
 def test_policy_contains_the_launcher_pod_shape_verbatim() -> None:
-    assert f"(variables.deletes || variables.tells) && {shape.expression('oldObject')}" in expressions()
+    assert f"(variables.deletes || variables.tells || variables.resizes) && {shape.expression('oldObject')}" in expressions()
     (of_volumes,) = (each for each in expressions() if "each.emptyDir" in each)
     assert set(re.findall(r"has\(each\.(\w+)\)", of_volumes)) == set(shape.VOLUMES)
     assert set(re.findall(r"has\(source\.(\w+)\)", of_volumes)) == set(shape.PROJECTED)

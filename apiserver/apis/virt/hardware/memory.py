@@ -56,11 +56,6 @@ def pluggable_bytes(domain: Domain) -> int:
     return (max_guest_bytes(domain) - guest_bytes(domain)) // BLOCK_BYTES * BLOCK_BYTES if grows(domain) else 0
 
 
-def most_bytes(domain: Domain) -> int:
-    """Return the most memory that the guest can have in its run."""
-    return max_guest_bytes(domain) if grows(domain) else guest_bytes(domain)
-
-
 def page_size(domain: Domain) -> str:
     """Return the size of the huge pages behind the guest's memory, as a quantity; empty for ordinary pages."""
     return str(((domain.get("memory") or {}).get("hugepages") or {}).get("pageSize") or "")

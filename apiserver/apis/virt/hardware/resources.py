@@ -43,22 +43,23 @@ def cpu_limit(domain: Domain) -> int:
 def memory_request(domain: Domain) -> int:
     """Return the memory request in bytes."""
     asked = said(domain, "requests", "memory")
-    return memory.most_bytes(domain) if asked is None else asked.bytes
+    return memory.guest_bytes(domain) if asked is None else asked.bytes
 
 
 def memory_limit(domain: Domain) -> int:
     """Return the memory limit in bytes: at least all of the guest's memory."""
     limit = said(domain, "limits", "memory")
-    return max(memory.most_bytes(domain), memory_request(domain)) if limit is None else limit.bytes
+    return max(memory.guest_bytes(domain), memory_request(domain)) if limit is None else limit.bytes
 
 
 def can_resize_memory(domain: Domain, other: Domain) -> bool:
     """Return whether a running guest with the memory of ``domain`` can get that of ``other``: in blocks, within the maximum and the pod."""
-    wanted = memory.guest_bytes(other)
+    wanted, limit = memory.guest_bytes(other), said(domain, "limits", "memory")
     return (
         memory.grows(domain)
         and (wanted - memory.guest_bytes(domain)) % memory.BLOCK_BYTES == 0
-        and wanted <= min(memory.max_guest_bytes(domain), memory_limit(domain))
+        and wanted <= memory.max_guest_bytes(domain)
+        and (limit is None or wanted <= limit.bytes)
     )
 
 

@@ -57,6 +57,7 @@ OF_A_PLACE: Final = (
     "devices",
     "changes",
     "volumeStatus",
+    "podResize",
     "running",
 )
 """Status fields about the guest's place and state, removed at its end.

@@ -12,7 +12,7 @@ from typing import Any, Final
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, phases, power
+from apiserver.apis.virt.lifecycle import conditions, freezing, phases, power
 
 Object = Mapping[str, Any]
 
@@ -63,13 +63,22 @@ def word(vm: Object) -> str:
 
 
 def reason(vm: Object) -> str | None:
-    """Return why the machine is not ready, in one line; None for one that is."""
+    """Return why the machine is not ready, or what a ready one lacks, in one line; else None."""
     found = _condition(vm, conditions.PAUSED) if word(vm) == PAUSED else _condition(vm, conditions.READY)
     if not found and phases.phase_of(vm) in phases.ENDED:
         return one_line(power.decide(vm).message, MAX_REASON)
     if found.get("type") == conditions.READY and found.get("status") == "True":
-        return None
+        return one_line(_lacks(vm), MAX_REASON) or None
     return one_line(str(found.get("message") or ""), MAX_REASON) or None
+
+
+def _lacks(vm: Object) -> str:
+    """Return what is unusual about a ready guest: frozen file systems, or edits that it has not taken."""
+    if freezing.is_frozen(vm):
+        return "the guest's file systems are frozen"
+    if restart := _condition(vm, conditions.RESTART_REQUIRED).get("message"):
+        return str(restart)
+    return next((f"{each.get('path')}: {each.get('message') or each.get('state')}" for each in dig_vm(vm, "status", "changes") or ()), "")
 
 
 def _of_ended(vm: Object, phase: str) -> str:

@@ -27,7 +27,9 @@ FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave", "lif
 """Fields of ``spec`` that a guest keeps from its start to its end."""
 RUNNING: Final = "running"
 """The field of the status with the copy."""
-OF_A_GUEST: Final = (RUNNING, "devices", "changes", "volumeStatus")
+POD_RESIZE: Final = "podResize"
+"""The field of the status with the memory that the guest's pod has room for."""
+OF_A_GUEST: Final = (RUNNING, POD_RESIZE, "devices", "changes", "volumeStatus")
 """Fields of the status that virt-api removes in each write that leaves a machine without a guest."""
 MAX_TOLD: Final = 8
 """Maximum differences in a message."""
@@ -100,13 +102,14 @@ def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
     status = obj.get("status")
     if not isinstance(status, dict):
         return
-    kept = dig(old, "status", RUNNING)
     status.pop(RUNNING, None)
     if not has_guest:
         for field in OF_A_GUEST:
             status.pop(field, None)
-    elif kept:
-        status[RUNNING] = copy.deepcopy(kept)
+        return
+    for field in (RUNNING, POD_RESIZE):
+        if (kept := dig(old, "status", field)) and field not in status:
+            status[field] = copy.deepcopy(kept)
 
 
 def words(found: Sequence[Difference]) -> str:

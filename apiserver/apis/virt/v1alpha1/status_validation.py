@@ -264,6 +264,7 @@ _VOLUME: Final = _record(
         "hotplugVolume": _record({"attachPodName": _NAME, "attachPodUID": _UID}),
     }
 )
+_POD_RESIZE: Final = _record({"guestMemoryBytes": _COUNT, "reason": _text(forms.reason_errors), "message": _MESSAGE})
 _IMPORT: Final = _record(
     {
         "disk": _text(names.label_errors),
@@ -309,6 +310,7 @@ _MACHINE: Final = _record(
         "graphics": _list(graphics.MAX_GRAPHICS, _anything),
         "devices": _list(MAX_DEVICES, _DEVICE),
         "volumeStatus": _keyed_list(disks.MAX_DISKS, "name", _VOLUME),
+        "podResize": _POD_RESIZE,
         "running": _record({"generation": _COUNT}),  # the rest was validated as a spec
         "changes": _list(live_changes.MAX_CHANGES, _CHANGE),
         "vsock": _record({"cid": _number(vsock.CIDS.start, vsock.CIDS.stop - 1)}),

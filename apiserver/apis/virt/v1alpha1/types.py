@@ -359,6 +359,16 @@ class VolumeStatus(Model):
     hotplug_volume: HotplugVolumeStatus | None = Field(None, description="The pod that has the claim.")
 
 
+class PodResize(Model):
+    """The memory of a running guest's pod."""
+
+    guest_memory_bytes: Int64 | None = Field(
+        None, description="Memory that the guest may have in its pod, in bytes. Default: as at the start."
+    )
+    reason: str | None = Field(None, description="Why the pod does not have the desired memory yet, in one CamelCase word.")
+    message: str | None = Field(None, description="The same, for people.")
+
+
 class DeviceStatus(Model):
     """A device of the guest, as libvirt has it."""
 
@@ -428,6 +438,7 @@ class VirtualMachineStatus(Model):
     volume_status: list[VolumeStatus] | None = Field(
         None, description="Claims that were added to the running machine, with their pods.", json_schema_extra=ATOMIC
     )
+    pod_resize: PodResize | None = Field(None, description="The memory of the guest's pod, after an edit of the running machine's memory.")
     running: RunningHardware | None = Field(
         None,
         description="The running guest's hardware, while an edit of the spec waits for the next start. Absent if it equals the spec's.",

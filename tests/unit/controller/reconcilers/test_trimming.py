@@ -23,7 +23,8 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
     pod["spec"]["readinessGates"] = [{"conditionType": "of-others"}, {"conditionType": names.GUEST_RUNNING_GATE}]
     pod["metadata"] |= {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60}
     pod["spec"]["containers"][0]["image"] = "launcher:v1"
-    pod["spec"]["containers"][0]["resources"] = {"limits": {names.KVM_RESOURCE: "1", "memory": "1Gi"}}
+    pod["spec"]["containers"][0]["resources"] = {"limits": {names.KVM_RESOURCE: "1", "memory": "1Gi", "cpu": "2"}}
+    pod["status"]["containerStatuses"][0]["resources"] = {"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}}
     kept = trim_pod(pod)
     for judge in (
         ownership.owners_of,
@@ -37,6 +38,8 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
         pod_state.bound_at,
         pod_state.has_run,
         pod_state.running_since,
+        pod_state.memory_limit,
+        pod_state.actual_memory_limit,
         node_of_pod,
         readiness.has_gate,
         outdated.image_of,
@@ -50,7 +53,7 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
     assert ownership.owners_of(kept) != []
     assert ownership.is_controlled_by(kept, vm)
     assert attempts.is_open(vm) == attempts.is_open(trim_object(vm))
-    assert kept["spec"]["containers"][0]["resources"] == {"limits": {names.KVM_RESOURCE: "1"}}
+    assert kept["spec"]["containers"][0]["resources"] == {"limits": {names.KVM_RESOURCE: "1", "memory": "1Gi"}}
 
 
 @pytest.mark.parametrize("place", ["labels", "annotations", "ownerReferences", "finalizers", "env", "containers", "nodeSelector"])

@@ -113,6 +113,7 @@ def with_memory(value: int, requested: str = "") -> messages.Status:
 
 def test_memory_waits_for_the_guest_and_is_requested_once() -> None:
     vm = a_vm(desired=memory_of("512Mi"), runs=memory_of("256Mi"))
+    vm["status"] |= {"podResize": {"guestMemoryBytes": 512 << 20}, "domain": {"liveChanges": ["memory.guest"]}}
     request = messages.Change("memory.guest", "", {"guest": "512Mi", "maxGuest": "1Gi"})
     assert next_change(vm, with_memory(256)) == request
     assert next_change(vm, with_memory(256, str(384 << 20))) == request
@@ -122,6 +123,29 @@ def test_memory_waits_for_the_guest_and_is_requested_once() -> None:
     assert entries(vm, waiting) == [{**found, "state": "Pending", "message": "the guest has 300 MiB so far"}]
     assert entries(vm, with_memory(512)) == [{**found, "state": "Applied"}]
     assert entries(vm, with_memory(512, str(256 << 20))) == [{**found, "state": "Pending"}]
+
+
+def test_memory_waits_for_its_pod() -> None:
+    vm = a_vm(desired=memory_of("512Mi"), runs=memory_of("256Mi"))
+    vm["status"] |= {"podResize": {"reason": "Deferred", "message": "the node is full"}, "domain": {"liveChanges": ["memory.guest"]}}
+    assert next_change(vm, with_memory(256)) is None
+    assert entries(vm, with_memory(256)) == [
+        {"path": "spec.domain.memory.guest", "time": STAMP, "state": "Pending", "message": "the node is full"}
+    ]
+    smaller = a_vm(desired=memory_of("256Mi"), runs=memory_of("512Mi"))
+    assert next_change(smaller, with_memory(512)) == messages.Change("memory.guest", "", {"guest": "256Mi", "maxGuest": "1Gi"})
+
+
+def test_reverted_memory_is_pending_until_the_guest_released_it() -> None:
+    """virt-controller shrinks the pod after that."""
+    vm = a_vm(desired=memory_of("256Mi"))
+    found = {"path": "spec.domain.memory.guest", "time": STAMP, "state": "Pending"}
+    assert entries(vm, with_memory(300, str(512 << 20))) == [found]
+    assert entries(vm, with_memory(300, str(256 << 20))) == [{**found, "message": "the guest has 300 MiB so far"}]
+    assert entries(vm, with_memory(256, str(512 << 20))) == [found]
+    assert next_change(vm, with_memory(256, str(512 << 20))) == messages.Change("memory.guest", "", {"guest": "256Mi", "maxGuest": "1Gi"})
+    assert next_change(vm, with_memory(300, str(256 << 20))) is None
+    assert entries(vm, with_memory(256)) == []
 
 
 def test_failure_stays_over_a_restart_of_virt_handler() -> None:

@@ -201,7 +201,7 @@ def _end(write: MachineWrite) -> Iterator[FieldError]:
     """Yield errors of an attempt's end: its place must be removed, and its result recorded."""
     new, phase = _status(write.new), phases.phase_of(write.new)
     for field in phases.OF_A_PLACE:
-        if new.get(field) is not None and not (field == running.RUNNING and managed_save.of(write.new)):  # virt-api keeps it for the image
+        if new.get(field) is not None and not (managed_save.of(write.new) and _is_of_image(write, field)):
             yield forbidden(STATUS.child(field), f"must be removed when the virtual machine becomes {phase}")
     current = power.current_attempt(write.old)
     earlier, later = _attempt(write.old, current), _attempt(write.new, current)
@@ -210,6 +210,11 @@ def _end(write: MachineWrite) -> Iterator[FieldError]:
         yield forbidden(path, f"must be {RESULTS[phase]}, with an endTime, when the virtual machine becomes {phase}")
     if later.get("endTime") != earlier.get("endTime"):
         yield from differences.moment(STATUS.child("attempts").key(str(current)).child("endTime"), later.get("endTime"), write.now)
+
+
+def _is_of_image(write: MachineWrite, field: str) -> bool:
+    """Return whether virt-api keeps a field for the image of the guest's memory."""
+    return field == running.RUNNING or (field == running.POD_RESIZE and _status(write.new).get(field) == _status(write.old).get(field))
 
 
 def _image(write: MachineWrite) -> Iterator[FieldError]:

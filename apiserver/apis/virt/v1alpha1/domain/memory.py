@@ -35,8 +35,7 @@ class Memory(Model):
     )
     max_guest: Quantity | None = Field(
         None,
-        description="Maximum memory, including guest. The pod requests it from the start. To start with such room, Linux needs 64Mi more. "
-        "Default: as much as guest.",
+        description="Maximum memory, including guest. To start with such room, Linux needs 64Mi more. Default: as much as guest.",
     )
     hugepages: Hugepages | None = Field(None, description="Huge pages for the guest's memory. Default: ordinary pages.")
 

@@ -64,6 +64,18 @@ def test_edit_copies_running_hardware_only_with_a_guest(phase: str) -> None:
     assert told(new) == (["spec.domain.cpu.cores"] if has_guest else [])
 
 
+def test_size_of_the_pod_stays_while_there_is_a_guest() -> None:
+    old, new = a_vm(), a_vm()
+    old["status"]["podResize"] = {"guestMemoryBytes": 1}
+    running.keep(new, old, has_guest=True)
+    assert new["status"]["podResize"] == {"guestMemoryBytes": 1}
+    new["status"]["podResize"] = {"guestMemoryBytes": 2}
+    running.keep(new, old, has_guest=True)
+    assert new["status"]["podResize"] == {"guestMemoryBytes": 2}
+    running.keep(new, old, has_guest=False)
+    assert "podResize" not in new["status"]
+
+
 def test_a_machine_that_was_not_edited_pays_nothing() -> None:
     vm = a_vm()
     assert edited(vm, lambda spec: spec.update(runStrategy="Always"))["status"] == vm["status"]

@@ -114,3 +114,13 @@ def test_machine_without_ready_condition_says_why_it_is_off() -> None:
     off = a_vm("Stopped")
     assert summary.reason({**off, "spec": {"runStrategy": "Halted"}}) == power.decide({"spec": {"runStrategy": "Halted"}}).message
     assert summary.reason(a_vm("Pending")) is None
+
+
+def test_wide_table_tells_what_a_ready_guest_lacks() -> None:
+    ready = {"type": "Ready", "status": "True"}
+    restart = {"type": "RestartRequired", "status": "True", "message": "the guest runs without these edits: spec.domain.cpu.cores"}
+    change = {"path": "spec.domain.memory.guest", "state": "Pending", "message": "the node is full"}
+    assert summary.reason(a_vm("Running", conditions=[ready, restart], changes=[change], **GOES_ON)) == restart["message"]
+    assert summary.reason(a_vm("Running", conditions=[ready], changes=[change], **GOES_ON)) == "spec.domain.memory.guest: the node is full"
+    frozen = a_vm("Running", conditions=[ready, restart], fsFreezeStatus="frozen", **GOES_ON)
+    assert summary.reason(frozen) == "the guest's file systems are frozen"

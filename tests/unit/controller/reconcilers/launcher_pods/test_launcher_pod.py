@@ -19,7 +19,7 @@ from apiserver.apis.virt.places import layout
 from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods.disks import overlays_bytes
 from controller.reconcilers.launcher_pods.launcher import LOG_BYTES
-from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, needs, target_pod
+from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, needs, resized, target_pod
 from controller.reconcilers.launcher_pods.needs import MIB
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
@@ -438,14 +438,15 @@ def test_huge_pages_are_no_part_of_the_pods_memory() -> None:
     assert "hugepages-2Mi" not in PODS["disks"]["spec"]["containers"][0]["resources"]["limits"]
 
 
-def test_pod_has_the_memory_that_the_guest_can_get() -> None:
-    memory = {"guest": "256Mi", "maxGuest": "1Gi"}
-    found = needs(a_vm(domain={"memory": memory}), {})
-    assert found == needs(a_vm(domain={"memory": {"guest": "1Gi"}}), {})
-    of_grown = needs(a_vm(domain={"memory": {**memory, "guest": "1Gi"}}), {})
-    assert of_grown == found
-    paged = {**memory, "hugepages": {"pageSize": "2Mi"}}
-    assert needs(a_vm(domain={"memory": paged}), {}).resources["hugepages-2Mi"] == 256 * MIB
+def test_pod_has_the_memory_that_its_guest_may_get() -> None:
+    """A migration's target as well, before the guest has all of it."""
+    vm = a_vm(domain={"memory": {"guest": "256Mi", "maxGuest": "1Gi"}})
+    vm["status"] = {"podResize": {"guestMemoryBytes": 512 * MIB}}
+    assert needs(vm, {}) == needs(a_vm(domain={"memory": {"guest": "512Mi"}}), {})
+    found = resized(vm, {}, 1024 * MIB)
+    pod = launcher_pod(a_vm(domain={"memory": {"guest": "1Gi"}}), 1, {}, SETTINGS, Placement())
+    whole = pod["spec"]["containers"][0]["resources"]
+    assert found == {each: {"memory": whole[each]["memory"]} for each in ("requests", "limits")}
 
 
 def test_queues_and_threads_are_counted() -> None:

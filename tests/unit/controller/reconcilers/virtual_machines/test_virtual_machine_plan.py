@@ -25,6 +25,7 @@ from controller.reconcilers.actions import (
     Emit,
     RemoveFinalizer,
     Requeue,
+    ResizePod,
     SetPodCondition,
     WriteStatus,
 )
@@ -1083,7 +1084,7 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
                 vm["metadata"]["finalizers"].append(action.finalizer)
             case RemoveFinalizer():
                 vm["metadata"]["finalizers"].remove(action.finalizer)
-            case Emit() | Requeue() | SetPodCondition() | AddOwner() | DeleteObject():  # the last three belong to other plans
+            case Emit() | Requeue() | ResizePod() | SetPodCondition() | AddOwner() | DeleteObject():  # the last three belong to other plans
                 pass
     return dataclasses.replace(observed, vm=vm, pods=tuple(pods.values()))
 

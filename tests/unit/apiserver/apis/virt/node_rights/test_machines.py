@@ -80,6 +80,7 @@ SAMPLES: dict[str, Any] = {
     "running": {"generation": 1},
     "changes": [{"path": "spec.domain", "state": "Applied"}],
     "volumeStatus": [{"name": "data"}],
+    "podResize": {"reason": "Deferred"},
 }
 PLACE = (
     "nodeName",
@@ -94,6 +95,7 @@ PLACE = (
     "devices",
     "changes",
     "volumeStatus",
+    "podResize",
     "running",
 )
 
@@ -326,6 +328,13 @@ def test_edited_hardware_stays_with_an_image() -> None:
     assert paths(a_write("n", old, new)) == set()
 
 
+def test_size_of_the_pod_stays_with_an_image() -> None:
+    """The image has the memory that the guest had, so its next pod must have room for it."""
+    old = suspending(podResize={"guestMemoryBytes": 2 << 30})
+    for size, wrong in ({"guestMemoryBytes": 2 << 30}, set()), ({"guestMemoryBytes": 9 << 30}, {"status.podResize"}):
+        assert paths(a_write("n", old, written(old, "Suspended", managedSave=image(), podResize=size))) == wrong
+
+
 def test_node_neither_adds_nor_drops_nor_half_reports_operations() -> None:
     old = stored("Running", operations=[FINISHED, WAITING])
     for told in ([], [FINISHED], [WAITING, FINISHED], [FINISHED, WAITING, {**WAITING, "id": "c"}], None):
@@ -385,6 +394,7 @@ def test_an_end_takes_the_place_away(field: str) -> None:
         "running": {"generation": 1, "domain": {}},
         "changes": [{"path": "spec.domain", "state": "Pending"}],
         "volumeStatus": [{"name": "data"}],
+        "podResize": {"reason": "Deferred"},
     }
     old = stored("Running", **of)
     new = written(old, "Succeeded", **{field: old["status"][field]})

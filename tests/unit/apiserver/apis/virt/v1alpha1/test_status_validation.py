@@ -54,6 +54,7 @@ MACHINE: Json = {
             "hotplugVolume": {"attachPodName": "virt-launcher-vm-volume-aaaaa", "attachPodUID": "6b0a1c1e-0000-4000-8000-000000000009"},
         }
     ],
+    "podResize": {"guestMemoryBytes": 1, "reason": "Deferred", "message": "why"},
     "imports": [{"disk": "root", "phase": "Retrying", "transferredBytes": 1, "totalBytes": 2, "failures": 3, "message": "why"}],
     "managedSave": {"id": UID, "claimName": "c", "file": f"{UID}/{UID}", "digest": "sha256:" + 64 * "0", "sizeBytes": 1, "attempt": 1,
                     "type": "kvm", "machineType": "pc-q35-10.0", "nodeName": "node1", "time": MOMENT},
@@ -151,6 +152,9 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("volumeStatus", 0, "message"): HOSTILE_WORDS,
     ("volumeStatus", 0, "hotplugVolume", "attachPodName"): HOSTILE_NAMES,
     ("volumeStatus", 0, "hotplugVolume", "attachPodUID"): HOSTILE_UIDS,
+    ("podResize", "guestMemoryBytes"): [-1],
+    ("podResize", "reason"): HOSTILE_REASONS,
+    ("podResize", "message"): HOSTILE_WORDS,
     ("imports", 0, "disk"): ["a.b", "A", "x" * 64],
     ("imports", 0, "transferredBytes"): [-1],
     ("imports", 0, "totalBytes"): [-1],

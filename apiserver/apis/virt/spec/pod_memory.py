@@ -1,0 +1,63 @@
+"""How much memory the guest may have in its pod. Pure.
+
+A guest that gets more memory than its pod has would be killed. So virt-controller resizes the pod first, records that in
+``status.podResize``, and virt-handler requests the memory after that. Less memory takes the opposite way: the guest releases it,
+virt-controller lowers the record, and then resizes the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import Object, generation_of
+from apiserver.apis.virt.hardware import memory
+from apiserver.apis.virt.hardware.given import Domain
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.spec import live_changes, running
+
+FIELD: Final = running.POD_RESIZE
+
+
+def of_guest(vm: Mapping[str, Any]) -> int:
+    """Return the memory of the running form, in bytes."""
+    return memory.guest_bytes(running.spec_of(vm).get("domain") or {})
+
+
+def recorded(vm: Mapping[str, Any]) -> int:
+    """Return the memory for which virt-controller resized the pod, in bytes; 0 before that."""
+    return int(dig_vm(vm, "status", FIELD, "guestMemoryBytes") or 0)
+
+
+def granted(vm: Mapping[str, Any]) -> int:
+    """Return the most memory that the guest may have in its pod now, in bytes."""
+    return max(of_guest(vm), recorded(vm))
+
+
+def wanted(vm: Mapping[str, Any]) -> int | None:
+    """Return the memory that the running guest should have, in bytes; None if its virt-launcher does not change it."""
+    if live_changes.MEMORY.what not in (dig_vm(vm, "status", "domain", "liveChanges") or ()):
+        return None
+    value = live_changes.wanted(vm).get(live_changes.MEMORY)
+    return None if value is None else int(value)
+
+
+def waits_for_pod(vm: Mapping[str, Any]) -> str:
+    """Return why the guest cannot get the desired memory yet; empty if its pod has room."""
+    amount = wanted(vm)
+    if amount is None or amount <= granted(vm):
+        return ""
+    return str(dig_vm(vm, "status", FIELD, "message") or "its pod must be resized first")
+
+
+def is_released(vm: Mapping[str, Any]) -> bool:
+    """Return whether virt-handler, which knows the present spec, reports that the guest has exactly the desired memory."""
+    pending = any(entry.get("path") == str(live_changes.MEMORY) for entry in live_changes.entries(vm))
+    return not pending and dig_vm(vm, "status", "observedGeneration") == generation_of(vm) and wanted(vm) == of_guest(vm)
+
+
+def with_guest(domain: Domain, amount: int) -> Object:
+    """Return a domain with at least this much memory, in bytes."""
+    if amount <= memory.guest_bytes(domain):
+        return dict(domain)
+    return {**domain, "memory": {**(domain.get("memory") or {}), "guest": str(amount)}}

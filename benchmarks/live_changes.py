@@ -1,0 +1,102 @@
+"""How long an edit of a running machine takes to have its effect, for each kind of hardware.
+
+One machine gets each edit of :data:`KINDS`, and the edit back, some times in turn. The clock starts before the patch of the spec. It ends
+when the guest sees the effect, or where a guest cannot see it, when libvirt's present XML shows it.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks import operations
+from tests.cluster.kube import Console, Kubectl, console
+from tests.cluster.manifests import linux_vm, shared_claim
+from tests.guest_kernel import KERNEL_ARGS
+
+Domain = dict[str, Any]
+
+MACHINE: Final = "bench-live"
+CLAIM: Final = "bench-live"
+SECONDS: Final = 120
+LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An edit, and how to see its effect."""
+
+    edit: Callable[[Domain], Any]
+    """Changes ``spec.domain`` of :func:`machine`."""
+    seen: str
+    """A shell command that succeeds in the guest exactly while it has the edited hardware, or text of libvirt's XML (``<…``)."""
+    back: bool = True
+    """Whether the edit back is measured; otherwise the machine keeps the edit."""
+
+
+_DISK: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "16Mi"}}, "serial": "more"}
+KINDS: Final[Mapping[str, Kind]] = {
+    "disk on a claim": Kind(lambda domain: domain["devices"]["disks"].append(_DISK), "grep -qs more /sys/block/vd*/serial"),
+    "limit of a disk": Kind(lambda domain: domain["devices"]["disks"][0].update(ioTune={"totalIopsSec": 977}), "<total_iops_sec>977<"),
+    "link state": Kind(lambda domain: domain["devices"]["interfaces"][0].update(state="down"), "grep -q 0 /sys/class/net/eth0/carrier"),
+    "memory, 256 MiB more": Kind(lambda domain: domain["memory"].update(guest="512Mi"), "[ $(free -m | awk '/Mem/ {print $2}') -gt 400 ]"),
+    "processor": Kind(lambda domain: domain["cpu"].update(sockets=2), '<vcpu placement="static" current="2">', back=False),
+}
+"""By name. The list of processors is last, because they stay."""
+
+
+def machine() -> dict[str, Any]:
+    """Return a Linux machine with room for each edit."""
+    manifest = copy.deepcopy(linux_vm(MACHINE))
+    domain = manifest["spec"]["domain"]
+    domain["cpu"] = {"sockets": 1, "maxSockets": 3}
+    domain["memory"] = {"guest": "256Mi", "maxGuest": "1Gi"}
+    domain["firmware"]["kernelBoot"]["kernelArgs"] = f"{KERNEL_ARGS} memhp_default_state=online_movable"
+    scratch = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}}
+    domain["devices"] |= {"graphics": [], "disks": [scratch], "interfaces": [{"name": "default"}]}
+    return manifest
+
+
+def measure(kubectl: Kubectl, count: int, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
+    """Return the medians of ``count`` edits and edits back of each kind, in seconds."""
+    kubectl.create(shared_claim(CLAIM))
+    taken: dict[str, dict[str, list[float]]] = {name: {} for name in kinds}
+    with operations.started(kubectl, machine()), console(kubectl, MACHINE) as guest:
+        guest.type("\n")
+        for name, kind in kinds.items():
+            for _ in range(count if kind.back else 1):
+                for way, edited in [("edit", True), *([("back", False)] if kind.back else [])]:
+                    seconds = _seconds(kubectl, guest, kind, edited=edited)
+                    taken[name].setdefault(way, []).append(seconds)
+                    print(f"  {name}, {way}: {seconds:.2f} s", file=sys.stderr)
+    return {name: {way: round(statistics.median(each), 2) for way, each in ways.items()} for name, ways in taken.items()}
+
+
+def _seconds(kubectl: Kubectl, guest: Console, kind: Kind, *, edited: bool) -> float:
+    """Edit the machine, or edit it back; return the seconds until the effect."""
+    domain = machine()["spec"]["domain"]
+    if edited:
+        kind.edit(domain)
+    parts = {each: domain[each] for each in ("cpu", "memory")}
+    devices = {each: domain["devices"][each] for each in ("disks", "interfaces")}
+    began = time.monotonic()
+    kubectl.api.patch("vm", MACHINE, {"spec": {"domain": {**parts, "devices": devices}}})
+    if kind.seen.startswith("<"):
+        _await_xml(kubectl, kind.seen, edited=edited)
+    else:
+        guest.run(f"{'until' if edited else 'while'} {kind.seen}; do usleep 50000; done", timeout=SECONDS)
+    return time.monotonic() - began
+
+
+def _await_xml(kubectl: Kubectl, text: str, *, edited: bool) -> None:
+    path = f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/{MACHINE}/domainxml"
+    until = time.monotonic() + SECONDS
+    while (text in str(kubectl.api.request("GET", path)["xml"])) != edited:
+        if time.monotonic() > until:
+            raise TimeoutError(f"{text!r} in the XML is not {edited}")
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,71 @@
+"""Resizes the pod of a running guest before the guest gets memory, and after it released memory. Pure.
+
+``apiserver.apis.virt.spec.pod_memory`` has the order of the steps. During a migration there are none: the target pod is made with the size
+that the guest may have.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.spec import pod_memory
+from controller.reconcilers.actions import Action, ResizePod, WriteStatus
+from controller.reconcilers.launcher_pods import launcher_pod
+from controller.reconcilers.pods import pod_state
+from controller.reconcilers.virtual_machines import statuses
+from controller.reconcilers.virtual_machines.observed import Observed, own_pod
+
+REFUSED: Final = "PodResizeRefused"
+IN_PROGRESS: Final = "PodResizeInProgress"
+
+
+def plan(seen: Observed) -> tuple[Action, ...]:
+    """Return the resize of the guest's pod, or the write of what became of it."""
+    pod, wanted = own_pod(seen, seen.pods), pod_memory.wanted(seen.vm)
+    if phases.phase_of(seen.vm) != phases.RUNNING or any(phases.is_unfinished(each) for each in seen.migrations):
+        return ()
+    if pod is None or is_deleting(pod) or wanted is None:
+        return ()
+    granted = pod_memory.granted(seen.vm)
+    if wanted > granted:
+        return _grow(seen, pod, wanted)
+    if wanted < granted:
+        return _record(seen, wanted) if pod_memory.is_released(seen.vm) else ()
+    return () if seen.refusal or not pod_memory.recorded(seen.vm) else _fit(seen, pod, wanted)
+
+
+def _grow(seen: Observed, pod: Object, wanted: int) -> tuple[Action, ...]:
+    before = pod_memory.recorded(seen.vm)
+    if seen.refusal:
+        return _record(seen, before, REFUSED, seen.refusal)
+    needed = _limit(launcher_pod.resized(seen.vm, seen.claims, wanted))
+    if pod_state.memory_limit(pod) < needed:
+        return _fit(seen, pod, wanted)
+    if pod_state.actual_memory_limit(pod) >= needed:
+        return _record(seen, wanted)
+    reason, message = pod_state.resize_obstacle(pod) or (IN_PROGRESS, f"the kubelet has not resized pod {name_of(pod)} yet")
+    return _record(seen, before, reason, message)
+
+
+def _fit(seen: Observed, pod: Object, amount: int) -> tuple[Action, ...]:
+    """Return the resize of a pod that does not have the size for this much memory."""
+    resources = launcher_pod.resized(seen.vm, seen.claims, amount)
+    return () if pod_state.memory_limit(pod) == _limit(resources) else (ResizePod(name_of(pod), uid_of(pod), resources),)
+
+
+def _limit(resources: Object) -> int:
+    return quantity.parse(resources["limits"]["memory"]).bytes
+
+
+def _record(seen: Observed, amount: int, reason: str = "", message: str = "") -> tuple[Action, ...]:
+    told = {"reason": reason, "message": message} if reason else {}
+    found = {**({"guestMemoryBytes": amount} if amount else {}), **told}
+    return (
+        ()
+        if found == dig_vm(seen.vm, "status", pod_memory.FIELD)
+        else (WriteStatus({**statuses.status_of(seen), pod_memory.FIELD: found}),)
+    )

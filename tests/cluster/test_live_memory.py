@@ -1,0 +1,113 @@
+"""A running guest gets memory in its resized pod and returns it, also after virt-handler was killed, and keeps it over a migration."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.objects import dig
+from tests.cluster.api import condition_of, is_true
+from tests.cluster.kube import Kubectl, console
+from tests.cluster.manifests import linux_vm, migration
+from tests.cluster.test_bad_days import await_recovery, kill_all
+from tests.cluster.test_disks_and_cards import words
+from tests.cluster.test_live_changes import has_taken_all
+from tests.cluster.test_migrations import final_phase, other_node
+from tests.guest_kernel import KERNEL_ARGS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+VM: Final = "large"
+PATH: Final = "spec.domain.memory.guest"
+SMALL: Final = 256
+RELEASES_MEMORY: Final = f"{KERNEL_ARGS} memhp_default_state=online_movable"
+
+
+def edit(kubectl: Kubectl, mebibytes: int) -> None:
+    kubectl.api.patch("vm", VM, {"spec": {"domain": {"memory": {"guest": f"{mebibytes}Mi"}}}})
+
+
+def taken(kubectl: Kubectl) -> dict[str, Any]:
+    vm = kubectl.api.until(
+        "vm", VM, lambda vm: has_taken_all(vm) and "changes" not in vm["status"], timeout=120, what="the guest has the memory"
+    )
+    assert not condition_of(vm, "RestartRequired")
+    return vm
+
+
+def seen(kubectl: Kubectl) -> int:
+    """Return the guest's memory in MiB, as it sees it."""
+    with console(kubectl, VM) as guest:
+        guest.type("\n")
+        return int(words(guest, "grep MemTotal /proc/meminfo", 2)[0]) >> 10
+
+
+def limit_of(pod: dict[str, Any]) -> int:
+    (status,) = (each for each in pod["status"]["containerStatuses"] if each["name"] == "compute")
+    return quantity.parse(dig(status, "resources", "limits", "memory")).bytes >> 20
+
+
+def pod_has(kubectl: Kubectl, vm: dict[str, Any], low: int, high: int) -> dict[str, Any]:
+    """Wait until the kubelet reports a memory limit in this range, in MiB, and return the pod."""
+    name = vm["status"]["podName"]
+    return kubectl.api.until("pod", name, lambda pod: low <= limit_of(pod) <= high, timeout=60, what=f"a limit from {low} to {high} MiB")
+
+
+def test_running_guest_gets_memory_and_returns_it(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+    manifest = linux_vm(VM)
+    domain = manifest["spec"]["domain"]
+    domain["memory"] = {"guest": f"{SMALL}Mi", "maxGuest": "1Gi"}
+    domain["firmware"]["kernelBoot"]["kernelArgs"] = RELEASES_MEMORY
+    kubectl.apply(manifest)
+    vm = kubectl.api.ready("vm", VM, timeout=120)
+    with console(kubectl, VM) as guest:
+        guest.expect("GUEST-READY", timeout=180)
+    before, pod = seen(kubectl), kubectl.api.get("pod", vm["status"]["podName"])
+    size = limit_of(pod)
+
+    edit(kubectl, 384)
+    assert taken(kubectl)["status"]["podUID"] == vm["status"]["podUID"]
+    assert seen(kubectl) == before + 128
+    grown = pod_has(kubectl, vm, size + 128, size + 130)
+    assert [each["restartCount"] for each in grown["status"]["containerStatuses"]] == [0]
+
+    await_recovery(system, "virt-handler", kill_all(system, "virt-handler"))
+    edit(kubectl, 512)
+    vm = taken(kubectl)
+    assert seen(kubectl) == before + 256
+
+    made = kubectl.api.create(migration(VM, node=other_node(kubectl, vm["status"]["nodeName"])))
+    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+    vm = kubectl.api.get("vm", VM)
+    pod_has(kubectl, vm, size + 256, size + 258)
+    assert seen(kubectl) == before + 256
+
+    edit(kubectl, SMALL)
+    taken(kubectl)
+    assert seen(kubectl) == before
+    pod_has(kubectl, vm, size, size + 1)
+
+
+def test_pod_that_cannot_grow_keeps_the_edit_pending(kubectl: Kubectl) -> None:
+    kubectl("create", "quota", "full", "--hard=limits.memory=1Mi")
+    kubectl("wait", "resourcequota/full", "--for=jsonpath={.status.used}", "--timeout=30s")
+    before = seen(kubectl)
+    edit(kubectl, 512)
+
+    def says_why(vm: dict[str, Any]) -> bool:
+        return any(each["path"] == PATH and "exceeded quota: full" in each.get("message", "") for each in vm["status"].get("changes", ()))
+
+    kubectl.api.until("vm", VM, says_why, timeout=60, what="the edit waits for the quota")
+    assert seen(kubectl) == before
+    kubectl("delete", "quota", "full")
+    taken(kubectl)
+    assert seen(kubectl) == before + 256
+
+
+def test_less_memory_than_at_the_boot_needs_a_restart(kubectl: Kubectl) -> None:
+    edit(kubectl, SMALL // 2)
+    vm = kubectl.api.until("vm", VM, is_true("RestartRequired"), timeout=60, what="less memory needs a restart")
+    assert PATH in condition_of(vm, "RestartRequired")["message"]
+    assert "started with 256 MiB" in vm["status"]["changes"][0]["message"]
