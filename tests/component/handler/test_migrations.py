@@ -16,6 +16,7 @@ import pytest
 from apiserver.apis.meta import errors, times
 from apiserver.apis.virt.lifecycle import release
 from handler.network.namespaces import CommandFailed
+from handler.network.setup import NotInPod
 from handler.reconcilers.migrations import side_plan
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
@@ -608,6 +609,28 @@ async def test_kvm_guest_is_prepared_only_in_a_pod_with_kvm(scene: Scene) -> Non
         await eventually(lambda: scene.state() == "running")
         (prepared,) = (each for each in scene.target.received if isinstance(each, messages.PrepareMigrationTarget))
         assert (prepared.machine.accelerator, prepared.capabilities) == ("kvm", "<kvm/>")
+
+
+@pytest.mark.parametrize(("lacks", "cards"), [(None, ["default", "lan"]), (NotInPod("the pod has no network"), ["default"])])
+async def test_target_is_prepared_for_cards_whose_network_it_has(scene: Scene, lacks: Exception | None, cards: list[str]) -> None:
+    def edit(vm: dict[str, Any]) -> None:
+        domain = vm["spec"]["domain"]
+        found = [{"name": "default"}, {"name": "lan", "network": "lan"}]
+        vm["status"]["running"] = {"generation": 1, "domain": domain}
+        vm["spec"]["domain"] = {**domain, "devices": {**domain["devices"], "interfaces": found}}
+
+    async with AsyncExitStack() as stack:
+        _, target = await both(stack, scene)
+        target.node.no_card = lacks
+        await scene.world.api.edit(VMS, "default", "testvm", edit)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        (prepared,) = (each for each in scene.target.received if isinstance(each, messages.PrepareMigrationTarget))
+        assert [each.name for each in prepared.machine.interfaces] == cards
+        assert [each["name"] for each in prepared.machine.domain["devices"]["interfaces"]] == cards
+        scene.move()
+        await eventually(lambda: scene.phase() == "Succeeded")
+        assert [each["name"] for each in scene.world.status()["interfaces"]] == ["default"]  # until the guest has the other
 
 
 async def test_unready_target_is_reported_until_it_is_ready(scene: Scene) -> None:

@@ -19,6 +19,7 @@ from apiserver.apis.virt.lifecycle.conditions import TYPES as CONDITION_TYPES
 from apiserver.apis.virt.lifecycle.evictions import Strategy
 from apiserver.apis.virt.lifecycle.node_loss import Policy
 from apiserver.apis.virt.lifecycle.power import Action, Result, RunStrategy
+from apiserver.apis.virt.spec import hot_plug, hot_plug_interfaces
 from apiserver.apis.virt.spec.live_changes import KNOWN as LIVE_CHANGES
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
@@ -156,7 +157,8 @@ class DomainStatus(Model):
     )
     live_changes: list[str] | None = Field(
         None,
-        description=f"The settings that the guest takes without a restart: {', '.join(LIVE_CHANGES)}. Absent under older releases.",
+        description=f"What the guest takes without a restart: settings ({', '.join(LIVE_CHANGES)}), and new and removed devices "
+        f"({hot_plug.DISK}, {hot_plug.MEDIUM}, {hot_plug_interfaces.INTERFACE}). Absent under older releases.",
         json_schema_extra=ATOMIC,
     )
 

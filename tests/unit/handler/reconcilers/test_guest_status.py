@@ -83,6 +83,13 @@ def test_looking_again_changes_nothing() -> None:
     assert guest_status.running({**a_vm(), "status": status}, a_running(), None, NOW) == status
 
 
+def test_interfaces_are_those_of_the_running_form_in_its_order() -> None:
+    vm, others = a_vm(), tuple(replace(WIRED[0], name=each, addresses=()) for each in ("coming", "lan"))
+    vm["spec"]["domain"]["devices"]["interfaces"] = [{"name": "lan", "network": "lan"}, {"name": "default"}]
+    found = guest_status.running(vm, a_running(), (*WIRED, *others), NOW)["interfaces"]
+    assert [each["name"] for each in found] == ["lan", "default"]
+
+
 def test_interfaces_are_empty_without_network_and_kept_if_unread() -> None:
     known = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
 

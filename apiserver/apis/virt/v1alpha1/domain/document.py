@@ -98,7 +98,10 @@ class Devices(Model):
         None, description="File systems shared with the guest by virtiofs. Default: none.", json_schema_extra=ATOMIC
     )
     interfaces: list[Interface] | None = Field(
-        None, description="Network interfaces. Default: one of type masquerade; [] means none.", json_schema_extra=ATOMIC
+        None,
+        description="Network interfaces. Default: one of type masquerade; [] means none. A running guest gets and loses those of type "
+        "masquerade, and of type bridge with network.",
+        json_schema_extra=ATOMIC,
     )
     graphics: list[Graphics] | None = Field(
         None, description="Displays. Default: one of type vnc; [] means none.", json_schema_extra=ATOMIC
