@@ -129,7 +129,7 @@ def running(
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
     for field in ("vsock", "imports", managed_save.FIELD):  # a guest that runs has used its image
         status.pop(field, None)
-    if domain.devices:  # launchers of older releases report none
+    if domain.devices or domain.changes:  # launchers of older releases report none
         status["devices"] = guest_devices.listed(vm, domain.devices)
     if vsock.defaulted(domain_of(vm)) and domain.cid in vsock.CIDS:
         status["vsock"] = {"cid": domain.cid}

@@ -51,15 +51,17 @@ def test_vsock_cid_is_reported_only_if_valid_and_wanted() -> None:
 
 
 def test_devices_are_those_of_the_last_report_that_has_any() -> None:
-    def told(*devices: messages.DeviceStatus, **old: Any) -> Any:
+    def told(*devices: messages.DeviceStatus, changes: tuple[str, ...] = (), **old: Any) -> Any:
         seen = a_running()
         assert seen.domain is not None
-        return guest_status.running(a_vm(**old), replace(seen, domain=replace(seen.domain, devices=devices)), None, NOW).get("devices")
+        domain = replace(seen.domain, devices=devices, changes=changes)
+        return guest_status.running(a_vm(**old), replace(seen, domain=domain), None, NOW).get("devices")
 
     card = {"kind": "interface", "name": "default", "target": "tap0"}
     assert told(messages.DeviceStatus("interface", "default", "tap0"), devices=[]) == [card]
     assert told(messages.DeviceStatus("interface", "strange", "tap0"), devices=[card]) == []
     assert told(devices=[card]) == [card]  # virt-launcher of an earlier release, which a migration left
+    assert told(devices=[card], changes=("interface",)) == []  # the guest released its only device
     assert told() is None
 
 
@@ -349,7 +351,9 @@ def test_pod_ip_is_the_first_address_on_the_pod_network() -> None:
     first = replace(WIRED[0], addresses=("10.244.0.9", "fd00::9"))
     further = replace(WIRED[0], name="other", addresses=("10.9.9.9",), is_own=False)
     for order in ((first, further), (further, first)):
-        status = guest_status.running(a_vm(), a_running(), order, NOW)
+        vm = a_vm()
+        vm["spec"]["domain"]["devices"]["interfaces"] = [{"name": each.name} for each in order]
+        status = guest_status.running(vm, a_running(), order, NOW)
 
         assert status["podIP"] == "10.244.0.9"
         assert [each["ipAddress"] for each in status["interfaces"]] == [each.addresses[0] for each in order]
