@@ -77,6 +77,7 @@ ROWS: Final = (
     _row("twin/test_stream_rights.py", 30, "apiserver/endpoints", "apiserver/admission"),
     _row("oracle/test_health.py", 60, "examples/argocd", "controller/reconcilers/virtual_machines"),
     _row("host/handler/test_guest_migrates6.py", 25, "handler/network", "launcher/ipv6"),
+    _row("host/handler/test_hot_plug_interfaces.py", 90, "handler/network", "launcher/main", "launcher/hypervisor"),
     _row("host/handler/test_storage_plugins.py", 15, "handler/storage", "examples/plugins"),
     _row("host/launcher/test_authorized_keys.py", 15, "launcher/main", "apiserver/apis/virt/hardware"),
     _row("host/launcher/test_cloud.py", 150, "launcher/domain", "importer"),

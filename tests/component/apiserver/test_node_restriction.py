@@ -247,6 +247,30 @@ async def test_own_node_has_what_its_guest_took_recorded(cluster: Cluster) -> No
     assert [each["state"] for each in kept["domain"]["devices"]["interfaces"]] == ["down"]
 
 
+async def test_own_node_has_the_cards_of_its_guest_recorded(cluster: Cluster) -> None:
+    await cluster.put_status(VM_STATUS, RUNNING, "node1")
+    default, lan = {"name": "default"}, {"name": "lan", "network": "lan"}
+
+    async def edited(*cards: Json) -> list[str]:
+        edit = {"spec": {"domain": {"devices": {"interfaces": list(cards)}}}}
+        found = await cluster.admin("PATCH", VM, edit, kind="merge-patch+json")
+        return [each["name"] for each in found["status"]["running"]["domain"].get("devices", {}).get("interfaces", [default])]
+
+    async def told(name: str) -> Any:
+        status = {"changes": [{"path": f"spec.domain.devices.interfaces[{name}]", "state": "Applied"}]}
+        code, found = await cluster.handler("node1", "PATCH", VM_STATUS, {"status": status}, kind="merge-patch+json")
+        assert (code, found["status"].get("changes")) == (200, None)
+        return found["status"].get("running")
+
+    assert await edited(default, lan) == ["default"]
+    assert await told("other") is not None
+    assert await told("lan") is None
+    assert await edited() == ["default", "lan"]
+    left = await told("default")
+    assert [each["name"] for each in left["domain"]["devices"]["interfaces"]] == ["lan"]
+    assert await told("lan") is None
+
+
 async def test_own_node_forges_neither_request_nor_place_nor_attempt(cluster: Cluster) -> None:
     await cluster.put_status(VM_STATUS, RUNNING, "node1")
     for changes, fields in (

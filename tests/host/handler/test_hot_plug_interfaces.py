@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from launcher.protocol import messages
 from tests.host.handler import pods
 from tests.host.handler.pods import CALLER, Pod, run
 from tests.host.handler.test_guest_traffic import READY_SECONDS, Start, greeting, guest_with_network, lease, start  # noqa: F401 - fixtures
-from tests.host.launcher.sandbox import Client, Viewer, a_machine
+from tests.host.launcher import relay, sandbox
+from tests.host.launcher.guest import Guest
+from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(500)]
 
@@ -35,11 +38,12 @@ def pod() -> Iterator[Pod]:
         yield made
 
 
-def with_lan(pod: Pod) -> None:
-    """Give the pod a further link with an address of IPAM."""
+def with_lan(pod: Pod, given: str = GIVEN) -> None:
+    """Give the pod a further link; ``given``: an address of IPAM, or none."""
     run("ip", "-n", pod.caller, "link", "add", "lan", "type", "veth", "peer", "name", LINK, "netns", pod.name)
     run("ip", "-n", pod.name, "link", "set", LINK, "address", MAC)
-    run("ip", "-n", pod.name, "address", "add", f"{GIVEN}/24", "dev", LINK)
+    if given:
+        run("ip", "-n", pod.name, "address", "add", f"{given}/24", "dev", LINK)
     run("ip", "-n", pod.caller, "address", "add", f"{NEIGHBOUR}/24", "dev", "lan")
     for name, link in ((pod.name, LINK), (pod.caller, "lan")):
         run("ip", "-n", name, "link", "set", link, "up")
@@ -127,3 +131,39 @@ async def test_guest_without_cards_gets_the_pods_network_and_loses_it(pod: Pod, 
         assert viewer.sh(f"n=0; while ! {found} >/dev/null && test $n -lt 30; do sleep 1; n=$((n+1)); done; {found}").startswith(
             "/sys/bus/pci"
         )
+
+
+async def test_guest_gets_a_card_after_its_migration_and_keeps_it(program: Path, tmp_path: Path, guest_with_network: Guest) -> None:  # noqa: F811 - fixture
+    """The target is prepared for the card, which the source does not have. A card that came before the migration moves with the guest."""
+    coming = a_vm([DEFAULT, LAN], [DEFAULT])
+    launchers: list[Launcher] = []
+    with pods.a_pod() as here, pods.a_pod() as there, sandbox.killed_afterwards(launchers):
+        with_lan(there, "")
+        launchers += [Launcher(program, tmp_path / each.name, guest_with_network, network=each.name) for each in (here, there)]
+        source, target = launchers
+        with source.client() as at_source, target.client() as at_target, source.console() as viewer, target.console() as afterwards:
+            at_source.ask(messages.Sync(a_machine(devices={"graphics": [], "interfaces": []})))
+            viewer.expect("GUEST-READY", seconds=READY_SECONDS)
+            await attach(here, at_source, a_vm([DEFAULT], []), DEFAULT)
+            until_card(viewer, "eth0", there=True)
+            made = (
+                *await setup.Networks().prepare(coming, "", there.launcher),
+                await setup.Networks().join(coming, "lan", "", there.launcher),
+            )
+            machine = a_machine(devices={"graphics": [], "interfaces": interfaces.defaulted({"devices": {"interfaces": [DEFAULT, LAN]}})})
+            at_target.ask(messages.PrepareMigrationTarget("m1", dataclasses.replace(machine, interfaces=tuple(map(interface_of, made)))))
+            with relay.connected(source, target):
+                at_source.ask(messages.Migrate("m1"))
+                at_source.until(lambda status: status.ending)
+                at_target.ask(messages.ReleaseMigration("m1"))
+            assert lease(afterwards)["ip"] == network.GUEST
+            assert "eth1" not in afterwards.sh("ls /sys/class/net")
+            await attach(there, at_target, coming, LAN)
+            until_card(afterwards, "eth1", there=True)
+            afterwards.sh(f"ip link set eth1 up; ip address add {GIVEN}/24 dev eth1")
+            assert "1 packets received" in afterwards.sh(f"ping -c 1 -W 20 {NEIGHBOUR}")
+            status = at_target.ask(messages.AttachInterface({**LAN}, interface_of(made[1])))
+            assert status.not_migratable == ""
+            for card, device in (("default", "eth0"), ("lan", "eth1")):
+                await detach(there, at_target, a_vm([], [DEFAULT, LAN]), card)
+                until_card(afterwards, device, there=False)
