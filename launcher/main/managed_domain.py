@@ -25,6 +25,7 @@ from launcher.main.disks import disk_secrets, saved_images
 from launcher.main.disks.disk_servers import NETWORK, Network
 from launcher.main.lifecycle.before_stop import BeforeStop
 from launcher.main.lifecycle.changing import Changes
+from launcher.main.lifecycle.device_growth import DeviceGrowth
 from launcher.main.lifecycle.disk_server_watch import DiskServerWatch
 from launcher.main.lifecycle.free_space import FreeSpace, Measure, free_bytes
 from launcher.main.lifecycle.freezing import Freezing
@@ -130,6 +131,7 @@ class ManagedDomain:
         self.screen = Screen(hypervisor, self._record)
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
+        self._device_growth = DeviceGrowth(hypervisor, self._record, times)
         self._migrations = Migrations(hypervisor, self._watch, self._making, times, memory)
         self._stop = Stop(hypervisor, self._watch, self._migrations, BeforeStop(self._record, self._freezing, self._commands).run, times)
         self.reads: Mapping[str, HandleRead] = {
@@ -159,6 +161,7 @@ class ManagedDomain:
                 self._passt,
                 self._disk_servers,
                 self._free_space,
+                self._device_growth,
                 self._saving,
                 self._clock,
                 self._freezing,

@@ -72,6 +72,8 @@ class Times:
 
     servers_look: float = 5.0
     """Between two checks of disks' servers."""
+    devices_look: float = 10.0
+    """Between two looks at the sizes of block devices."""
     space_look: float = 5.0
     """Between two checks of disks' free space."""
     space_try: tuple[float, float] = (10.0, 300.0)

@@ -156,6 +156,10 @@ def test_guest_boots_from_an_imported_block_device(start: Callable[[], Launcher]
                 with never_again("wrong bytes"):
                     assert digest in viewer.sh(f"head -c {len(image)} /dev/vda | sha256sum")
                 viewer.sh("echo written-over-it | dd of=/dev/vda conv=fsync")
+                os.truncate(backing, 6 * MIB)
+                subprocess.run(["losetup", "--set-capacity", loop], check=True)
+                viewer.sh(f"n=0; while test $(cat /sys/block/vda/size) = {4 << 11} -a $n -lt 60; do sleep 1; n=$((n+1)); done")
+                assert viewer.sh("cat /sys/block/vda/size") == str(6 << 11)
             again = with_device(start(), loop)
             with again.client() as client:
                 assert client.ask(messages.Import(machine)).imports == ()
