@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from apiserver.apis.core.resources import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, SECRETS
 from apiserver.apis.meta import errors
@@ -30,7 +29,7 @@ from handler.identity import keys
 from handler.identity.keeping import Identity, signing_request
 from tests.component.handler.test_identity import claimed, handshake
 from tests.component.handler.world import eventually
-from tests.fakes import rbac
+from tests.fakes import chart
 from tests.fakes.kubeapi import FakeAPI
 from tests.twin.environment import Environment, environment
 
@@ -45,9 +44,9 @@ class Cluster:
         self.config = Config.load(str(here.kubeconfig()))
         for each in (NAMESPACE, names.node_lease_namespace(NAMESPACE)):
             self._ensure("/api/v1/namespaces", "Namespace", each)
-        for manifest in yaml.safe_load_all(rbac.CHART.read_text()):
-            kind = (manifest or {}).get("kind", "")
-            namespace = manifest["metadata"].get("namespace") if manifest else None
+        for manifest in chart.objects():
+            kind = manifest["kind"]
+            namespace = manifest["metadata"].get("namespace")
             if kind == "ServiceAccount":
                 here.ensure(f"/api/v1/namespaces/{namespace}/serviceaccounts", manifest)
             elif kind in {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from apiserver.endpoints import requestinfo
-
-CHART = Path(__file__).parents[1] / "unit" / "charts" / "golden.yaml"
+from tests.fakes import chart
 
 Rule = dict[str, Any]
 Grant = tuple[str, Rule]
@@ -21,7 +17,7 @@ EVERYBODY: Final = frozenset({("authentication.k8s.io", "selfsubjectreviews", ""
 
 
 def grants(account: str) -> list[Grant]:
-    objects = [each for each in yaml.safe_load_all(CHART.read_text()) if each]
+    objects = chart.objects()
     roles = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each.get("rules") for each in objects}
     found: list[Grant] = []
     for each in objects:

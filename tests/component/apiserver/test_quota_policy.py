@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.component.controller.test_pod_policy import PATHS, Cluster
-from tests.fakes.rbac import CHART
+from tests.fakes import chart
 from tests.twin import environment
 from tests.unit.charts.test_quota_policy import HARD, MACHINES, POLICY, QUOTA, REFUSED, VIRT_API, changed
 
@@ -25,8 +24,8 @@ OURS = (POLICY, "kubevirt.io:virt-api")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with environment.environment(tmp_path_factory.mktemp("quotas")) as here:
         known = Cluster(here)
-        for each in yaml.safe_load_all(CHART.read_text()):
-            if each and each["metadata"]["name"] in OURS:
+        for each in chart.objects():
+            if each["metadata"]["name"] in OURS:
                 code, answer = known.ask("POST", PATHS[each["kind"]], each, user="")
                 assert code == http.client.CREATED, answer
         code, answer = known.ask("POST", QUOTAS, {key: QUOTA[key] for key in ("apiVersion", "kind", "metadata", "spec")}, user="")

@@ -20,6 +20,7 @@ from apiserver.apis.virt.spec.described import domain_of
 from controller.reconcilers.launcher_pods.launcher_pod import attachment_pod, launcher_pod, removal_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
+from tests.fakes import chart
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
 from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import (
     CLAIMS,
@@ -35,8 +36,6 @@ Pod = dict[str, Any]
 Change = Callable[[Pod], Any]
 
 ROOT: Final = Path(__file__).parents[3]
-GOLDEN: Final = ROOT / "tests/unit/charts/golden.yaml"
-"""The rendered chart; a test keeps it up to date."""
 POLICY: Final = "virt-controller-pods.kubevirt.io"
 ACCOUNT: Final = "system:serviceaccount:kubevirt:virt-controller"
 SETTINGS: Final = Settings("localhost/kubevirt/virt-launcher:dev", image_pull_secrets=("regcred",))
@@ -44,7 +43,7 @@ SETTINGS: Final = Settings("localhost/kubevirt/virt-launcher:dev", image_pull_se
 
 @cache
 def _rendered() -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all(GOLDEN.read_text()) if each]
+    return chart.objects()
 
 
 def of_the_chart(*kinds: str) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from controller.reconcilers.certificates.rotate_certificates import authorities
 from controller.reconcilers.settings import WorkloadUpdate
 from handler import options as handler_options
 from handler.streams.limits import Limits
-from tests.fakes import rbac
+from tests.fakes import chart, rbac
 from tests.testbed import build
 from tests.unit.pods import unbounded
 
@@ -63,7 +63,7 @@ def render(*settings: str) -> str:
 
 @cache
 def objects(*settings: str) -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all(render(*settings)) if each]
+    return chart.parsed(render(*settings))
 
 
 def one(kind: str, name: str, *settings: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from apiserver.apis.core.resources import LEASES
 from apiserver.apis.meta.errors import StatusError
@@ -11,8 +10,8 @@ from apiserver.apis.meta.users import User
 from apiserver.apis.virt.places import names
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
+from tests.fakes import chart
 from tests.fakes.admission import asking
-from tests.fakes.rbac import CHART
 from tests.unit.apiserver.admission.policy.test_policies import World
 
 HANDLER = "system:serviceaccount:kubevirt:virt-handler"
@@ -23,8 +22,8 @@ NAMESPACE = names.node_lease_namespace("kubevirt")
 @pytest.fixture
 def world() -> World:
     made = World("validating")
-    for each in yaml.safe_load_all(CHART.read_text()):
-        if each and each["metadata"]["name"] == f"{NAMESPACE}.kubevirt.io":
+    for each in chart.objects():
+        if each["metadata"]["name"] == f"{NAMESPACE}.kubevirt.io":
             change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
             change(None, each)
     return made
@@ -108,5 +107,5 @@ async def test_leases_of_everybody_else_are_left_alone(world: World) -> None:
 
 
 def test_policy_fails_closed() -> None:
-    policy = next(iter(each for each in yaml.safe_load_all(CHART.read_text()) if each and each["kind"] == "ValidatingAdmissionPolicy"))
+    policy = next(iter(each for each in chart.objects() if each["kind"] == "ValidatingAdmissionPolicy"))
     assert policy["spec"]["failurePolicy"] == "Fail"

@@ -12,6 +12,7 @@ import yaml
 
 from handler.metrics import guests, statistics
 from handler.metrics.process import Metrics as HandlerMetrics
+from tests.fakes import chart
 from tests.unit.charts import monitoring
 from tests.unit.charts.test_kubevirt import CHART, NODE, helm, objects
 
@@ -24,7 +25,7 @@ def rendered(*settings: str) -> list[dict[str, Any]]:
     apis = [flag for kind in KINDS for flag in ("--api-versions", f"monitoring.coreos.com/v1/{kind}")]
     done = helm("template", "kubevirt", str(CHART), "--namespace", "system", *flags, *apis)
     assert done.returncode == 0, done.stderr
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
+    return chart.parsed(done.stdout)
 
 
 def of_kind(kind: str, *settings: str) -> dict[str, dict[str, Any]]:

@@ -5,15 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 
 from apiserver.apis.core.resources import NODES
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.places import names
 from handler import options
+from tests.fakes import chart
 from tests.fakes.admission import asking
-from tests.fakes.rbac import CHART
 from tests.unit.apiserver.admission.policy.test_policies import World
 
 POLICY = "virt-handler-nodes.kubevirt.io"
@@ -36,7 +35,7 @@ NODE: Node = {
 @pytest.fixture
 def world() -> World:
     made = World("validating")
-    found = [each for each in yaml.safe_load_all(CHART.read_text()) if each and each["metadata"]["name"] == POLICY]
+    found = [each for each in chart.objects() if each["metadata"]["name"] == POLICY]
     assert len(found) == 2
     for each in found:
         change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
@@ -116,17 +115,13 @@ async def test_everybody_else_is_left_alone(world: World) -> None:
 
 
 def test_the_prefixes_of_the_policy_are_those_of_the_labels() -> None:
-    (policy,) = (
-        each
-        for each in yaml.safe_load_all(CHART.read_text())
-        if each and (each["kind"], each["metadata"]["name"]) == ("ValidatingAdmissionPolicy", POLICY)
-    )
+    (policy,) = (each for each in chart.objects() if (each["kind"], each["metadata"]["name"]) == ("ValidatingAdmissionPolicy", POLICY))
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert all(str(policy["spec"]["validations"]).count(f'"{prefix}"') == 2 for prefix in names.CPU_LABELS)
 
 
 def test_libvirt_is_asked_in_virt_handlers_pod_before_it_runs() -> None:
-    (handler,) = (each for each in yaml.safe_load_all(CHART.read_text()) if each and each["kind"] == "DaemonSet")
+    (handler,) = (each for each in chart.objects() if each["kind"] == "DaemonSet")
     (asking,) = handler["spec"]["template"]["spec"]["initContainers"]
     assert "/virt-launcher:" in asking["image"]
     assert asking["command"][2].startswith('python3 -m launcher.hypervisor.node_capabilities "$@" || ')

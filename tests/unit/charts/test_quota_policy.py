@@ -4,15 +4,14 @@ import copy
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from apiserver.admission.resource_quota import Usage, count_name
 from apiserver.apis.core.resources import RESOURCE_QUOTAS
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from tests.fakes import chart
 from tests.fakes.admission import asking
-from tests.fakes.rbac import CHART
 from tests.unit.apiserver.admission.policy.test_policies import World
 
 VIRT_API: Final = "system:serviceaccount:kubevirt:virt-api"
@@ -41,8 +40,8 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
 @pytest.fixture
 def world() -> World:
     made = World("validating")
-    for each in yaml.safe_load_all(CHART.read_text()):
-        if each and each["metadata"]["name"] == POLICY:
+    for each in chart.objects():
+        if each["metadata"]["name"] == POLICY:
             change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
             change(None, each)
     return made
