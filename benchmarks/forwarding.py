@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import os
 import socket
@@ -99,7 +100,7 @@ async def serve_api(place: Place) -> None:
         stream = Direct(place.ports["virt-handler"], ClientTls(own).context)
         return Kinds((VirtualMachineStrategy({"portforward": stream}), MigrationStrategy()))
 
-    await running.run(api_options(own, place.ports["virt-api"]), kinds)
+    await running.run(dataclasses.replace(api_options(own, place.ports["virt-api"]), client_ca_file=own.authorities), kinds)
 
 
 async def serve_handler(place: Place) -> None:
@@ -111,7 +112,9 @@ async def serve_handler(place: Place) -> None:
 
 async def serve_plugin(place: Place) -> None:
     """Run ``kubectl virt port-forward``."""
-    tls = ssl.create_default_context(cafile=str(place.root / "virt-api/ca.crt"))
+    own = Files.in_directory(place.root / "virt-api")
+    tls = ssl.create_default_context(cafile=own.authorities)
+    tls.load_cert_chain(own.certificate, own.key)  # as kube-apiserver, which gives virt-api larger reads
 
     async def load() -> Access:
         return Access(f"https://127.0.0.1:{place.ports['virt-api']}", "default", tls=tls, server_hostname="virt-api")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places import layout
@@ -22,6 +23,10 @@ from handler.streams.server import Server, Target
 from tests.component.handler.tls import Authority, Operator, revoking
 from tests.component.handler.world import eventually
 from tests.fakes.launcher import run_directory
+
+
+def framed(data: bytes) -> bytes:
+    return Frame(Opcode.BINARY, data).serialize(mask=False)
 
 
 class Scene:
@@ -83,7 +88,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 async def test_the_handler_of_the_machines_node_gets_the_keystrokes(scene: Scene) -> None:
     async with scene.handler(scene.authority.node("node1")), scene.console() as console:
         await console.send(b"root\n")
-        assert await console.recv() == b"ROOT\n"
+        assert await console.recv() == framed(b"ROOT\n")
 
     assert scene.typed == [b"root\n"]
 
@@ -111,11 +116,11 @@ async def test_a_revoked_node_is_not_dialled_and_its_open_streams_end(scene: Sce
     async with scene.handler(scene.authority.node("node1")):
         async with scene.console() as console:
             await console.send(b"a")
-            assert await console.recv() == b"A"
+            assert await console.recv() == framed(b"A")
             await scene.operator.revoke("node2")
             await eventually(lambda: scene.revoked.is_revoked("node2"))
             await console.send(b"b")
-            assert await console.recv() == b"B"
+            assert await console.recv() == framed(b"B")
             await scene.operator.revoke("node1")
             with pytest.raises(ConnectionClosed):
                 async with asyncio.timeout(30):
@@ -127,7 +132,7 @@ async def test_a_revoked_node_is_not_dialled_and_its_open_streams_end(scene: Sce
         await eventually(lambda: not scene.revoked.is_revoked("node1"))
         async with scene.console() as console:
             await console.send(b"c")
-            assert await console.recv() == b"C"
+            assert await console.recv() == framed(b"C")
 
     assert scene.revoked._callbacks == []  # ended streams leave no callbacks
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, cast
 
-from websockets.frames import Frame, Opcode
+from websockets.frames import DATA_OPCODES, Frame, Opcode
 from websockets.protocol import SERVER, Protocol, State
 
 from apiserver.endpoints.http.connection import Connection, Gone
@@ -34,12 +34,12 @@ def texts(messages: Iterable[bytes]) -> bytes:
 class WebSocket(Response):
     """The server's side of a websocket, and its handler's response.
 
-    One task receives; any may send. :meth:`send_bytes` waits for slow clients. At most the messages of a slice, part of another, and a read
-    or two are buffered.
+    One task receives frames, to pass them on; any may send. At most the messages of a slice, part of another, and a read or two are
+    buffered. A binary message is not decoded.
     """
 
     __slots__ = (
-        "_carrier", "_ended", "_heard", "_held", "_messages", "_on_close", "_opcode", "_part", "_ping_seconds", "_protocol", "_ready",
+        "_carrier", "_ended", "_heard", "_held", "_max_bytes", "_messages", "_on_close", "_ping_seconds", "_protocol", "_ready",
         "_request", "_socket_bytes", "_timer", "subprotocol",
     )  # fmt: skip
     prepared = True
@@ -62,7 +62,7 @@ class WebSocket(Response):
             max_bytes: longest message.
             ping_seconds: interval; 0: none.
             socket_bytes: approximate kernel buffers, each way; 0: the default.
-            on_close: called at the client's close; discards messages, so never call :meth:`receive`.
+            on_close: called at the client's close; discards messages, so never call :meth:`receive_frames`.
         """
         super().__init__(status=101)
         self._on_close = on_close
@@ -71,15 +71,14 @@ class WebSocket(Response):
         known = offered(request)
         self.subprotocol = next((each for each in protocols if each in known and not each.startswith(TOKEN_PROTOCOL)), "")
         """The first of our subprotocols that the client offers."""
+        self._max_bytes = max_bytes
         self._protocol = Protocol(SERVER, state=State.OPEN, max_size=max_bytes)
         self._ping_seconds = ping_seconds
         self._socket_bytes = socket_bytes
         self._timer: asyncio.TimerHandle | None = None
         self._heard = True
         self._held = Slices()
-        self._messages: deque[bytes | str] = deque()
-        self._part = bytearray()
-        self._opcode = Opcode.BINARY
+        self._messages: deque[bytes] = deque()
         self._ready = asyncio.Event()
         self._ended = False
 
@@ -101,8 +100,8 @@ class WebSocket(Response):
         if self._ping_seconds:
             self._beat()
 
-    async def receive(self) -> bytes | str:
-        """Return the next message.
+    async def receive_frames(self) -> bytes:
+        """Return the next message, or a fragment of one, as the frames of a client.
 
         Raises:
             Closed: the client closed, or the connection broke.
@@ -116,20 +115,8 @@ class WebSocket(Response):
             await self._wait()
         return self._messages.popleft()
 
-    async def send_bytes(self, data: bytes) -> None:
-        """Send a binary message; return when there is room for more.
-
-        Raises:
-            ConnectionError: the WebSocket is closed.
-        """
-        await self._send(Opcode.BINARY, data)
-
-    async def send_text(self, data: bytes) -> None:
-        """Send a text message in UTF-8, as :meth:`send_bytes`."""
-        await self._send(Opcode.TEXT, data)
-
     def push(self, frames: bytes) -> bool:
-        """Send frames of :func:`texts`; return whether there is room for more, else await :meth:`room`.
+        """Send frames of a server, such as :func:`texts`; return whether there is room for more, else await :meth:`room`.
 
         Raises:
             ConnectionError: the WebSocket is closed.
@@ -157,12 +144,6 @@ class WebSocket(Response):
                 await self._wait()
         self._stop_beating()
 
-    async def _send(self, opcode: Opcode, data: bytes) -> None:
-        if self._protocol.state is not State.OPEN:
-            raise Gone("the WebSocket is closed")
-        self._protocol.send_frame(Frame(opcode, data))
-        await self._carrier.send(self._frames())
-
     async def _wait(self) -> None:
         self._ready.clear()
         self._carrier.pause(reading=True)
@@ -175,7 +156,7 @@ class WebSocket(Response):
             self._held.add(data)
             while not self._messages and self._decode():
                 pass
-            if len(self._held) > _HELD:
+            if self._is_full:
                 self._carrier.pause(reading=False)
         else:
             self._held.clear()
@@ -183,9 +164,20 @@ class WebSocket(Response):
             self._take_events(gone=True)
         self._ready.set()
 
+    @property
+    def _is_full(self) -> bool:
+        """True while reading pauses; an incomplete message needs more input."""
+        return bool(self._messages) and len(self._held) > _HELD
+
     def _decode(self) -> bool:
-        """Decode one slice; False without input."""
-        if self._ended or not (piece := self._held.cut()):
+        """Take one message, or decode one slice; False if that needs more input."""
+        if self._ended:
+            return False
+        if self._on_close is None and (whole := self._held.message(self._max_bytes, masked=True)) is not None:
+            if whole:
+                self._messages.append(whole)
+            return bool(whole)
+        if not (piece := self._held.cut()):
             return False
         self._protocol.receive_data(piece)
         self._take_events(gone=False)
@@ -193,7 +185,9 @@ class WebSocket(Response):
 
     def _take_events(self, *, gone: bool) -> None:
         for event in self._protocol.events_received():
-            self._frame(cast("Frame", event))
+            frame = cast("Frame", event)
+            if frame.opcode in DATA_OPCODES and self._on_close is None:
+                self._messages.append(frame.serialize(mask=True))
         answers = self._frames()
         if answers and (self._carrier.has_room or self._protocol.state is not State.OPEN):
             self._carrier.send_now(answers)  # RFC 6455, 5.5.3 allows dropping pongs
@@ -208,26 +202,12 @@ class WebSocket(Response):
             if self._on_close is not None and not gone and self._protocol.close_rcvd_then_sent is not False:
                 self._on_close()
 
-    def _frame(self, frame: Frame) -> None:
-        """Collect a message's fragments; ignore control frames."""
-        if frame.opcode not in {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}:
-            return
-        if frame.opcode is not Opcode.CONT:
-            self._opcode = frame.opcode
-        self._part += frame.data
-        if self._on_close is not None:
-            self._part.clear()
-        elif frame.fin:
-            whole = bytes(self._part)
-            self._part.clear()
-            self._messages.append(whole.decode("utf-8", "replace") if self._opcode is Opcode.TEXT else whole)
-
     def _frames(self) -> bytes:
         return b"".join(self._protocol.data_to_send())
 
     def _beat(self) -> None:
         """Ping. Abort if nothing came since the last ping while we read."""
-        if not self._heard and len(self._held) <= _HELD:
+        if not self._heard and not self._is_full:
             self._carrier.abort()
             return
         self._heard = False

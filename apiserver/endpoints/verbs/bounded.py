@@ -1,4 +1,4 @@
-"""A client websocket that buffers unread input as bytes, at most one socket read.
+"""A client websocket that passes frames on, and buffers unread input as bytes: at most a message and one socket read.
 
 The library decodes all input before it pauses (256 KiB of two-byte frames become 30 MiB), and answers pings without a reader. A compromised
 node could exploit both.
@@ -10,7 +10,8 @@ import asyncio
 from typing import Final
 
 from websockets.asyncio.client import ClientConnection
-from websockets.protocol import State
+from websockets.frames import DATA_OPCODES, Frame, Opcode
+from websockets.protocol import Event, State
 
 from apiserver.client import buffers
 from apiserver.endpoints.http.slices import Slices
@@ -25,7 +26,12 @@ SOCKET_BYTES: Final = 64 << 10
 
 
 class Bounded(ClientConnection):
-    """Decodes in slices, while its reader takes the messages."""
+    """Takes messages or decodes slices, while its reader takes them. ``recv`` returns a message, or a fragment of one, as frames."""
+
+    async def send_frames(self, frames: bytes) -> None:
+        """Send frames of a client, as ``send``."""
+        async with self.send_context():
+            self.protocol.writes.append(frames)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Limit the buffers of TLS and kernel."""
@@ -35,6 +41,7 @@ class Bounded(ClientConnection):
         buffers.narrow(transport, SOCKET_BYTES)
         self._head: bytearray | None = bytearray() if self.protocol.state is State.CONNECTING else None
         """The answer's incomplete head; slices begin with a frame."""
+        self._most = self.protocol.max_message_size or 0
         self._held = Slices()
         self._decoding = False
         self.recv_messages.resume = self._resume
@@ -77,10 +84,25 @@ class Bounded(ClientConnection):
         self._decoding = True
         try:
             while self._held and (all_of_it or not self.recv_messages.paused):
-                piece = self._held.all() if all_of_it else self._held.cut()
-                super().data_received(piece)
+                whole = None if all_of_it or not self._is_open else self._held.message(self._most, masked=False)
+                if whole is None:
+                    super().data_received(self._held.all() if all_of_it else self._held.cut())
+                elif whole:
+                    self.recv_messages.put(Frame(Opcode.BINARY, whole))
+                else:
+                    break
         finally:
             self._decoding = False
+
+    @property
+    def _is_open(self) -> bool:
+        return self.protocol.state is State.OPEN
+
+    def process_event(self, event: Event) -> None:
+        """Pass a decoded frame on as it was."""
+        if isinstance(event, Frame) and event.opcode in DATA_OPCODES:
+            event = Frame(Opcode.BINARY, event.serialize(mask=False))
+        super().process_event(event)
 
     def _resume(self) -> None:
         """Continue with buffered input, then the socket."""

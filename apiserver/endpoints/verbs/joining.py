@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Final, cast
 
 import orjson
-from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
@@ -49,7 +48,7 @@ class _Dial(websocket):
 
 
 @contextlib.asynccontextmanager
-async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[ClientConnection]:
+async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[Bounded]:
     """Yield a websocket to the destination, open during the block.
 
     ``holder``: the user's token for ``stream.holder_header``.
@@ -75,7 +74,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
         create_connection=Bounded,
     )
     try:
-        server = await dial
+        server = cast("Bounded", await dial)
     except InvalidStatus as error:
         raise _refusal(error.response) from error
     except (InvalidHandshake, OSError, TimeoutError) as error:
@@ -88,7 +87,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
 
 
 @contextlib.contextmanager
-def _trusted(server: ClientConnection, destination: Destination) -> Iterator[None]:
+def _trusted(server: Bounded, destination: Destination) -> Iterator[None]:
     """During the block, abort the connection once the server's certificate is no longer trusted."""
     trust, certificate = destination.trust, _certificate(server)
     if trust is None:
@@ -108,7 +107,7 @@ def _trusted(server: ClientConnection, destination: Destination) -> Iterator[Non
         unsubscribe()
 
 
-def _certificate(server: ClientConnection) -> Mapping[str, object]:
+def _certificate(server: Bounded) -> Mapping[str, object]:
     tls = server.transport.get_extra_info("ssl_object")
     return tls.getpeercert() or {} if tls is not None else {}
 
@@ -127,8 +126,8 @@ def _refusal(answer: Response) -> StatusError:
     return error if not isinstance(error, UnknownStatus) else ServiceUnavailable(error.message, error.details)
 
 
-async def join(client: WebSocket, server: ClientConnection, endings: Sequence[Ending]) -> None:
-    """Copy both ways until a side or one of ``endings`` ends it, then close both with the reason.
+async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending]) -> None:
+    """Pass frames both ways until a side or one of ``endings`` ends it, then close both with the reason.
 
     Clients print the reason to a terminal, and it may come from a node.
     """
@@ -149,31 +148,35 @@ async def join(client: WebSocket, server: ClientConnection, endings: Sequence[En
         await server.close(code, reason)
 
 
-async def _upstream(client: WebSocket, server: ClientConnection) -> End:
-    """Copy messages until the client closes; return close code and reason.
+async def _upstream(client: WebSocket, server: Bounded) -> End:
+    """Pass frames on until the client closes; return close code and reason.
 
-    The server's library buffers any number of messages. So after each window, wait for a pong, which arrives in order.
+    The server's library buffers any number of messages. So a ping follows each window, and at most two wait for their pongs, which arrive
+    in order.
     """
     sent = 0
+    pong: Awaitable[float] | None = None
     try:
         while True:
-            message = await client.receive()
-            await server.send(message)  # text stays text
-            sent += len(message) + _MESSAGE_COST
+            frames = await client.receive_frames()
+            await server.send_frames(frames)
+            sent += len(frames) + _MESSAGE_COST
             if sent >= _WINDOW_BYTES:
                 sent = 0
-                await (await server.ping())
+                if pong is not None:
+                    await pong
+                pong = await server.ping()
     except Closed as closed:
         return End(closed.code, closed.reason)
     except (ConnectionError, ConnectionClosed) as error:
         return End(GOING_AWAY, f"the connection broke: {error}")
 
 
-async def _downstream(server: ClientConnection, client: WebSocket) -> End:
+async def _downstream(server: Bounded, client: WebSocket) -> End:
     try:
         while True:
-            message = await server.recv()
-            await (client.send_bytes(message) if isinstance(message, bytes) else client.send_text(message.encode()))
+            if not client.push(await server.recv(decode=False)):
+                await client.room()
     except ConnectionClosed as closed:
         if closed.rcvd is None or not closed.rcvd_then_sent:
             return End(GOING_AWAY, f"the connection broke: {closed}")

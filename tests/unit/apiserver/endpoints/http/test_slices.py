@@ -66,3 +66,43 @@ def test_no_byte_is_lost_or_repeated_however_the_input_comes() -> None:
     assert bytes(passed) == whole
     slices.add(whole[:7])
     assert (slices.cut() or slices.all(), slices.all()) == (whole[:7], b"")
+
+
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("size", [1, 125, 126, 65535, 65536])
+def test_a_message_is_taken_once_it_is_complete(size: int, mask: bool) -> None:
+    one, slices = frame(size, mask=mask), Slices()
+    for each in (one[:1], one[1:2], one[2:-1]):
+        slices.add(each)
+        assert slices.message(size, masked=mask) == b""
+    slices.add(one[-1:] + one)
+    assert [slices.message(size, masked=mask) for _ in range(2)] == [one, one]
+    assert len(slices) == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        frame(101, mask=True),
+        frame(10, mask=False),
+        Frame(Opcode.TEXT, b"x").serialize(mask=True),
+        Frame(Opcode.PING, b"x").serialize(mask=True),
+        Frame(Opcode.BINARY, b"x", fin=False).serialize(mask=True),
+        bytes([0xC2]) + frame(1, mask=True)[1:],
+    ],
+    ids=["too long", "unmasked", "text", "ping", "fragment", "compressed"],
+)
+def test_other_frames_are_left_for_the_decoder(other: bytes) -> None:
+    slices = Slices()
+    slices.add(other)
+    assert slices.message(100, masked=True) is None
+    assert slices.cut() == other
+
+
+def test_no_message_is_taken_from_within_a_frame() -> None:
+    slices, inner = Slices(), frame(10, mask=True)
+    text = Frame(Opcode.TEXT, inner).serialize(mask=False)
+    slices.add(text[:2])
+    slices.cut()
+    slices.add(text[2:])
+    assert slices.message(100, masked=True) is None

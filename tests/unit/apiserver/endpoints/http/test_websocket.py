@@ -10,6 +10,7 @@ import pytest
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
+from websockets.streams import StreamReader
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
@@ -21,6 +22,16 @@ from tests.unit.apiserver.endpoints.http.transports import Line, settle
 from tests.unit.controller.virtualtime import in_virtual_time
 
 TOKEN = "base64url.bearer.authorization.k8s.io.dG9rZW4"
+
+
+def decoded(frame: bytes) -> Frame:
+    """Return a client's frame as the server's library decodes it."""
+    reader = StreamReader()
+    reader.feed_data(frame)
+    with pytest.raises(StopIteration) as returned:
+        next(Frame.parse(reader.read_exact, mask=True))
+    found: Frame = returned.value.value
+    return found
 
 
 class Peer:
@@ -42,11 +53,11 @@ class Peer:
         await socket.accept()
         try:
             while True:
-                message = await socket.receive()
-                if message == "bye":
+                frame = decoded(await socket.receive_frames())
+                if frame.data == b"bye":
                     await socket.end(1000, "as you said")
                     return socket
-                await (socket.send_text(message.encode()) if isinstance(message, str) else socket.send_bytes(message))
+                socket.push(frame.serialize(mask=False))
         except Closed as closed:
             self.ended.append(closed)
         return socket
@@ -80,6 +91,27 @@ async def test_messages_flow_both_ways_and_close_ends_the_connection() -> None:
     await peer.line.end()
 
 
+async def test_a_binary_message_is_passed_on_as_it_came() -> None:
+    """However the network cuts it; so its bytes are neither unmasked nor copied into a message."""
+    sent, got = masked(Opcode.BINARY, b"x" * 70), []
+
+    async def serve(request: Request) -> Response:
+        socket = WebSocket(request, max_bytes=70)
+        await socket.accept()
+        got.append(await socket.receive_frames())
+        return socket
+
+    for pieces in ([sent], [sent[:1], sent[1:]], [sent[:3], sent[3:9], sent[9:]]):
+        peer = Peer()
+        peer.line = Line(serve)
+        await peer.exchange()
+        for each in pieces:
+            peer.line.connection.data_received(each)
+        await peer.line.end()
+    assert {decoded(each).data for each in got} == {b"x" * 70}
+    assert (got[0], got[2]) == (sent, sent)
+
+
 async def test_a_token_is_never_the_protocol() -> None:
     peer = Peer(TOKEN)
     await peer.exchange()
@@ -102,7 +134,10 @@ async def test_parts_make_a_message_of_bounded_size() -> None:
     await peer.exchange()
     peer.client.send_binary(b"x" * 400, fin=False)
     peer.client.send_continuation(b"y", fin=True)
-    assert [len(each.data) for each in await peer.exchange()] == [401]
+    assert [(each.opcode, len(each.data), each.fin) for each in await peer.exchange()] == [
+        (Opcode.BINARY, 400, False),
+        (Opcode.CONT, 1, True),
+    ]
     peer.client.send_binary(b"x" * 600, fin=False)
     peer.client.send_continuation(b"y" * 600, fin=True)
     await peer.exchange()
@@ -213,13 +248,13 @@ async def test_held_messages_arrive_in_order_and_reading_resumes() -> None:
     numbers = [str(number).encode() for number in range(20000)]
     flood = b"".join(masked(Opcode.BINARY, each) for each in numbers)
     _, _, peer = await flooded(flood, 64 << 10)
-    assert [await peer.sockets[0].receive() for _ in numbers] == numbers
+    assert [decoded(await peer.sockets[0].receive_frames()).data for _ in numbers] == numbers
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(peer.sockets[0].receive())
+        task = tasks.create_task(peer.sockets[0].receive_frames())
         await settle()
         assert peer.line.transport.reading
         peer.line.connection.data_received(masked(Opcode.BINARY, b"one more"))
-        assert await task == b"one more"
+        assert decoded(await task).data == b"one more"
     await peer.line.end()
 
 
@@ -228,8 +263,13 @@ async def test_parts_of_a_message_are_bounded_together() -> None:
     _, taken, peer = await flooded(first + endless(masked(Opcode.CONT, b"x" * 1000, fin=False)), 64 << 10)
     assert taken <= 256 << 10
     socket = peer.sockets[0]
+
+    async def receive_all() -> None:
+        while True:
+            await socket.receive_frames()
+
     with pytest.raises(Closed):
-        await socket.receive()
+        await receive_all()
     assert Frame(Opcode.CLOSE, (1009).to_bytes(2, "big")).serialize(mask=False)[2:] in peer.line.take()
     await peer.line.end()
 

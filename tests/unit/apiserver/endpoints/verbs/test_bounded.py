@@ -71,6 +71,10 @@ def frames(data: bytes, opcode: Opcode = Opcode.BINARY) -> bytes:
     return once * (READ // len(once))
 
 
+def framed(data: bytes) -> bytes:
+    return Frame(Opcode.BINARY, data).serialize(mask=False)
+
+
 async def taken(connection: ClientConnection, transport: Transport, flood: bytes) -> int:
     gc.collect()
     tracemalloc.start()
@@ -104,7 +108,7 @@ async def test_all_frames_arrive_in_order_and_reading_resumes() -> None:
     connection.data_received(b"".join(Frame(Opcode.BINARY, each).serialize(mask=False) for each in numbers))
     assert not transport.reading
 
-    assert [await connection.recv() for _ in numbers] == numbers
+    assert [await connection.recv() for _ in numbers] == [framed(each) for each in numbers]
     assert transport.reading
 
 
@@ -123,7 +127,7 @@ async def test_frames_behind_the_answer_to_the_upgrade_arrive(pieces: int) -> No
     step = -(-len(whole) // pieces)
     for start in range(0, len(whole), step):
         connection.data_received(whole[start : start + step])
-    assert [await connection.recv() for _ in messages] == messages
+    assert [await connection.recv() for _ in messages] == [framed(each) for each in messages]
 
 
 async def test_an_answer_without_upgrade_is_passed_whole() -> None:
@@ -136,6 +140,32 @@ async def test_an_answer_without_upgrade_is_passed_whole() -> None:
         connection.data_received(bytes((each,)))
     assert connection.response is not None
     assert (connection.response.status_code, connection.response.body) == (404, b"\xff" * 5)
+
+
+async def test_other_frames_are_decoded_and_passed_on_as_they_were() -> None:
+    connection, _ = connected()
+    text, first, last = Frame(Opcode.TEXT, b"hello"), Frame(Opcode.BINARY, b"1", fin=False), Frame(Opcode.CONT, b"2")
+    sent = [each.serialize(mask=False) for each in (text, first, last)]
+    connection.data_received(b"".join(sent))
+    assert [await connection.recv() for _ in sent] == sent
+
+
+async def test_a_masked_message_of_the_server_ends_the_connection() -> None:
+    """RFC 6455, 5.1."""
+    connection, _ = connected()
+    connection.data_received(Frame(Opcode.BINARY, b"x").serialize(mask=True))
+    connection.connection_lost(None)
+    with pytest.raises(ConnectionClosedError) as closed:
+        await connection.recv()
+    assert closed.value.sent is not None
+    assert closed.value.sent.code == 1002
+
+
+async def test_frames_are_sent_as_given() -> None:
+    connection, transport = connected()
+    assert isinstance(connection, Bounded)
+    await connection.send_frames(b"x" * 100)
+    assert transport.written == 100
 
 
 async def test_pongs_that_the_server_does_not_take_are_not_kept() -> None:
@@ -186,7 +216,7 @@ async def test_held_messages_survive_the_servers_close(how: str) -> None:
         connection.eof_received()
     connection.connection_lost(None)
 
-    assert [await connection.recv() for _ in range(200)] == [b"x" * 1000] * 200
+    assert [await connection.recv() for _ in range(200)] == [framed(b"x" * 1000)] * 200
     with pytest.raises(ConnectionClosed, match="the guest is off"):
         await connection.recv()
 
