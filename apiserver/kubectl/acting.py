@@ -98,12 +98,26 @@ async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting:
         found.extend([outcome] if outcome is not None else [])
         return bool(found)
 
-    try:
-        async with asyncio.timeout(waiting.seconds):
-            await watching.until(is_over)
-    except TimeoutError:
-        state = messages.said(outcomes.waits_for(watching.newest))
-        return f"error: timed out waiting for the {verb} of {machine}, which continues{f' ({state})' if state else ''}"
-    except Failure as failure:
-        return str(failure)
+    async with asyncio.TaskGroup() as group:
+        telling = group.create_task(_tell(begun.name, verb, lambda: watching.newest, waiting.tell_seconds))
+        try:
+            async with asyncio.timeout(waiting.seconds):
+                await watching.until(is_over)
+        except TimeoutError:
+            state = messages.said(outcomes.waits_for(watching.newest))
+            return f"error: timed out waiting for the {verb} of {machine}, which continues{f' ({state})' if state else ''}"
+        except Failure as failure:
+            return str(failure)
+        finally:
+            telling.cancel()
     return f"error: {verb} {machine}: {found[0].problem}" if found[0].problem else ""
+
+
+async def _tell(name: str, verb: str, newest: Callable[[], Object], seconds: float) -> None:
+    """Print what the machine waits for, at each change that lasts, until cancelled."""
+    told = ""
+    while True:
+        await asyncio.sleep(seconds)
+        if (state := messages.said(outcomes.waits_for(newest()))) and state != told:
+            told = state
+            sys.stderr.write(f"virtualmachine.kubevirt.io/{name}: {verb} waits: {state}\n")

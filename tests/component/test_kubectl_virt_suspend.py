@@ -13,6 +13,7 @@ from apiserver.kubectl.migrations import Waiting
 from tests.component.test_kubectl_virt_reset import World, world  # noqa: F401 - a fixture
 
 WAITING = Waiting(wait=True, seconds=30)
+MOMENT = "2026-01-01T00:00:00Z"
 IMAGE: dict[str, Any] = {"id": "s", "claimName": "memory", "file": "u/s", "digest": f"sha256:{64 * '0'}", "sizeBytes": 1}
 
 
@@ -79,6 +80,35 @@ async def test_resume_waits_until_the_guest_runs(suspended: World, capsys: pytes
     assert capsys.readouterr().out.splitlines()[-1] == "virtualmachine.kubevirt.io/web: resume done"
     assert await suspended.act("resume", Waiting()) == 1
     assert "already on (Running)" in capsys.readouterr().err
+
+
+async def test_a_wait_tells_each_state_that_lasts_once(suspended: World, capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+
+    async def told(state: str) -> None:
+        async with asyncio.timeout(30):
+            while state not in "".join(said):
+                said.append(capsys.readouterr().err)
+                await asyncio.sleep(0.02)
+
+    async def run() -> None:
+        await requested(suspended)
+        for reason, message in (("ClaimNotFound", "claim memory"), ("PodNotScheduled", "0/2 nodes are available")):
+            condition = {"type": "Ready", "status": "False", "reason": reason, "message": message, "lastTransitionTime": MOMENT}
+            await suspended.write(conditions=[condition])
+            await told(message)
+            await asyncio.sleep(0.2)
+        old = (await suspended.status())["attempts"]
+        await suspended.write(phase="Running", attempt=2, attempts=[*old, {"number": 2}], managedSave=None, conditions=[])
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run())
+        assert await suspended.act("resume", Waiting(wait=True, seconds=30, tell_seconds=0.05)) == 0
+    said.append(capsys.readouterr().err)
+    assert "".join(said).splitlines() == [
+        "virtualmachine.kubevirt.io/web: resume waits: ClaimNotFound: claim memory",
+        "virtualmachine.kubevirt.io/web: resume waits: PodNotScheduled: 0/2 nodes are available",
+    ]
 
 
 async def test_failed_resume_is_told(suspended: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, node_loss, power, summary
+from apiserver.apis.virt.lifecycle import conditions, managed_save, node_loss, power, summary
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS
 from controller.reconcilers.launcher_pods import cpu
@@ -35,6 +36,8 @@ def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
     if not (missing := disk_claims.missing(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
+    if (image := managed_save.of(seen.vm)) is not None and image["claimName"] in missing:
+        message += f"; {without_memory(name_of(seen.vm), str(image['claimName']))}"
     return Obstacle(conditions.DISKS_READY, conditions.CLAIM_NOT_FOUND, message)
 
 
@@ -162,6 +165,14 @@ def resumes_only_on(node: str) -> str:
     return (
         f"the suspended guest has the CPU of node {node}, and resumes only there; to boot it without its memory: kubectl virt stop, "
         "then kubectl virt start --discard-state"
+    )
+
+
+def without_memory(name: str, claim: str) -> str:
+    """Return the words for a suspended guest of a claim that was deleted."""
+    return (
+        f"the suspended guest's memory was in {claim}, and a new claim does not have it; to boot without it: kubectl virt stop {name}, "
+        f"create the claim, then kubectl virt start {name} --discard-state"
     )
 
 

@@ -99,6 +99,21 @@ def test_a_guest_with_its_nodes_cpu_resumes_only_there(model: str | None) -> Non
     assert required_nodes(vm) == NODE1
 
 
+def test_resume_without_the_claim_says_what_is_lost() -> None:
+    told = condition(status_of(*plan(seen(resuming("EPYC"), claims={"memory": None})))["conditions"], "DisksReady")
+    assert told is not None
+    assert told["message"] == (
+        "PersistentVolumeClaim not found: memory; the virtual machine starts when it exists; the suspended guest's memory was in memory, "
+        "and a new claim does not have it; to boot without it: kubectl virt stop testvm, create the claim, then kubectl virt start testvm "
+        "--discard-state"
+    )
+    vm = resuming("EPYC")
+    del vm["status"]["managedSave"]
+    told = condition(status_of(*plan(seen(vm, claims={"memory": None})))["conditions"], "DisksReady")
+    assert told is not None
+    assert "suspended" not in told["message"]
+
+
 def test_other_guests_resume_on_any_node() -> None:
     assert required_nodes(resuming("EPYC")) == []
     assert required_nodes(resuming("host-passthrough", kind="qemu")) == []
