@@ -1,0 +1,126 @@
+"""virt-handler is killed at each step of each verb on a guest; the next one finishes the verb, once.
+
+A step is a request to virt-launcher, or a write of the machine's status. It is lost, or carried out without an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.meta.errors import ServiceUnavailable
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import operations
+from launcher.protocol import messages
+from tests.component.handler.test_guests import ask, result_of
+from tests.component.handler.test_suspension import ID, IMAGE, claimed, image
+from tests.component.handler.world import World, a_world, eventually, phase_is
+from tests.fakes.launcher import FakeLauncher
+from tests.unit.handler.reconcilers.builders import a_pause, an_operation
+
+PAUSE: Final = "pause"
+RESUME_FROM_IMAGE: Final = "resume from an image"
+VERBS: Final = (*operations.ACTIONS, PAUSE, RESUME_FROM_IMAGE)
+
+
+@dataclass
+class Cutter:
+    """Kills virt-handler at one step."""
+
+    world: World
+    launcher: FakeLauncher
+    is_lost: bool
+    at: int | None = None
+    """The number of the step; None: none yet."""
+    steps: int = 0
+    carried_out: int = 0
+    cut: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def install(self) -> None:
+        """Watch all steps."""
+        judge = self.world.api.judge
+        assert judge is not None
+        self.world.api.judge = partial(self._write, judge)
+        self.launcher.instead = self._request
+
+    def _is_cut_here(self) -> bool:
+        self.steps += self.at is not None
+        if self.steps - 1 != self.at:
+            return False
+        self.cut.set()
+        return True
+
+    def _write(self, judge: Callable[[str, str, Object, Object], None], *write: Any) -> None:
+        if self._is_cut_here() and self.is_lost:
+            raise ServiceUnavailable("the write is lost")
+        judge(*write)
+
+    def _request(self, request: messages.Action) -> tuple[messages.RefusalReason, str] | None:
+        is_cut = self._is_cut_here()
+        if is_cut and self.is_lost:
+            self.launcher.hang_up()
+            return "Failed", "unread"
+        new = isinstance(request, messages.Operate) and self.launcher.status.operation_of(request.id) is None
+        refusal = self.launcher._carry_out(request)
+        self.carried_out += new and refusal is None
+        if new and isinstance(request, messages.Operate) and request.action == operations.SUSPEND:
+            asyncio.get_running_loop().call_later(0.02, self.launcher.saved, IMAGE)
+        if is_cut:
+            self.launcher.hang_up()
+        return refusal
+
+
+def is_done(world: World, launcher: FakeLauncher, verb: str) -> bool:
+    match verb:
+        case operations.SUSPEND:
+            return phase_is(world, "Suspended")
+        case "pause":
+            told = {each["type"]: each["status"] for each in world.status()["conditions"]}
+            return told.get("Paused") == "True" and launcher.status.domain is not None and launcher.status.domain.state == "paused"
+        case "resume from an image":
+            return phase_is(world, "Running")
+        case _:
+            return result_of(world, ID)[0] != ""
+
+
+async def played(kubelet: Path, verb: str, step: int, *, is_lost: bool) -> bool:
+    """Play a verb with a cut at this step; return False if it has fewer."""
+    async with a_world(kubelet) as world:
+        await claimed(world, **({"managedSave": image()} if verb == RESUME_FROM_IMAGE else {}))
+        launcher = await world.launcher("pod-1")
+        cutter = Cutter(world, launcher, is_lost)
+        cutter.install()
+        done = partial(is_done, world, launcher, verb)
+        if verb == RESUME_FROM_IMAGE:
+            cutter.at = step
+        async with world.handler():
+            if verb != RESUME_FROM_IMAGE:
+                await eventually(lambda: phase_is(world, "Running"))
+                cutter.at = step
+                await (ask(world, pause=a_pause()) if verb == PAUSE else ask(world, an_operation(ID, 1, verb)))
+            await eventually(lambda: cutter.cut.is_set() or done())
+        if not cutter.cut.is_set():
+            return False
+        async with world.handler():
+            await eventually(done)
+        assert launcher.starts == 1
+        if verb in operations.ACTIONS:
+            assert cutter.carried_out == 1
+            assert result_of(world, ID)[0] == operations.SUCCEEDED
+        assert ("managedSave" in world.status()) is (verb == operations.SUSPEND)
+    return True
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "unanswered"])
+@pytest.mark.parametrize("verb", VERBS)
+async def test_next_virt_handler_finishes_a_verb_once(tmp_path: Path, verb: str, is_lost: bool) -> None:
+    step = 0
+    while await played(tmp_path / str(step), verb, step, is_lost=is_lost):
+        step += 1
+    assert step >= 2, "a request and a write"
