@@ -3,39 +3,23 @@
 A group is a module, or several that cannot run at the same time: those that need the cluster alone, those of tests/host/launcher, and the
 others of tests/host, which share this machine's devices.
 
-Modules that share the cluster begin first, then those that have it alone, then everything else. Cluster tests mostly wait, so other tests
-fill the time. Small groups at the end keep all processes busy.
+Modules that share the cluster begin first, then those that have it alone, then everything else; of each, the longest group first. Cluster
+tests mostly wait, so other tests fill the time. Small groups at the end keep all processes busy.
 """
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.cluster import turns
+from tests import order, parts
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
 
-pytest_plugins = ["tests.parts", "tests.selection", "tests.flakes"]
-
-_CLUSTER = "tests/cluster/"
-_ALONE = "the cluster alone"
-_HOST = "tests/host/"
-_LAUNCHER = "tests/host/launcher/"
-_COMPONENT = "tests/component/"
-
-
-def _group(nodeid: str) -> str:
-    """Return a test's group: its module, or a name for several."""
-    module = nodeid.partition("::")[0]
-    if module.startswith(_HOST):
-        return _LAUNCHER if module.startswith(_LAUNCHER) else _HOST
-    is_alone = module.startswith(_CLUSTER) and PurePosixPath(module).stem in turns.ALONE
-    return _ALONE if is_alone else module
+pytest_plugins = ["tests.selection", "tests.measuring", "tests.flakes"]
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
@@ -45,21 +29,12 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no 
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return _group(nodeid)
-
-
-def _turn(item: pytest.Item) -> int:
-    """Return the rank of a test's group: lower numbers first."""
-    group = _group(item.nodeid)
-    if group == _ALONE:
-        return 1
-    if group.startswith(_CLUSTER):
-        return 0
-    return 3 if group.startswith(_COMPONENT) else 2
+        return order.group(nodeid)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_turn)
+    rank = order.rank(parts.seconds())
+    items.sort(key=lambda item: rank(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)  # the hook is absent without pytest-xdist, as in tests/mutants
