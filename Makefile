@@ -66,7 +66,7 @@ test-untimed: setup
 	@$(PY) -m tests.testbed.ahead "$(MAKE) prepare" $(MAKE) --no-print-directory check-untimed
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(if $(filter all,$(RING)),$(TESTBED) images debian >/dev/null,:)  # before two processes of tests want it at once: both are in the ring all
-	$(PY) -m pytest -q -n 3 --dist loadscope --once-more --ring $(RING) --after-check tests
+	$(PY) -m pytest -q -n 4 --dist loadscope --once-more --ring $(RING) --after-check tests
 
 prepare: python
 	@$(TESTBED) packages
