@@ -62,7 +62,7 @@ class Origins:
 def is_browser(headers: Mapping[str, str]) -> bool:
     """Return whether a browser sent the handshake.
 
-    Only browsers send ``Sec-Fetch-*``, but not all do so with handshakes, and none to plain HTTP beyond loopback. So
+    Only browsers send ``Sec-Fetch-*``, but Chrome not with handshakes, and none to plain HTTP beyond loopback. So
     ``User-Agent`` and ``Accept-Language`` also count: pages cannot set them, and Kubernetes' clients send others.
     """
     return (

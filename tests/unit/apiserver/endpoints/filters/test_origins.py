@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import requests
 
 from apiserver.apis.meta.errors import Forbidden
 from apiserver.endpoints.filters.origins import Origins, is_allowed, patterns
@@ -96,6 +97,12 @@ def request(*pairs: tuple[str, str]) -> Request:
 )
 def test_programs_and_ordinary_requests_pass(pairs: list[tuple[str, str]]) -> None:
     Origins().check(request(*pairs))
+
+
+def test_requests_sends_no_field_of_a_browser() -> None:
+    fields = [(name, str(value)) for name, value in requests.Session().headers.items() if name != "Connection"]
+    assert "User-Agent" in dict(fields)
+    Origins().check(request(*UPGRADE, EVIL, *fields))
 
 
 @pytest.mark.parametrize(

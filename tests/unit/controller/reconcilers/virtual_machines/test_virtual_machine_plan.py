@@ -1285,3 +1285,11 @@ def test_conditions_match_kstatus_expectations(
         vm["status"]["request"] = {"action": "Start", "attempt": 4, "runStrategy": strategy, "generation": 7}
         vm["status"] = written(plan(seen(vm, rested=3600.0)))
         assert (condition(vm["status"]["conditions"], "Stalled"), kstatus.result(vm)) == (None, "InProgress")
+
+
+def test_stop_ends_the_verdict_that_starts_are_given_up() -> None:
+    vm = a_vm(phase="Failed", attempts=FAILED)
+    vm["metadata"]["generation"] = 7
+    before = [a_condition("Ready", "False", "Crashed"), a_condition("Stalled", "True", "Failed")]
+    vm["status"] |= {"conditions": before, "request": STOP}
+    assert rested(vm).keys() == {"Ready"}

@@ -1,0 +1,20 @@
+"""A PodDisruptionBudget of machines: the documents say which form works, and which error the other form gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+
+PAGE = Path(__file__).parents[3] / "docs/operating/migrations.md"
+ERROR = f"{VIRTUAL_MACHINES.plural}.{VIRTUAL_MACHINES.group} does not implement the scale subresource"
+"""As of Kubernetes' disruption controller."""
+
+
+def test_page_of_drains_quotes_the_error_of_machines_without_scale() -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+
+    assert VirtualMachineStrategy().scaling is None
+    assert ERROR in text
+    assert "needs `minAvailable` as a number" in text
