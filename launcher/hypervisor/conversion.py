@@ -11,7 +11,7 @@ import libvirt
 
 from apiserver.apis.virt.hardware import disk_io_tune
 from launcher.domain.values import snake
-from launcher.hypervisor.port import NO_DISKS, Device, DeviceKind, Disks, Memory, OperationInvalid, Progress, Terms, Usage
+from launcher.hypervisor.port import NO_DISKS, Device, DeviceKind, Disks, HypervisorError, Memory, Progress, Terms, Usage
 
 MAX_ANSWER: Final = 2 << 20
 """Maximum characters. A list of 10,000 packages takes half. libvirt accepts five times as many, but our pod has less memory."""
@@ -93,17 +93,17 @@ def with_memory(domain: Element, amount: int) -> str:
     """Return the XML of the device that gives a domain memory, with another request.
 
     Raises:
-        OperationInvalid: the domain has no such device, started with more memory, or cannot have so much.
+        HypervisorError: the domain has no such device, started with more memory, or cannot have so much.
     """
     now = memory(domain)
     if now is None:
-        raise OperationInvalid("the guest started without room for more memory")
+        raise HypervisorError("the guest started without room for more memory")
     device = domain.find("devices/memory[@model='virtio-mem']")
     wanted = None if device is None else device.find("target/requested")
     if device is None or wanted is None:
-        raise OperationInvalid("libvirt does not say how much memory is requested")
+        raise HypervisorError("libvirt does not say how much memory is requested")
     if amount < now.at_boot:
-        raise OperationInvalid(f"the guest started with {now.at_boot >> 20} MiB of memory, and cannot have less")
+        raise HypervisorError(f"the guest started with {now.at_boot >> 20} MiB of memory, and cannot have less")
     wanted.set("unit", "b")
     wanted.text = str(amount - now.at_boot)
     return tostring(device, encoding="unicode")

@@ -295,7 +295,7 @@ class Hypervisor(Protocol):
         """Request that a running domain's guest has this much memory, in bytes; the guest takes and releases memory at its own pace.
 
         Raises:
-            OperationInvalid: the domain keeps its memory, or started with more, or cannot have so much.
+            HypervisorError: the domain keeps its memory, or started with more, or cannot have so much.
         """
 
     async def resize_disk(self, name: str, target: str, size: int) -> None:

@@ -10,9 +10,10 @@ from typing import Final
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
+from apiserver.apis.virt.hardware import memory
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases
-from apiserver.apis.virt.spec import pod_memory
+from apiserver.apis.virt.spec import pod_memory, running
 from controller.reconcilers.actions import Action, ResizePod, WriteStatus
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.pods import pod_state
@@ -25,10 +26,10 @@ IN_PROGRESS: Final = "PodResizeInProgress"
 
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return the resize of the guest's pod, or the write of what became of it."""
-    pod, wanted = own_pod(seen, seen.pods), pod_memory.wanted(seen.vm)
-    if phases.phase_of(seen.vm) != phases.RUNNING or any(phases.is_unfinished(each) for each in seen.migrations):
+    if phases.phase_of(seen.vm) != phases.RUNNING or not memory.grows(running.spec_of(seen.vm).get("domain") or {}):
         return ()
-    if pod is None or is_deleting(pod) or wanted is None:
+    pod, wanted = own_pod(seen, seen.pods), pod_memory.wanted(seen.vm)
+    if pod is None or is_deleting(pod) or wanted is None or any(phases.is_unfinished(each) for each in seen.migrations):
         return ()
     granted = pod_memory.granted(seen.vm)
     if wanted > granted:

@@ -53,6 +53,33 @@ def boot_of(viewer: sandbox.Viewer) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
+def test_requested_memory_is_still_requested_after_a_resume(start: Start) -> None:
+    """The tiny guest has no driver, so it takes none."""
+    small = {"guest": "128Mi", "maxGuest": "256Mi"}
+    grown = {**small, "guest": "192Mi"}
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_tiny_machine(memory=small)))
+        viewer.expect(READY)
+        asked = memory_of(client.ask(messages.Change("memory.guest", "", grown)))
+        assert (asked.value, asked.requested) == (str(128 << 20), str(192 << 20))
+        client.ask(SUSPEND)
+        ending = client.until(lambda status: status.ending is not None).ending
+    assert ending is not None
+    image = saved_image.read(ending.message)
+    assert image is not None
+    assert pod.wait() == 0
+    pod = start()
+    with pod.client() as client:
+        resumed = client.ask(messages.Sync(a_tiny_machine(memory=grown), image=messages.Image(image.id, image.digest)))
+        assert memory_of(resumed) == asked
+
+
+def memory_of(status: messages.Status) -> messages.SettingStatus:
+    assert status.domain is not None
+    return next(each for each in status.domain.settings if each.what == "memory.guest")
+
+
 def suspended(start: Start) -> tuple[saved_image.Image, tuple[str, int]]:
     """Suspend a guest; return its image, and its last answer."""
     pod = start()
