@@ -565,7 +565,7 @@ async def test_processors_are_added_up_to_the_maximum(hypervisor: Hypervisor, ki
         await hypervisor.add_vcpus(NAME, 2)
 
 
-async def test_memory_grows_up_to_its_maximum_and_shrinks_to_that_of_the_boot(hypervisor: Hypervisor, kind: str) -> None:
+async def test_memory_grows_to_its_maximum_and_shrinks_to_its_boot(hypervisor: Hypervisor, kind: str) -> None:
     device = f"<memory model='virtio-mem'><target><size unit='b'>{32 << 20}</size><node>0</node><block unit='MiB'>2</block>"
     xml = xml_for(kind).replace("</devices>", f"{device}<requested unit='b'>0</requested></target></memory></devices>")
     xml = xml.replace(

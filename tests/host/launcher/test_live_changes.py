@@ -90,7 +90,7 @@ def resized(client: Client, guest: str) -> messages.Status:
     return client.until(lambda status: status.domain is not None and not any(each.requested for each in status.domain.settings))
 
 
-def test_linux_gets_memory_returns_it_and_keeps_it_over_a_migration(start: Callable[[], Launcher]) -> None:
+def test_linux_gets_memory_and_keeps_it_over_a_migration(start: Callable[[], Launcher]) -> None:
     source, target = start(), start()
     with source.client() as at_source, target.client() as at_target, source.console() as viewer:
         at_source.ask(messages.Sync(a_machine(cpu=CPU, memory=MEMORY, firmware=RELEASES_MEMORY)))

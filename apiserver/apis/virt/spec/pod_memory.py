@@ -1,6 +1,6 @@
 """How much memory the guest may have in its pod. Pure.
 
-A guest that gets more memory than its pod has would be killed. So virt-controller resizes the pod first, records that in
+A guest with more memory than its pod is killed. So virt-controller resizes the pod first, records that in
 ``status.podResize``, and virt-handler requests the memory after that. Less memory takes the opposite way: the guest releases it,
 virt-controller lowers the record, and then resizes the pod.
 """
