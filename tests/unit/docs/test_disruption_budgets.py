@@ -12,7 +12,7 @@ ERROR = f"{VIRTUAL_MACHINES.plural}.{VIRTUAL_MACHINES.group} does not implement 
 """As of Kubernetes' disruption controller."""
 
 
-def test_page_of_drains_quotes_the_error_of_machines_without_scale() -> None:
+def test_page_of_drains_says_which_budget_works() -> None:
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
 
     assert VirtualMachineStrategy().scaling is None
