@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec.password import Password
 from apiserver.kubectl import (
     access,
     acting,
@@ -193,8 +194,9 @@ async def _reach(parsed: argparse.Namespace, load: migrations.Load) -> int:
         await screenshot.take(await load(), parsed.name, parsed.output)
         return 0
     if parsed.command == "set-password":
-        await passwords.set_password(await load(), parsed.name, parsed.username, encrypted=parsed.encrypted)
-        return 0
+        way, given = await load(), Password(parsed.username, passwords.asked(parsed.username), parsed.encrypted)
+        dry_run = parsed.dry_run == "server"
+        return await acting.each(parsed.names, lambda name: passwords.set_password(way, name, given, dry_run=dry_run))
     if parsed.command == "port-forward" and parsed.stdio:
         return await portforward.on_standard_streams(parsed.name, load, parsed.ports[0].forward)
     if parsed.command == "port-forward":
@@ -214,10 +216,13 @@ async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
     if parsed.command == outdated.COMMAND:
         print(await outdated.show(await access.load(parsed.selection), all_namespaces=parsed.all_namespaces))
         return 0
-    waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
+    waiting, dry_run = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout), parsed.dry_run == "server"
     if parsed.command == migrations.CANCEL:
-        return await acting.each(parsed.names, lambda name: migrations.cancel(name, load, waiting, by_migration=name in parsed.migrations))
-    body, dry_run = verbs.body_of(parsed), parsed.dry_run == "server"
+        named = parsed.migrations
+        return await acting.each(
+            parsed.names, lambda name: migrations.cancel(name, load, waiting, by_migration=name in named, dry_run=dry_run)
+        )
+    body = verbs.body_of(parsed)
     if parsed.command == "migrate":
         return await acting.each(parsed.names, lambda name: migrations.migrate(name, load, waiting, body, dry_run=dry_run))
     return await acting.act(load, parsed.names, parsed.command, body, waiting, dry_run=dry_run)

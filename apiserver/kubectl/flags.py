@@ -30,6 +30,7 @@ _GUEST_PATH: Final = re.compile(r"(?:[^/:@]+@)?(?:[A-Za-z][A-Za-z.]*/)?[a-z0-9][
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}|[0-9]{1,3}-[0-9]{1,3}")
 LONGEST_SECONDS: Final = 365 * 24 * 3600.0
 CANCEL: Final = "cancel-migration"
+_ALIASES: Final = {"cancelmigration": CANCEL, "setpassword": "set-password"}
 WITH_VALUE: Final = frozenset(
     {"-n", "--namespace", "--kubeconfig", "--context", "--cluster", "--user", "-s", "--server", "--token", "--as", "--as-uid", "--as-group"}
 )
@@ -142,8 +143,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     arguments, guest_command = _split(sys.argv[1:] if arguments is None else arguments)
     parsed = program.parse_args(arguments)
     parsed.guest_command = guest_command
-    if parsed.command == "cancelmigration":
-        parsed.command = CANCEL
+    parsed.command = _ALIASES.get(parsed.command, parsed.command)
     if parsed.command == CANCEL:
         _settle_names(waiting[CANCEL], parsed)
     if parsed.command in waiting:
@@ -181,13 +181,15 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     picture = commands.add_for_machine("screenshot", "write a picture of the screen to a file, as PNG")
     picture.add_argument("-o", "--output", metavar="FILE", required=True, help="the file; - is standard output")
     _add_top(commands)
-    passwords = commands.add_for_machine(
+    passwords = commands.add_for_machines(
         "set-password",
         "set a user's password in the guest, through its agent",
         "It asks for it, or reads it from standard input.",
+        aliases=["setpassword"],
     )
     passwords.add_argument("-l", "--username", required=True, metavar="USER", help="the user of the guest")
     passwords.add_argument("--encrypted", action="store_true", help="the password is a hash, as in /etc/shadow")
+    _add_dry_run(passwords)
     _add_volumes(commands)
     _add_administration(commands)
     return program, commands, {**_add_verbs(commands), CANCEL: _add_cancel_migration(commands)}
@@ -391,7 +393,7 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
     parsers = {verb: commands.add_for_machines(verb, text) for verb, text in VERBS.items() if verb != "cancelmigration"}
     for verb, parser in parsers.items():
         _add_waiting(parser, _WAITS.get(verb, "wait for the end; exit status 0 if it succeeded, else 1"))
-        parser.add_argument("--dry-run", choices=("none", "server"), default="none", help="server: check the request and write nothing")
+        _add_dry_run(parser)
     for verb in ("start", "migrate"):
         parsers[verb].add_argument("--node", metavar="NODE", help="the node to use, by its label kubernetes.io/hostname")
     parsers["start"].add_argument("--paused", action="store_true", help="wait before the first instruction; unpause continues")
@@ -429,7 +431,12 @@ def _add_cancel_migration(commands: Commands) -> CommandParser:
     cancel = commands.add_for_machines(CANCEL, VERBS["cancelmigration"], named=_machine_or_migration, aliases=["cancelmigration"])
     cancel.add_argument("--migration", action="store_true", help="NAME is the name of a Migration, as kubectl virt migrate prints it")
     _add_waiting(cancel, "wait for the end; exit status 0 if the guest stayed, 1 if it had already moved")
+    _add_dry_run(cancel)
     return cancel
+
+
+def _add_dry_run(parser: CommandParser) -> None:
+    parser.add_argument("--dry-run", choices=("none", "server"), default="none", help="server: check the request and write nothing")
 
 
 def _add_waiting(parser: CommandParser, text: str) -> None:

@@ -102,7 +102,7 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
     return 0
 
 
-async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool) -> int:
+async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool, dry_run: bool = False) -> int:
     """Cancel a migration; return the exit code.
 
     ``name`` is the machine's, or the Migration's if ``by_migration``.
@@ -116,7 +116,8 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool)
     if release.is_released(found):
         raise Failure(f"error: nothing to cancel: the guest has already moved; migration {migration} is about to succeed")
     doing = f"cancel migration {access.namespace}/{migration}"
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": objects.uid_of(found)}}
+    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": objects.uid_of(found)}}
+    options |= {"dryRun": ["All"]} if dry_run else {}
     try:
         answer = await verbs.answered(access, "DELETE", MIGRATIONS.path(access.namespace, migration), doing, body=options)
     except errors.NotFound as error:
@@ -124,8 +125,8 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool)
     except errors.StatusError as error:
         raise messages.of_status(error, doing) from error
     title = f"migration.kubevirt.io/{migration}"
-    print(f"{title}: cancellation requested", flush=True)
-    if not waiting.wait:
+    print(f"{title}: cancellation requested{' (server dry run)' if dry_run else ''}", flush=True)
+    if dry_run or not waiting.wait:
         return 0
     newest = answer if objects.uid_of(answer) == objects.uid_of(found) else found
     ended = await _follow(access, load, newest, waiting, stop="it is still being cancelled")

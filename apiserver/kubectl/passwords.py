@@ -16,19 +16,25 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
 
-async def set_password(access: Access, name: str, user: str, *, encrypted: bool) -> None:
-    """Ask for the password, and set it.
+async def set_password(access: Access, name: str, given: password.Password, *, dry_run: bool = False) -> None:
+    """Set a password.
 
     Raises:
-        Failure: refused or unanswered, or there is no password.
+        Failure: refused or unanswered.
     """
-    doing = f"set the password of {user} in virtual machine {access.namespace}/{name}"
-    body = {"user": user, "password": _asked(user), "encrypted": encrypted}
-    await verbs.request(access, "PUT", VIRTUAL_MACHINES.path(access.namespace, name, password.NAME), doing, body=body)
-    print(f"virtualmachine.kubevirt.io/{name}: password of {user} set", flush=True)
+    doing = f"set the password of {given.user} in virtual machine {access.namespace}/{name}"
+    body = {"user": given.user, "password": given.password, "encrypted": given.encrypted}
+    params = {"dryRun": "All"} if dry_run else None
+    await verbs.request(access, "PUT", VIRTUAL_MACHINES.path(access.namespace, name, password.NAME), doing, body=body, params=params)
+    print(f"virtualmachine.kubevirt.io/{name}: password of {given.user} set{' (server dry run)' if dry_run else ''}", flush=True)
 
 
-def _asked(user: str) -> str:
+def asked(user: str) -> str:
+    """Return the password that a person types, or standard input has.
+
+    Raises:
+        Failure: there is none.
+    """
     given = getpass.getpass(f"New password of {user}: ") if os.isatty(0) else sys.stdin.readline().rstrip("\n")
     if not given:
         raise Failure("error: no password: type it, or write it to standard input")

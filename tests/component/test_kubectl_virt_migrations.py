@@ -190,6 +190,13 @@ async def test_cancelling_without_waiting_only_asks(world: World, capsys: pytest
     assert objects.is_deleting(await world.client.get(MIGRATIONS, "move", "ns"))
 
 
+async def test_dry_run_of_a_cancellation_cancels_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    await world.client.create(MIGRATIONS, a_migration(), "ns")
+    assert await migrations.cancel("web", world.load, WAIT, by_migration=False, dry_run=True) == 0
+    assert printed(capsys) == "migration.kubevirt.io/move: cancellation requested (server dry run)\n"
+    assert not objects.is_deleting(await world.client.get(MIGRATIONS, "move", "ns"))
+
+
 async def test_nothing_to_cancel_is_1_and_says_so(world: World) -> None:
     with pytest.raises(Failure, match=r"nothing to cancel: virtual machine ns/web is not being migrated$"):
         await migrations.cancel("web", world.load, Waiting(), by_migration=False)

@@ -12,8 +12,9 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec.password import Password
 from apiserver.client.rest import Client
-from apiserver.kubectl import access, acting, flags, versions
+from apiserver.kubectl import access, acting, flags, passwords, versions
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.migrations import Waiting
 from tests.fakes.aggregating import AggregatingAPI
@@ -159,3 +160,17 @@ async def test_timeout_names_what_the_machine_waits_for(world: World, capsys: py
     await world.write(conditions=[ready])
     assert await world.act("reset", Waiting(wait=True, seconds=0.1)) == 1
     assert "which continues (DiskInUse: claim in use: data)" in capsys.readouterr().err
+
+
+async def test_one_password_is_set_in_several_guests(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a dry run, because no node answers here."""
+    given = Password("debian", "secret")
+
+    async def set_it(name: str) -> None:
+        await passwords.set_password(world.way, name, given, dry_run=True)
+
+    assert await acting.each(["web", "absent"], set_it) == 1
+    said = capsys.readouterr()
+    assert said.out == "virtualmachine.kubevirt.io/web: password of debian set (server dry run)\n"
+    assert 'virtualmachines.kubevirt.io "absent" not found' in said.err
+    assert "secret" not in said.err

@@ -88,6 +88,12 @@ def test_cancellation_accepts_machine_or_migration_name(arguments: str, name: st
     assert (parsed.command, parsed.names, parsed.migrations) == ("cancel-migration", [name], {name} if by_migration else set())
 
 
+@pytest.mark.parametrize(("alias", "command"), [("cancelmigration a b", "cancel-migration"), ("setpassword a b -l debian", "set-password")])
+def test_verbs_names_are_commands_too(alias: str, command: str) -> None:
+    parsed = flags.parse([*alias.split(), "--dry-run", "server"])
+    assert (parsed.command, parsed.names, parsed.dry_run) == (command, ["a", "b"], "server")
+
+
 def test_no_other_command_takes_the_name_of_a_migration(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["migrate", "vmmig/a"], ["cancel-migration", "pod/a"]):
         with pytest.raises(SystemExit) as ended:
