@@ -79,7 +79,7 @@ def test_cards_come_and_go(
         assert vm["status"]["interfaces"][0]["ipAddress"] == vm["status"]["podIP"]
         until_seen(guest, own, there=True)
         device = guest.run(f"grep -l {own} /sys/class/net/*/address").strip().split("/")[-2]
-        guest.run(f"ip link set {device} up; udhcpc -i {device} -n -q -t 10 -T 3 >/dev/null 2>&1")
+        guest.run(f"ip link set {device} up; udhcpc -i {device} -s /usr/share/udhcpc/default.script -n -q -t 10 -T 3 >/dev/null 2>&1")
         eventually(lambda: sees(guest, "10.0.2.1"), timeout=60, what="an answer of the gateway")
 
         edit(kubectl, DEFAULT, LAN)
