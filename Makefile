@@ -124,7 +124,7 @@ bench-start: setup  ## how long a machine takes to start, where the time goes, w
 	@$(TESTBED) install
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.start --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
 
-bench-devices: setup  ## what each device of a machine costs in memory and time, a cloud image until it is set up, and the speed of verbs and streams (BENCH_FLAGS="--operations-only")
+bench-devices: setup  ## what each device of a machine costs in memory and time, a cloud image until it is set up, the speed of verbs and streams, and of edits of a running machine (BENCH_FLAGS="--changes-only")
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@test -n "$$KUBECONFIG" || $(TESTBED) load-images debian
 	@$(TESTBED) install

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from benchmarks import operations
 from tests.cluster.kube import Console, Kubectl, console
-from tests.cluster.manifests import linux_vm, shared_claim
+from tests.cluster.manifests import GUEST_IMAGE, linux_vm, shared_claim
 from tests.guest_kernel import KERNEL_ARGS
 
 Domain = dict[str, Any]
@@ -40,14 +40,20 @@ class Kind:
 
 
 _DISK: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "16Mi"}}, "serial": "more"}
+_TRAY: Final = {"name": "tray", "device": "cdrom", "target": {"bus": "scsi"}}
+_MEDIUM: Final = {"type": "Image", "source": {"reference": GUEST_IMAGE}}
 KINDS: Final[Mapping[str, Kind]] = {
     "disk on a claim": Kind(lambda domain: domain["devices"]["disks"].append(_DISK), "grep -qs more /sys/block/vd*/serial"),
+    "medium, an image": Kind(
+        lambda domain: domain["devices"]["disks"][1].update(_MEDIUM), "dd if=/dev/sr0 of=/dev/null count=1 2>/dev/null"
+    ),
     "limit of a disk": Kind(lambda domain: domain["devices"]["disks"][0].update(ioTune={"totalIopsSec": 977}), "<total_iops_sec>977<"),
     "link state": Kind(lambda domain: domain["devices"]["interfaces"][0].update(state="down"), "grep -q 0 /sys/class/net/eth0/carrier"),
+    "no network card": Kind(lambda domain: domain["devices"]["interfaces"].clear(), "[ $(ls /sys/class/net | grep -c eth) = 0 ]"),
     "memory, 256 MiB more": Kind(lambda domain: domain["memory"].update(guest="512Mi"), "[ $(free -m | awk '/Mem/ {print $2}') -gt 400 ]"),
     "processor": Kind(lambda domain: domain["cpu"].update(sockets=2), '<vcpu placement="static" current="2">', back=False),
 }
-"""By name. The list of processors is last, because they stay."""
+"""By name. Processors are last, because they stay."""
 
 
 def machine() -> dict[str, Any]:
@@ -58,7 +64,7 @@ def machine() -> dict[str, Any]:
     domain["memory"] = {"guest": "256Mi", "maxGuest": "1Gi"}
     domain["firmware"]["kernelBoot"]["kernelArgs"] = f"{KERNEL_ARGS} memhp_default_state=online_movable"
     scratch = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}}
-    domain["devices"] |= {"graphics": [], "disks": [scratch], "interfaces": [{"name": "default"}]}
+    domain["devices"] |= {"graphics": [], "disks": [scratch, dict(_TRAY)], "interfaces": [{"name": "default"}]}
     return manifest
 
 
