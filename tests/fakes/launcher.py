@@ -224,8 +224,9 @@ class FakeLauncher:
 
     def _change(self, request: messages.Change, domain: messages.DomainStatus) -> None:
         value = live_changes.SETTINGS[request.what].value(request.device)
+        taken = {"requested" if request.what == live_changes.MEMORY.what else "value": value}  # a guest takes memory when a test says so
         settings = tuple(
-            replace(each, value=value) if (each.what, each.name) == (request.what, request.name) else each for each in domain.settings
+            replace(each, **taken) if (each.what, each.name) == (request.what, request.name) else each for each in domain.settings
         )
         self.change(domain=replace(domain, settings=settings))
 

@@ -56,6 +56,36 @@ async def test_edit_reaches_the_guest_once_and_its_end_the_status(world: World) 
     assert [each.device["ioTune"] for each in requests(launcher)] == [{"totalIopsSec": 500}]
 
 
+async def test_memory_waits_for_the_pod_and_then_for_the_guest(world: World) -> None:
+    def has(launcher: FakeLauncher, mebibytes: int) -> None:
+        assert launcher.status.domain is not None
+        told = (messages.SettingStatus("memory.guest", "", str(mebibytes << 20)),)
+        launcher.change(domain=replace(launcher.status.domain, settings=told, changes=live_changes.KNOWN))
+
+    def edit(vm: dict[str, Any]) -> None:
+        small, large = ({**vm["spec"]["domain"], "memory": {"guest": each, "maxGuest": "1Gi"}} for each in ("256Mi", "512Mi"))
+        vm["spec"]["domain"], vm["status"]["running"] = large, {"generation": 1, "domain": small}
+
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        has(launcher, 256)
+        await eventually(lambda: world.status()["domain"].get("liveChanges") == list(live_changes.KNOWN))
+        await world.api.edit(VMS, "default", "testvm", edit)
+        await eventually(lambda: entry(world).get("message") == "its pod must be resized first")
+        assert requests(launcher) == []
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(podResize={"guestMemoryBytes": 512 << 20}))
+        await eventually(lambda: entry(world).get("message") == "the guest has 256 MiB so far")
+    async with world.handler() as again:
+        await eventually(lambda: again.node.wired == 1)
+        await asyncio.sleep(0.2)
+        assert [each.device["guest"] for each in requests(launcher)] == ["512Mi"]
+        has(launcher, 512)
+        await eventually(lambda: "running" not in world.status())
+        assert entry(world) == {}
+
+
 async def test_disk_without_an_image_takes_an_edit_of_its_source(world: World) -> None:
     """It does not grow, because the guest does not have it yet."""
     data: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
