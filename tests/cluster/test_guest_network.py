@@ -241,6 +241,10 @@ def test_compromised_packet_reader_has_no_rights(kubectl: Kubectl, other: dict[s
     for namespace in ("mnt", "pid", "net", "ipc", "uts"):
         assert (here / "ns" / namespace).stat().st_ino != Path(f"/proc/self/ns/{namespace}").stat().st_ino
 
+    libraries = (here / "maps").read_text()
+    assert "libvirt.so" in libraries
+    assert [each for each in ("libkrb5", "libldap", "libnghttp2") if each in libraries] == []  # images/virt-launcher/empty-library.sh
+
     program = Path(breakout.__file__).read_text()
     ended = json.loads(kubectl("exec", pod["metadata"]["name"], "--", "python3", "-I", "-c", program, "pod"))
     assert ended.keys() == breakout.POD.keys()
