@@ -7,6 +7,7 @@ node could exploit both.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Final
 
 from websockets.asyncio.client import ClientConnection
@@ -32,6 +33,12 @@ class Bounded(ClientConnection):
         """Send frames of a client, as ``send``."""
         async with self.send_context():
             self.protocol.writes.append(frames)
+
+    async def send_with_ping(self, frames: bytes) -> Awaitable[float]:
+        """Send frames and a ping behind them in one write; return what ends with its pong, as ``ping``."""
+        if self._is_open:
+            self.protocol.writes.append(frames)
+        return await self.ping()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Limit the buffers of TLS and kernel."""
@@ -78,6 +85,8 @@ class Bounded(ClientConnection):
         if self._decoding and self.paused and self.protocol.state is State.OPEN:
             self.protocol.data_to_send()
         else:
+            if len(self.protocol.writes) > 1 and all(self.protocol.writes):  # an empty one ends the connection
+                self.protocol.writes[:] = [b"".join(self.protocol.writes)]
             super().send_data()
 
     def _decode(self, *, all_of_it: bool) -> None:

@@ -159,13 +159,14 @@ async def _upstream(client: WebSocket, server: Bounded) -> End:
     try:
         while True:
             frames = await client.receive_frames()
-            await server.send_frames(frames)
             sent += len(frames) + _MESSAGE_COST
-            if sent >= _WINDOW_BYTES:
-                sent = 0
-                if pong is not None:
-                    await pong
-                pong = await server.ping()
+            if sent < _WINDOW_BYTES:
+                await server.send_frames(frames)
+                continue
+            sent, awaited = 0, pong
+            pong = await server.send_with_ping(frames)
+            if awaited is not None:
+                await awaited
     except Closed as closed:
         return End(closed.code, closed.reason)
     except (ConnectionError, ConnectionClosed) as error:

@@ -27,7 +27,7 @@ class Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.reading = True
-        self.written = 0
+        self.written = self.writes = 0
         self.limit = self.read_limit = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -44,6 +44,7 @@ class Transport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += len(data)
+        self.writes += 1
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
@@ -55,6 +56,9 @@ class Transport(asyncio.Transport):
         return False
 
     def close(self) -> None:
+        self.reading = False
+
+    def abort(self) -> None:
         self.reading = False
 
 
@@ -166,6 +170,21 @@ async def test_frames_are_sent_as_given() -> None:
     assert isinstance(connection, Bounded)
     await connection.send_frames(b"x" * 100)
     assert transport.written == 100
+
+
+async def test_a_ping_is_sent_in_one_write_with_its_frames() -> None:
+    connection, transport = connected()
+    assert isinstance(connection, Bounded)
+    pong = await connection.send_with_ping(b"x" * 100)
+    assert transport.writes == 1
+    assert transport.written == 100 + 2 + 4 + 4  # head, mask, payload of the ping
+    assert len(connection.pending_pings) == 1
+    connection.connection_lost(None)
+    with pytest.raises(ConnectionClosed):
+        await pong
+    with pytest.raises(ConnectionClosed):
+        await (await connection.send_with_ping(b"x" * 100))
+    assert transport.writes == 1
 
 
 async def test_pongs_that_the_server_does_not_take_are_not_kept() -> None:
