@@ -50,6 +50,11 @@ MODULES: Final = (
         "apiserver/registry/virt/test_disk_claims.py",
     ),
     _module("apiserver/apis/virt/spec/running.py", "apiserver/apis/virt/test_running.py"),
+    _module(
+        "apiserver/apis/virt/spec/hot_plug.py",
+        "apiserver/apis/virt/test_hot_plug.py",
+        "controller/reconcilers/virtual_machines/test_attachment_pods.py",
+    ),
     _module("apiserver/apis/virt/lifecycle/migration_policies.py", "apiserver/apis/virt/test_migration_policies.py"),
     _module("apiserver/apis/virt/rights/pod_rights.py", "apiserver/apis/virt/test_pod_rights.py"),
     _module(

@@ -163,7 +163,7 @@ def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
 def record(vm: Object) -> None:
     """Copy each new disk with a recorded attachment pod and a free claim to the running form. ``vm`` is changed in place."""
     coming = [str(each["name"]) for each in added(vm) if pod_of(vm, each) is not None and not user_of_claim(vm, each)]
-    if coming and dig_vm(vm, "status", running.RUNNING):
+    if coming:
         take(vm, coming)
 
 
@@ -199,8 +199,9 @@ def _taken(runs: Object | None, desired: Object, *, is_changed: bool) -> Object:
 
 
 def _without_media(domain: Domain, drives: Collection[str]) -> Domain:
+    """Return the disks of a domain, some drives of them empty."""
     written = (disks.without_medium(each) if name in drives else each for name, each in _written(domain).items())
-    return {**domain, "devices": {**(domain.get("devices") or {}), "disks": list(written)}}
+    return {"devices": {"disks": list(written)}}
 
 
 def _written(domain: Domain) -> dict[str, Object]:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
+from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec import hot_plug, live_changes
 
 POD_UID = "1b0a1c1e-0000-4000-8000-000000000001"
@@ -54,6 +57,7 @@ def test_added_removed_and_kept_disks_are_found_by_name() -> None:
         {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "import": {"url": "http://server/x"}}},
         {"name": "x", "type": "Image", "source": {"reference": "registry/x"}},
         {"name": "x", "type": "EmptyDisk", "source": {"size": "1Gi"}},
+        {"name": "x", "type": "NBD", "source": {"host": "nbd.example"}},
     ],
 )
 def test_other_disks_need_a_restart(disk: dict[str, Any]) -> None:
@@ -112,6 +116,50 @@ def test_another_medium_comes_when_the_old_one_is_ejected() -> None:
     assert "running" not in vm["status"]
 
 
+def test_other_drives_keep_their_media() -> None:
+    other, new = a_drive("a", name="other"), a_drive("b", name="other")
+    vm = a_vm([DATA, new, {**new, "name": "cdrom"}], [other, a_drive(name="cdrom")])
+    vm["status"]["running"]["domain"]["devices"]["rng"] = {"model": "none"}
+    hot_plug.take(vm, ["data"])
+    devices = {"disks": [DATA, other, a_drive(name="cdrom")], "rng": {"model": "none"}}
+    assert vm["status"]["running"]["domain"] == {"memory": {"guest": "1Gi"}, "devices": devices}
+
+
+@pytest.mark.parametrize(
+    ("disk", "content", "reference", "directory"),
+    [
+        (DATA, "data", "", layout.DISKS_DIRECTORY),
+        ({**DATA, "source": {"name": "Data"}}, "data", "", layout.DISKS_DIRECTORY),
+        ({**DATA, "source": {"name": "x", "import": {"http": {"url": "http://server/x"}}}}, "", "", layout.DISKS_DIRECTORY),
+        (a_drive(**IMAGE), "image:registry/x", "registry/x", layout.IMAGES_DIRECTORY),
+        (a_drive(type="Image"), "image:", "", layout.IMAGES_DIRECTORY),
+        (a_drive(), "", "", layout.DISKS_DIRECTORY),
+        ({"name": "x", "type": "EmptyDisk", "source": {"reference": "registry/x"}}, "", "", layout.DISKS_DIRECTORY),
+    ],
+)
+def test_content_of_a_disk_has_its_place_in_the_pod(disk: dict[str, Any], content: str, reference: str, directory: str) -> None:
+    (full,) = disks.defaulted({"devices": {"disks": [disk]}})
+    assert hot_plug.content_of(full) == content
+    assert hot_plug.reference_of(full) == reference
+    assert hot_plug.directory_of(full) == directory
+
+
+@pytest.mark.parametrize("volume", [{"attachPodUID": ""}, {"attachPodName": "virt-launcher-testvm-volume-zzzzz"}, {}])
+def test_record_without_the_pods_uid_or_name_does_not_count(volume: dict[str, str]) -> None:
+    vm = a_vm([ROOT, DATA], [ROOT])
+    right = an_entry(vm, DATA)
+    vm["status"]["volumeStatus"] = [{**right, "hotplugVolume": {**right["hotplugVolume"], **volume}}]
+    (full,) = hot_plug.added(vm)
+    assert (hot_plug.pod_of(vm, full) is None) is bool(volume)
+
+
+def test_record_without_an_edit_changes_nothing() -> None:
+    vm = a_vm([ROOT, DATA])
+    before = copy.deepcopy(vm)
+    hot_plug.record(vm)
+    assert vm == before
+
+
 @pytest.mark.parametrize("is_recorded", [False, True])
 def test_virt_handler_ejects_only_media_that_are_not_desired(*, is_recorded: bool) -> None:
     old = a_vm([ROOT, a_drive("b")], [ROOT, a_drive("a")])
@@ -130,9 +178,10 @@ def test_virt_handler_ejects_only_media_that_are_not_desired(*, is_recorded: boo
     assert live_changes.follows(old, now) is is_recorded
 
 
-def test_machines_with_xml_need_a_restart() -> None:
-    vm = a_vm([ROOT, DATA], [ROOT])
-    vm["spec"]["domainXML"] = "<domain/>"
+@pytest.mark.parametrize("form", ["spec", "running"])
+def test_machines_with_xml_need_a_restart(form: str) -> None:
+    vm = a_vm([ROOT, DATA], [ROOT, LOGS])
+    (vm["spec"] if form == "spec" else vm["status"]["running"])["domainXML"] = "<domain/>"
     assert names(hot_plug.added(vm), hot_plug.removed(vm), hot_plug.kept(vm)) == [[], [], []]
 
 

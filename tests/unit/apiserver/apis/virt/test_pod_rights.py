@@ -7,11 +7,12 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.places import shape
+from apiserver.apis.virt.places import layout, shape
 from apiserver.apis.virt.rights import pod_rights
 from apiserver.apis.virt.rights.pod_rights import Content
+from apiserver.apis.virt.spec import hot_plug
 from controller.reconcilers import disk_claims
-from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
+from controller.reconcilers.launcher_pods.launcher_pod import attachment_pod, launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from tests import hostile
 from tests.unit.charts import forbidden_pods
@@ -342,3 +343,75 @@ def test_machines_pod_projects_only_the_shapes_sources(source: str) -> None:
     pod["spec"]["volumes"].append({"name": "another", "projected": {"sources": [{source: {}}]}})
     found = pod_rights.objections(vm, pod, pod["metadata"]["name"], "uid")
     assert any("pods of virtual machines may not have such a volume" in each for each in found) is (source not in shape.PROJECTED)
+
+
+CLAIMED: Final = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+IMAGED: Final = {"name": "data", "device": "cdrom", "type": "Image", "source": {"reference": "registry/tools:1", "path": "disk/a.iso"}}
+
+
+def an_attachment(disk: Object) -> tuple[Object, Object, Object]:
+    """Return a running machine with this disk, its attachment pod, and the entry of ``status.volumeStatus``."""
+    vm = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"disks": [disk]}})
+    vm["status"] = {**vm.get("status", {}), "phase": "Running", "nodeName": "node1", "podUID": "uid-of-guest"}
+    (full,) = hot_plug.kept(vm)
+    pod = copy.deepcopy(attachment_pod(vm, full, SETTINGS))
+    pod["metadata"]["uid"], pod["spec"]["nodeName"] = "uid-1", "node1"
+    claim = {"claimName": "data"} if disk is CLAIMED else {}
+    return vm, pod, {"name": "data", **claim, "hotplugVolume": {"attachPodName": pod["metadata"]["name"], "attachPodUID": "uid-1"}}
+
+
+def spoil(pod: Object, how: str) -> None:
+    (container,) = pod["spec"]["containers"]
+    mount = next(each for each in container["volumeMounts"] if each["mountPath"] == layout.ATTACHMENT_DIRECTORY)
+    volume = next(each for each in pod["spec"]["volumes"] if each["name"] == mount["name"])
+    match how:
+        case "namespace" | "name" | "uid":
+            pod["metadata"][how] = "other"
+        case "owner":
+            pod["metadata"]["ownerReferences"] = []
+        case "node":
+            pod["spec"]["nodeName"] = "node2"
+        case "subPath" | "subPathExpr" | "mountPath":
+            mount[how] = "/part"
+        case "volume":
+            mount["name"] = "absent"
+        case "container":
+            container["name"] = "other"
+        case "content":
+            content = volume.pop("persistentVolumeClaim", None) or volume.pop("image")
+            volume |= {"persistentVolumeClaim": {"claimName": "other"}} if "claimName" in content else {"image": {"reference": "other"}}
+        case _:
+            pod["spec"]["volumes"].append({"name": "more", "persistentVolumeClaim": {"claimName": "database"}})
+
+
+@pytest.mark.parametrize("disk", [CLAIMED, IMAGED])
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("namespace", "no pod"),
+        ("name", "no pod"),
+        ("uid", "no pod"),
+        ("owner", "the controller of pod"),
+        ("node", "is on node node2, and not on the guest's node"),
+        *((each, f"does not mount {{}} at {layout.ATTACHMENT_DIRECTORY}") for each in ("subPath", "subPathExpr", "mountPath", "volume")),
+        ("container", f"does not mount {{}} at {layout.ATTACHMENT_DIRECTORY}"),
+        ("content", f"does not mount {{}} at {layout.ATTACHMENT_DIRECTORY}"),
+        ("more", "mounts PersistentVolumeClaim database as volume more: the virtual machine does not name it"),
+    ],
+)
+def test_attachment_pod_has_only_the_content_of_its_disk(disk: Object, how: str, why: str) -> None:
+    vm, pod, entry = an_attachment(disk)
+    assert pod_rights.attachment_objections(vm, entry, pod) == []
+    assert pod_rights.attachment_objections(vm, entry, None) != []
+    spoil(pod, how)
+    found = pod_rights.attachment_objections(vm, entry, pod)
+    content = "PersistentVolumeClaim data" if disk is CLAIMED else "Image registry/tools:1"
+    assert any(why.format(content) in each for each in found), found
+
+
+@pytest.mark.parametrize("entry", [{"name": "other"}, {"claimName": "other"}, {"claimName": None}])
+def test_attachment_is_of_a_disk_and_its_claim(entry: Object) -> None:
+    vm, pod, right = an_attachment(CLAIMED)
+    (found, *_) = pod_rights.attachment_objections(vm, {**right, **entry}, pod)
+    assert found.startswith(f'disk "{entry.get("name", "data")}" with PersistentVolumeClaim')
+    assert found.endswith("is not in the spec")
