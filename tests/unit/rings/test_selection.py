@@ -151,6 +151,15 @@ def test_processes_of_xdist_run_what_was_decided_once(pytester: pytest.Pytester,
     result.stdout.fnmatch_lines_random(["number 1", "number 4"])
 
 
+def test_modules_without_more_tests_are_not_imported_again() -> None:
+    short, slow, sampled = (
+        ROOT / "tests" / name
+        for name in ("unit/testbed/test_timed.py", "contracts/test_hypervisor.py", "unit/apiserver/apis/virt/test_structure.py")
+    )
+    assert [Selection("test", "0", {}, after_check=True).has_module(each) for each in (short, slow, sampled)] == [False, True, False]
+    assert [Selection("all", "0", {}, after_check=True).has_module(each) for each in (short, slow, sampled)] == [False, True, True]
+
+
 @pytest.mark.parametrize(("options", "collected"), [((), {"unit", "component"}), (("--after-check",), {"component"})])
 def test_a_run_after_that_of_check_leaves_out_what_that_one_ran(options: tuple[str, ...], collected: set[str]) -> None:
     paths = ("tests/unit/testbed/test_timed.py", "tests/component/storage/test_kms.py")
