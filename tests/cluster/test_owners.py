@@ -4,7 +4,7 @@ import copy
 import http.client
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from apiserver.apis.virt.places import layout, names
 from tests.cluster import patching, processes
+from tests.cluster.api import Check
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, tiny_vm
 from tests.damage import never_again
@@ -105,14 +106,15 @@ def pods_made_for(kubectl: Kubectl, name: str) -> set[str]:
     return {each["metadata"]["uid"] for each in kubectl.api.list("pods") if each["metadata"]["name"].startswith(f"virt-launcher-{name}-")}
 
 
-def stays_alone(kubectl: Kubectl, name: str, pod: Pod) -> None:
-    """Check for a while that the VM gets no other pod, and its attempt does not end."""
+def stay_alone(kubectl: Kubectl, pods: Mapping[str, Pod]) -> None:
+    """Check for a while that the VMs get no other pods, and their attempts do not end."""
     deadline = time.monotonic() + WATCHED_SECONDS
     while time.monotonic() < deadline:
-        with never_again("two QEMU"):
-            assert pods_made_for(kubectl, name) == {pod["metadata"]["uid"]}
-        status = vm_of(kubectl, name)["status"]
-        assert (status["phase"], status["podUID"], len(status["attempts"])) == ("Running", pod["metadata"]["uid"], 1)
+        for name, pod in pods.items():
+            with never_again("two QEMU"):
+                assert pods_made_for(kubectl, name) == {pod["metadata"]["uid"]}
+            status = vm_of(kubectl, name)["status"]
+            assert (status["phase"], status["podUID"], len(status["attempts"])) == ("Running", pod["metadata"]["uid"], 1), name
         time.sleep(0.5)
 
 
@@ -133,27 +135,30 @@ def test_strangers_labelled_pod_is_ignored(kubectl: Kubectl, make_namespace: Cal
     assert "deletionTimestamp" not in elsewhere.api.get("pod", made["metadata"]["name"])["metadata"]
 
 
-@pytest.mark.parametrize("mark", ["labels", "owner", "both"])
-def test_marks_taken_off_the_own_pod_lead_to_no_second_one(kubectl: Kubectl, tenant: Tenant, mark: str) -> None:
-    name = f"bare-{mark}"
-    _, pod = started(kubectl, name)
-    patch: dict[str, Any] = {}
-    if mark in ("labels", "both"):
-        patch["labels"] = None
-    if mark in ("owner", "both"):
-        patch["ownerReferences"] = None
+def has_left(pod: Pod) -> Check:
+    return lambda vm: vm["status"]["podUID"] != pod["metadata"]["uid"]
 
-    tenant("patch", "pod", pod["metadata"]["name"], "--type=merge", "-p", json.dumps({"metadata": patch}))
 
-    stays_alone(kubectl, name, pod)
-    with console(kubectl, name) as guest:
-        guest.type("echo still-here\n")
-        guest.expect("still-here", timeout=60)
-    assert "PodNotMarked" in kubectl("describe", "vm", name)
-    kubectl.api.verb(name, "restart")
-    kubectl.api.until("vm", name, lambda vm: vm["status"]["podUID"] != pod["metadata"]["uid"], timeout=90, what="another attempt")
-    assert processes.of_pod(pod) == {}
-    kubectl.api.delete("vm", name, timeout=90)
+def test_marks_taken_off_the_own_pod_lead_to_no_second_one(kubectl: Kubectl, tenant: Tenant) -> None:
+    marks = {"no-labels": ("labels",), "no-owner": ("ownerReferences",), "neither": ("labels", "ownerReferences")}
+    kubectl.api.apply(*map(tiny_vm, marks))
+    pods = {name: started(kubectl, name)[1] for name in marks}
+
+    for name, pod in pods.items():
+        patch = {"metadata": dict.fromkeys(marks[name])}
+        tenant("patch", "pod", pod["metadata"]["name"], "--type=merge", "-p", json.dumps(patch))
+
+    stay_alone(kubectl, pods)
+    for name in marks:
+        with console(kubectl, name) as guest:
+            guest.type("echo still-here\n")
+            guest.expect("still-here", timeout=60)
+        assert "PodNotMarked" in kubectl("describe", "vm", name)
+        kubectl.api.verb(name, "restart")
+    for name, pod in pods.items():
+        kubectl.api.until("vm", name, has_left(pod), timeout=90, what="another attempt")
+        assert processes.of_pod(pod) == {}
+        kubectl.api.delete("vm", name, timeout=90)
 
 
 def test_a_pod_remade_under_the_same_name_gets_no_guest(kubectl: Kubectl, tenant: Tenant) -> None:
