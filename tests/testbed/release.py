@@ -43,15 +43,18 @@ def is_installed() -> bool:
 
 
 def restart(names: Iterable[str]) -> None:
-    """Restart the pods of these images, whose tags have new contents.
+    """Restart the pods of these images, whose tags have new contents, all at once.
 
     etcd stays: its image holds released binaries.
     """
-    for name in names:
-        kind = _WORKLOADS.get(name)
-        if kind is not None and kubectl.output("get", kind, name, "--namespace", NAMESPACE, "--ignore-not-found", "--output=name").strip():
-            kubectl.run("rollout", "restart", f"{kind}/{name}", "--namespace", NAMESPACE)
-            kubectl.run("rollout", "status", f"{kind}/{name}", "--namespace", NAMESPACE, "--timeout=300s", timeout_seconds=310)
+    wanted = [f"{_WORKLOADS[name]}/{name}" for name in names if name in _WORKLOADS]
+    known = [
+        each for each in wanted if kubectl.output("get", each, "--namespace", NAMESPACE, "--ignore-not-found", "--output=name").strip()
+    ]
+    if known:
+        kubectl.run("rollout", "restart", *known, "--namespace", NAMESPACE)
+    for each in known:
+        kubectl.run("rollout", "status", each, "--namespace", NAMESPACE, "--timeout=300s", timeout_seconds=310)
 
 
 def uninstall() -> None:
