@@ -12,7 +12,7 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import operations
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import messages, outcomes, verbs
+from apiserver.kubectl import messages, outcomes, progress, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.migrations import Load, Waiting
@@ -57,8 +57,9 @@ async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, An
     code = await each(names, request)
     if not waiting.wait or dry_run:
         return code
+    has_bar = waiting.is_terminal and len(begun) == 1
     async with asyncio.TaskGroup() as group:
-        tasks = {made.name: group.create_task(_problem(load, access, made, verb, waiting)) for made in begun}
+        tasks = {made.name: group.create_task(_problem(load, access, made, verb, waiting, has_bar=has_bar)) for made in begun}
 
     async def tell(name: str) -> None:
         if problem := tasks[name].result():
@@ -78,7 +79,7 @@ async def _request(access: Access, name: str, verb: str, body: Mapping[str, Any]
     return Begun(name, vm, outcomes.of_operation(call_id), call_id) if verb in OPERATIONS else Begun(name, vm, outcomes.of_level(verb, vm))
 
 
-async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting: Waiting) -> str:
+async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting: Waiting, *, has_bar: bool) -> str:
     """Wait for the outcome; return the error to print, or an empty string."""
     machine = f"virtual machine {access.namespace}/{begun.name}"
     found: list[outcomes.Outcome] = []
@@ -89,7 +90,10 @@ async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting:
         operation = operations.find(vm, begun.call_id) or {}
         if not operations.is_finished(operation) and (percent := int(operation.get("percent") or 0)) > shown:
             shown = percent
-            print(f"virtualmachine.kubevirt.io/{begun.name}: {verb} {percent} %", flush=True)
+            title = f"virtualmachine.kubevirt.io/{begun.name}: {verb}"
+            print(
+                *([f"\r{title} {progress.drawn(percent)}"] if has_bar else [title]), f"{percent} %", end="" if has_bar else "\n", flush=True
+            )
 
     watching = Watching(load, access, VIRTUAL_MACHINES, begun.vm, show)
 
@@ -99,7 +103,7 @@ async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting:
         return bool(found)
 
     async with asyncio.TaskGroup() as group:
-        telling = group.create_task(_tell(begun.name, verb, lambda: watching.newest, waiting.tell_seconds))
+        telling = group.create_task(_tell(begun.name, verb, lambda: {} if has_bar and shown else watching.newest, waiting.tell_seconds))
         try:
             async with asyncio.timeout(waiting.seconds):
                 await watching.until(is_over)
@@ -110,6 +114,8 @@ async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting:
             return str(failure)
         finally:
             telling.cancel()
+            if has_bar and shown:
+                print(flush=True)
     return f"error: {verb} {machine}: {found[0].problem}" if found[0].problem else ""
 
 

@@ -216,7 +216,7 @@ async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
     if parsed.command == outdated.COMMAND:
         print(await outdated.show(await access.load(parsed.selection), all_namespaces=parsed.all_namespaces))
         return 0
-    waiting, dry_run = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout), parsed.dry_run == "server"
+    waiting, dry_run = migrations.Waiting(parsed.wait, parsed.timeout, sys.stdout.isatty()), parsed.dry_run == "server"
     if parsed.command == migrations.CANCEL:
         named = parsed.migrations
         return await acting.each(

@@ -34,6 +34,8 @@ class Waiting:
 
     wait: bool = False
     seconds: float = 600.0
+    is_terminal: bool = False
+    """Output goes to a terminal."""
     tell_seconds: float = 2.0
     """Between looks at what a machine waits for, so that quick verbs print nothing."""
 

@@ -32,8 +32,13 @@ def bar(migration: Object, width: int) -> str:
     failed = migration_attempts.failure_of(migration) is not None
     if phases.phase_of(migration) not in (phases.RUNNING, phases.SUCCEEDED) or done is None or failed:
         return _cut(line(migration), width)
-    full = BAR * done // 100
-    return _cut(f"{_phase(migration)} [{'#' * full}{'-' * (BAR - full)}] {', '.join(details)}", width)
+    return _cut(f"{_phase(migration)} {drawn(done)} {', '.join(details)}", width)
+
+
+def drawn(percent: int) -> str:
+    """Return the bar alone."""
+    full = BAR * percent // 100
+    return f"[{'#' * full}{'-' * (BAR - full)}]"
 
 
 def outcome(migration: Object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,9 +44,18 @@ async def test_suspend_asks_once_and_is_refused_without_a_claim(
     assert "has no claim for its memory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("is_terminal", "line", "rest"),
+    [(False, "virtualmachine.kubevirt.io/web: suspend 40 %\n", ""), (True, "\rvirtualmachine.kubevirt.io/web: suspend [#########-", "\n")],
+    ids=["lines", "a bar"],
+)
 async def test_suspend_shows_its_progress_until_it_is_done(
     world: World,  # noqa: F811 - the fixture
     capsys: pytest.CaptureFixture[str],
+    line: str,
+    rest: str,
+    *,
+    is_terminal: bool,
 ) -> None:
     await world.write(phase="Stopped", attempts=[{"number": 1, "result": "Stopped", "endTime": "2026-01-01T00:00:00Z"}])
     found = await world.client.get(VIRTUAL_MACHINES, "web", "ns")
@@ -58,13 +68,13 @@ async def test_suspend_shows_its_progress_until_it_is_done(
         async with asyncio.timeout(30):
             while "40 %" not in (shown := capsys.readouterr().out):
                 await asyncio.sleep(0.02)
-        assert shown
+        assert line in shown
         await world.answer(result="Succeeded")
 
     async with asyncio.TaskGroup() as group:
         group.create_task(save())
-        assert await world.act("suspend", WAITING) == 0
-    assert capsys.readouterr().out == "virtualmachine.kubevirt.io/web: suspend done\n"
+        assert await world.act("suspend", replace(WAITING, is_terminal=is_terminal)) == 0
+    assert capsys.readouterr().out == f"{rest}virtualmachine.kubevirt.io/web: suspend done\n"
 
 
 async def test_resume_waits_until_the_guest_runs(suspended: World, capsys: pytest.CaptureFixture[str]) -> None:
