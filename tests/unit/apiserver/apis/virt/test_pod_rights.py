@@ -369,14 +369,16 @@ def spoil(pod: Object, how: str) -> None:
             pod["metadata"][how] = "other"
         case "owner":
             pod["metadata"]["ownerReferences"] = []
-        case "node":
-            pod["spec"]["nodeName"] = "node2"
+        case "node0" | "node2":
+            pod["spec"]["nodeName"] = how
         case "subPath" | "subPathExpr" | "mountPath":
             mount[how] = "/part"
         case "volume":
             mount["name"] = "absent"
-        case "container":
-            container["name"] = "other"
+        case "/zzz":
+            mount["mountPath"] = how
+        case "other" | "a":
+            container["name"] = how
         case "content":
             content = volume.pop("persistentVolumeClaim", None) or volume.pop("image")
             volume |= {"persistentVolumeClaim": {"claimName": "other"}} if "claimName" in content else {"image": {"reference": "other"}}
@@ -392,9 +394,9 @@ def spoil(pod: Object, how: str) -> None:
         ("name", "no pod"),
         ("uid", "no pod"),
         ("owner", "the controller of pod"),
-        ("node", "is on node node2, and not on the guest's node"),
+        *((each, f"is on node {each}, and not on the guest's node") for each in ("node0", "node2")),
         *((each, f"does not mount {{}} at {layout.ATTACHMENT_DIRECTORY}") for each in ("subPath", "subPathExpr", "mountPath", "volume")),
-        ("container", f"does not mount {{}} at {layout.ATTACHMENT_DIRECTORY}"),
+        *((each, f"does not mount {{}} at {layout.ATTACHMENT_DIRECTORY}") for each in ("/zzz", "other", "a")),
         ("content", f"does not mount {{}} at {layout.ATTACHMENT_DIRECTORY}"),
         ("more", "mounts PersistentVolumeClaim database as volume more: the virtual machine does not name it"),
     ],
@@ -409,7 +411,7 @@ def test_attachment_pod_has_only_the_content_of_its_disk(disk: Object, how: str,
     assert any(why.format(content) in each for each in found), found
 
 
-@pytest.mark.parametrize("entry", [{"name": "other"}, {"claimName": "other"}, {"claimName": None}])
+@pytest.mark.parametrize("entry", [{"name": "other"}, {"name": "a"}, {"claimName": "other"}, {"claimName": None}])
 def test_attachment_is_of_a_disk_and_its_claim(entry: Object) -> None:
     vm, pod, right = an_attachment(CLAIMED)
     (found, *_) = pod_rights.attachment_objections(vm, {**right, **entry}, pod)
