@@ -229,6 +229,7 @@ LOOPS: Final[Sequence[Loop]] = (
             *_OF_PODS,
             _right(PRIORITY_CLASSES, "list"),
             _right(PODS, "patch", "status"),
+            _right(PODS, "patch", "resize"),
             _right(VIRTUAL_MACHINES, "patch"),
             _right(VIRTUAL_MACHINES, "patch", "status"),
         ),
