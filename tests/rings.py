@@ -112,7 +112,7 @@ ROWS: Final = (
     _row("cluster/test_guest_agent.py", 50, "launcher/main", "handler/reconcilers"),
     _row("cluster/test_helm4.py", 60, "controller/reconcilers/virtual_machines", "apiserver/registry/virt"),
     _row("cluster/test_host_devices.py", 25, "handler/devices", "controller/reconcilers/launcher_pods"),
-    _row("cluster/test_hotplug_interfaces.py", 120, "handler/network", "handler/reconcilers", "apiserver/apis/virt/spec"),
+    _row("cluster/test_hotplug_interfaces.py", 80, "handler/network", "handler/reconcilers", "apiserver/apis/virt/spec"),
     _row("cluster/test_imports.py", 45, "importer", "launcher/main"),
     _row("cluster/test_limits.py", 60, "launcher/main", "controller/reconcilers/launcher_pods"),
     _row("cluster/test_migration_policies.py", 120, "handler/reconcilers", "controller/reconcilers/migrations"),

@@ -55,6 +55,12 @@ MODULES: Final = (
         "apiserver/apis/virt/test_hot_plug.py",
         "controller/reconcilers/virtual_machines/test_attachment_pods.py",
     ),
+    _module(
+        "apiserver/apis/virt/spec/hot_plug_interfaces.py",
+        "apiserver/apis/virt/test_hot_plug_interfaces.py",
+        "handler/reconcilers/test_guest_interfaces.py",
+    ),
+    _module("handler/reconcilers/guests/guest_interfaces.py", "handler/reconcilers/test_guest_interfaces.py"),
     _module("apiserver/apis/virt/lifecycle/migration_policies.py", "apiserver/apis/virt/test_migration_policies.py"),
     _module("apiserver/apis/virt/rights/pod_rights.py", "apiserver/apis/virt/test_pod_rights.py"),
     _module(

@@ -31,7 +31,7 @@ def is_pluggable(card: Mapping[str, Any], domain: Domain) -> bool:
     Other types need something that only a new pod or domain has. Memory for further queues is part of the pod's.
     """
     is_type = card["type"] == "masquerade" or (card["type"] == "bridge" and bool(card.get("network")))
-    return is_type and card["model"] in MODELS and interfaces.queues(domain, card["model"]) == 1
+    return is_type and card["model"] in MODELS and interfaces.queues(domain, card["model"]) < 2
 
 
 def takes_interfaces(vm: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt.spec import live_changes
 from handler.reconcilers.guests import guest_interfaces
 from handler.reconcilers.guests.guest_interfaces import AttachCard, DetachCard, Failure
 from launcher.protocol import messages
@@ -62,12 +63,17 @@ def test_failed_step_waits_and_others_go_on() -> None:
     vm, launcher = a_vm([DEFAULT, DMZ], [DEFAULT, LAN]), a_launcher("default", "lan")
     failures = {PATH: guest_interfaces.failure_after(LEAVES, "it keeps it", None, 10.0, waits=False)}
     assert step(vm, launcher, failures, 10.5) == "AttachCard dmz"
-    assert step(vm, launcher, failures, 11.0) == "DetachCard lan"
+    for now in (11.0, 12.0):
+        assert step(vm, launcher, failures, now) == "DetachCard lan"
+    assert guest_interfaces.pause(vm, launcher, failures, 12.0) == 0.0
     assert guest_interfaces.pause(vm, launcher, failures, 10.25) == 0.75
+    assert guest_interfaces.pause(vm, launcher, failures, 5.0) == 6.0
     edited = a_vm([DEFAULT, DMZ], [DEFAULT, {**LAN, "mac": "52:54:00:00:00:01"}])
     assert step(edited, launcher, failures, 10.5) == "DetachCard lan"
     again = guest_interfaces.failure_after(LEAVES, "it keeps it", failures[PATH], 20.0, waits=False)
     assert (again.count, again.again) == (2, 22.0)
+    assert guest_interfaces.failure_after(LEAVES, "it keeps it", again, 20.0, waits=False).count == 3
+    assert guest_interfaces.failure_after(COMES, "no network", again, 20.0, waits=True).count == 1
     assert guest_interfaces.current(a_vm([DEFAULT]), launcher, failures) == {}
     assert guest_interfaces.pause(a_vm([DEFAULT]), launcher, failures, 10.25) is None
 
@@ -82,10 +88,16 @@ def test_failure_is_told_with_the_time_of_its_state(waits: bool, state: str) -> 
     old = {**told, "time": "2025-01-01T00:00:00Z"}
     again = guest_interfaces.with_entries(a_vm([DEFAULT, LAN], [DEFAULT], changes=[old]), {}, launcher, failures, NOW)
     assert again["changes"] == [old]
+    for other in ({**old, "state": "Applied"}, {**old, "state": "X"}, {**old, "time": ""}):
+        vm = a_vm([DEFAULT, LAN], [DEFAULT], changes=[other])
+        assert guest_interfaces.with_entries(vm, {}, launcher, failures, NOW)["changes"] == [told]
     assert guest_interfaces.with_entries(vm, {}, launcher, {}, NOW) == {}
 
 
 def test_end_of_a_step_replaces_its_failure() -> None:
-    vm = a_vm([DEFAULT], [DEFAULT, LAN], changes=[{"path": "x"}, {"path": PATH, "state": "Failed"}])
-    done = guest_interfaces.done(vm, "lan", NOW)
-    assert done["changes"] == [{"path": "x"}, {"path": PATH, "state": "Applied", "time": "2026-01-01T00:00:00Z"}]
+    applied = {"path": PATH, "state": "Applied", "time": "2026-01-01T00:00:00Z"}
+    others = [{"path": each} for each in ("a", "x")]
+    done = guest_interfaces.done(a_vm([DEFAULT], [DEFAULT, LAN], changes=[*others, {"path": PATH, "state": "Failed"}]), "lan", NOW)
+    assert (done["changes"], done["phase"]) == ([*others, applied], "Running")
+    many = [{"path": str(each)} for each in range(live_changes.MAX_CHANGES)]
+    assert guest_interfaces.done(a_vm([DEFAULT], changes=many), "lan", NOW)["changes"] == [*many[:-1], applied]

@@ -59,19 +59,23 @@ def test_added_removed_and_kept_cards_are_found_by_name() -> None:
     ],
 )
 def test_other_cards_need_a_restart(card: dict[str, Any]) -> None:
+    assert hot_plug_interfaces.kept(a_vm([card], [card])) == ()
     assert hot_plug_interfaces.live(a_vm([card], [])) == ()
     assert hot_plug_interfaces.live(a_vm([], [card])) == ()
 
 
-def test_card_with_several_queues_needs_a_restart() -> None:
-    domain = {"cpu": {"cores": 4}, "devices": {"networkInterfaceMultiqueue": True}}
+@pytest.mark.parametrize("cores", [2, 4])
+def test_card_with_several_queues_needs_a_restart(cores: int) -> None:
+    domain = {"cpu": {"cores": cores}, "devices": {"networkInterfaceMultiqueue": True}}
     assert hot_plug_interfaces.live(a_vm([LAN], [], **domain)) == ()
     assert hot_plug_interfaces.live(a_vm([DMZ], [], **domain)) == ("dmz",)
 
 
-def test_machine_with_xml_keeps_its_cards() -> None:
+@pytest.mark.parametrize("form", ["spec", "running"])
+def test_machine_with_xml_keeps_its_cards(form: str) -> None:
     vm = a_vm([LAN], [])
-    vm["spec"]["domainXML"] = "<domain/>"
+    forms = {"spec": vm["spec"], "running": vm["status"]["running"]}
+    forms[form]["domainXML"] = "<domain/>"
     assert (hot_plug_interfaces.added(vm), hot_plug_interfaces.removed(vm), hot_plug_interfaces.kept(vm)) == ((), (), ())
 
 
@@ -83,6 +87,7 @@ def test_machine_with_xml_keeps_its_cards() -> None:
         ([{**DMZ, "name": "other"}, LAN], [DMZ], ["lan"]),
         ([{**DMZ, "name": "other", "mac": "52-54-00-00-00-77"}], [DMZ], []),
         ([{**LAN, "name": f"card{each}"} for each in range(8)], [DEFAULT], [f"card{each}" for each in range(7)]),
+        ([LAN], [{**LAN, "name": f"card{each}"} for each in range(9)], []),
     ],
 )
 def test_card_waits_for_the_end_of_one_in_its_place(desired: list[dict[str, Any]], runs: list[dict[str, Any]], expected: list[str]) -> None:
@@ -102,6 +107,20 @@ def test_running_form_takes_what_the_guest_has() -> None:
     live_changes.record(vm)
     assert "running" not in vm["status"]
     assert live_changes.follows(old, vm)
+
+
+def test_machine_with_cards_keeps_its_other_devices() -> None:
+    disks = [{"name": "root"}]
+    vm = a_vm([LAN, DMZ], [DEFAULT], devices={"disks": disks})
+    for found, expected in (
+        (hot_plug_interfaces.with_added(vm), ["lan", "dmz", "default"]),
+        (hot_plug_interfaces.with_coming(vm, ["dmz"]), ["dmz", "default"]),
+        (hot_plug_interfaces.alone(vm, "lan"), ["lan"]),
+        (hot_plug_interfaces.with_added(a_vm([DEFAULT], devices={"disks": disks})), ["default"]),
+    ):
+        devices = running.spec_of(found)["domain"]["devices"]
+        assert (devices["disks"], [each["name"] for each in devices["interfaces"]]) == (disks, expected)
+    assert hot_plug_interfaces.alone(vm, "lan")["status"]["phase"] == "Running"
 
 
 def test_running_form_takes_nothing_else() -> None:
