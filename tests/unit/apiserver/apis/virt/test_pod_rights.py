@@ -411,6 +411,12 @@ def test_attachment_pod_has_only_the_content_of_its_disk(disk: Object, how: str,
     assert any(why.format(content) in each for each in found), found
 
 
+def test_attachment_of_an_image_is_of_a_disk() -> None:
+    vm, pod, right = an_attachment(IMAGED)
+    (found, *_) = pod_rights.attachment_objections(vm, {**right, "name": "other"}, pod)
+    assert found == 'disk "other" with PersistentVolumeClaim None is not in the spec'
+
+
 @pytest.mark.parametrize("entry", [{"name": "other"}, {"name": "a"}, {"claimName": "other"}, {"claimName": None}])
 def test_attachment_is_of_a_disk_and_its_claim(entry: Object) -> None:
     vm, pod, right = an_attachment(CLAIMED)
