@@ -26,12 +26,19 @@ REQUEST_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.5
 
 
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects, which could lead to another host or to plain HTTP."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Return nothing, so that the answer counts as an error."""
+
+
 class Board:
     """The management board of one node."""
 
     def __init__(self, data: dict[str, Any], tls: ssl.SSLContext) -> None:
         self._system = str(data["system"])
-        self._tls = tls
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls), NoRedirects)
         key = base64.b64encode(f"{data['user']}:{data['password']}".encode()).decode()
         self._headers = {"Authorization": f"Basic {key}", "Accept": "application/json", "Content-Type": "application/json"}
 
@@ -48,7 +55,7 @@ class Board:
         if not url.startswith("https://"):
             raise ValueError(f"{url} does not begin with https://")
         asked = urllib.request.Request(url, body, self._headers)  # noqa: S310 - checked above
-        with urllib.request.urlopen(asked, timeout=REQUEST_SECONDS, context=self._tls) as answer:  # noqa: S310 - as above
+        with self._opener.open(asked, timeout=REQUEST_SECONDS) as answer:
             found = json.loads(answer.read(1 << 20) or b"{}")
         return found if isinstance(found, dict) else {}
 

@@ -95,3 +95,14 @@ async def test_a_board_with_another_authority_is_not_trusted(installed: Installe
 async def test_an_unknown_node_is_named(installed: Installed) -> None:
     with pytest.raises(Failed, match="has no node node2"):
         await installed.agent("https://127.0.0.1:1").switch_off({"metadata": {"name": "node2"}})
+
+
+async def test_the_agent_follows_no_redirect(installed: Installed) -> None:
+    """It would send the password to the other address, and take its answer for proof."""
+    made, other = Board(), Board()
+    other.power = "Off"
+    with installed.serving(other) as elsewhere:
+        made.redirect = elsewhere
+        with installed.serving(made) as system, pytest.raises(Failed, match="302"):
+            await installed.agent(system).switch_off(NODE)
+    assert other.reads == 0

@@ -23,12 +23,16 @@ class Board:
         """``off`` ends the system; the board reports the new state only after ``reads_until_off`` further reads."""
         self.power = "On"
         self.resets: list[str] = []
+        self.reads = 0
+        self.redirect = ""
+        """Where the board sends its clients; empty: nowhere."""
         self._off = off
         self._reads_until_off = reads_until_off
         self._going_off = False
 
     def read(self) -> str:
         """Return the state that the board reports."""
+        self.reads += 1
         if self._going_off:
             self._reads_until_off -= 1
             if self._reads_until_off < 0:
@@ -59,6 +63,10 @@ def serving(board: Board, certificate: Path, key: Path, password: str, address: 
         def _refuses(self, path: str) -> bool:
             if self.headers["Authorization"] != expected:
                 self._answer(401)
+            elif board.redirect:
+                self.send_response(302)
+                self.send_header("Location", board.redirect)
+                self.end_headers()
             elif self.path != path:
                 self._answer(404)
             else:

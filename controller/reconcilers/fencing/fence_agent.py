@@ -60,7 +60,7 @@ class Executable:
         return self._path.name
 
     async def switch_off(self, node: Object) -> None:
-        """Run the file, and check its answer. No process of the call survives it."""
+        """Run the file, and check its answer. No process of its process group survives the call."""
         try:
             child = await asyncio.create_subprocess_exec(
                 self._path,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from apiserver.apis.meta.objects import Object, annotations_of, dig, name_of
+from apiserver.apis.meta.objects import Object, dig, name_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import node_loss, power
 from apiserver.apis.virt.places import fencing, node_states
@@ -64,9 +64,9 @@ class Observed:
     waiting: int
     """The machines on the node that restart elsewhere once it is fenced."""
     silent: int
-    """The silent nodes with a virt-handler that are not fenced, this one included."""
+    """The silent nodes that had a virt-handler and are not fenced, this one included."""
     nodes: int
-    """All nodes with a virt-handler that are not fenced."""
+    """These and the nodes with a reporting virt-handler."""
     delay: float
     """The least seconds of silence."""
 
@@ -88,9 +88,14 @@ def plan(seen: Observed) -> Decision:
     return Fence()
 
 
+def is_of_interest(node: Object, waiting: int) -> bool:
+    """Return False if ``plan`` would do nothing about the node, whatever its reports; a look at the cached Node suffices for that."""
+    return node_states.is_fenced(node) or bool(node_states.kubelet_is_silent(node) and waiting)
+
+
 def has_restarted(node: Object) -> bool:
     """Return True if a node that virt-controller fenced reports again, with another boot ID."""
-    before, now = annotations_of(node).get(fencing.FENCED_BOOT_ANNOTATION), boot_of(node)
+    before, now = fencing.ended_boot(node), boot_of(node)
     return bool(before and now and before != now) and not node_states.kubelet_is_silent(node)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -10,7 +11,7 @@ from apiserver.apis.core.resources import NODES
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import NamespacedName, Object, condition, dig, name_of
-from apiserver.apis.virt.places import fencing, names, node_states
+from apiserver.apis.virt.places import fencing, node_states
 from apiserver.client.backoff import Backoff
 from apiserver.client.rest import Client
 from controller.reconcilers.fencing import fencing_plan
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _PAUSES: Final = (2.0, 60.0)
 """The shortest and the longest pause after a failed call of the agent, in seconds."""
+_WATCH_SECONDS: Final = 0.2
+"""The time between two looks at the reports of a node that the agent switches off."""
 
 
 class Fencing:
@@ -69,6 +72,11 @@ class Fencing:
 
     async def reconcile(self, request: Request) -> Result:
         """Fence or unfence one node."""
+        cached = self._informers.nodes.get("", request.name)
+        if cached is None or not fencing_plan.is_of_interest(cached, self._waiting(request.name)):
+            self._forget(request.name)
+            is_silent = cached is not None and node_states.kubelet_is_silent(cached)
+            return Result(fencing_plan.LOOK_SECONDS if is_silent else None)
         try:
             node = await self._client.get(NODES, request.name)
         except errors.NotFound:
@@ -92,9 +100,9 @@ class Fencing:
 
     async def _observe(self, node: Object) -> Observed:
         self._informers.nodes.remember(node)
-        name, others = name_of(node), self._unfenced_nodes()
-        silence = await self._reports.silence({name, *others})
-        left = silence.left(name)
+        name = name_of(node)
+        left = (await self._reports.silence({name})).left(name)
+        census = self._reports.census()
         if left != 0:
             self._silent_since.pop(name, None)
         else:
@@ -103,23 +111,21 @@ class Fencing:
             node=node,
             reports_for=left,
             silent_for=self._elapsed() - self._silent_since.get(name, self._elapsed()),
-            waiting=fencing_plan.count_waiting(self._informers.vms.by_index(BY_TRIED_NODE, name), name),
-            silent=sum(1 for each in others if silence.left(each) == 0),
-            nodes=len(others),
+            waiting=self._waiting(name),
+            silent=census.silent,
+            nodes=census.silent + census.reporting,
             delay=self._delay,
         )
 
-    def _unfenced_nodes(self) -> set[str]:
-        """Return the nodes with a virt-handler that are not fenced."""
-        leases = (name_of(each).removeprefix(names.handler_lease("")) for each in self._informers.leases.list())
-        return {name for name in leases if not node_states.is_fenced(self._informers.nodes.get("", name))}
+    def _waiting(self, node: str) -> int:
+        return fencing_plan.count_waiting(self._informers.vms.by_index(BY_TRIED_NODE, node), node)
 
     async def _fence(self, node: Object) -> Result:
         """Ask the agent, then state that the node is off. The agent may be asked twice if the statement is not written."""
         name = name_of(node)
         logger.warning("fencing a node", extra={"node": name, "agent": self._agent.name})
         try:
-            await self._agent.switch_off(node)
+            await self._switch_off(node)
             after = await self._client.get(NODES, name)
             if against := fencing_plan.contradiction(node, after):
                 raise Failed(against)
@@ -134,6 +140,28 @@ class Fencing:
         await self._write(fencing.fenced(after, by, now, fencing_plan.boot_of(after)))
         self._warn(node, "NodeFenced", f"fence agent {self._agent.name} switched the node off; its virtual machines start elsewhere")
         return Result()
+
+    async def _switch_off(self, node: Object) -> None:
+        """Call the agent, and end the call if the node reports again meanwhile.
+
+        Raises:
+            Failed: nothing is known about the node.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(self._fail_once_it_reports(name_of(node)))
+                await self._agent.switch_off(node)
+                watch.cancel()
+        except* Failed as failed:
+            reason = failed.exceptions[0]
+        else:
+            return
+        raise reason
+
+    async def _fail_once_it_reports(self, name: str) -> None:
+        while node_states.kubelet_is_silent(self._informers.nodes.get("", name)) and not self._reports.left(name):  # noqa: ASYNC110 - no event covers both
+            await asyncio.sleep(_WATCH_SECONDS)
+        raise Failed("the node reports again, so the call was ended; it may have switched the node off")
 
     async def _unfence(self, node: Object) -> None:
         await self._write(fencing.unfenced(node))

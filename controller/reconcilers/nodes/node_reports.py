@@ -65,6 +65,14 @@ def silence_of(left: Mapping[str, float], *, missing: Collection[str], off: Coll
 
 
 @dataclass(frozen=True, slots=True)
+class Census:
+    """Numbers of nodes with virt-handler."""
+
+    reporting: int
+    silent: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Sign:
     renew_time: str
     holds: float
@@ -129,6 +137,25 @@ class NodeReports:
     def heard(self, node: str) -> None:
         """Record a write that only this node's virt-handler can make; it may precede the renewal of its Lease."""
         self._signs.heard(node)
+
+    def left(self, node: str) -> float:
+        """Return how many seconds until virt-handler's last known report expires; 0 if it has, or there is none."""
+        return self._signs.left(node)
+
+    def census(self) -> Census:
+        """Return how many nodes report and how many are silent, by the informers alone.
+
+        Fenced nodes do not count, nor do nodes that virt-handler left.
+        """
+        reporting = silent = 0
+        for lease in self._leases.list():
+            node = name_of(lease).removeprefix(names.handler_lease(""))
+            found = self._nodes.get("", node)
+            if self._signs.left(node):
+                reporting += 1
+            elif not node_states.is_fenced(found) and node_states.kubelet_is_silent(found):
+                silent += 1
+        return Census(reporting, silent)
 
     async def silence(self, nodes: Iterable[str]) -> Silence:
         """Return which of these nodes are silent."""

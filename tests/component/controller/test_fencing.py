@@ -15,6 +15,7 @@ from tests.component.controller.test_controller import LEASES, NODES, PODS, work
 from tests.component.controller.test_silent_nodes import HOLDS, LEASE_NAMESPACE, Node
 from tests.fakes.kubeapi import FakeAPI
 
+ONE, TWO = (f"6f1c2d3e-0000-4000-8000-00000000000{each}" for each in (1, 2))
 OFF = '{"version": "1.0.0", "state": "off"}'
 TAINT = "node.kubernetes.io/out-of-service"
 
@@ -51,14 +52,14 @@ class Rack(Node):
 
         await self.api.edit(NODES, "", name, change)
 
-    async def loses_the_node(self) -> dict[str, Any]:
+    async def loses_the_node(self, *, other_holds: int = 3600) -> dict[str, Any]:
         """Run a machine on node1, and let the node fall silent; return the pod."""
         await self.beat()
         other = heartbeat.lease("node2", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), "1990-01-01T00:00:00Z")
-        other["spec"]["leaseDurationSeconds"] = HOLDS
+        other["spec"]["leaseDurationSeconds"] = other_holds
         await self.api.put(LEASES, other)
         pod = await self.running()
-        await self.boots("node1", "one", "Unknown")
+        await self.boots("node1", ONE, "Unknown")
         return pod
 
 
@@ -92,7 +93,7 @@ async def test_a_machine_of_a_fenced_node_starts_elsewhere(api: FakeAPI, tmp_pat
         await found.until(lambda: found.said("NodeFenced"), "an event")
         await api.remove(PODS, "ns", name_of(pod))  # as Kubernetes does for the taint
         await found.pod(2)
-        await found.boots("node1", "two", "True")
+        await found.boots("node1", TWO, "True")
         await found.until(lambda: not found.is_fenced(), "the end of the taint")
         assert "kubevirt.io/fenced-by" not in found.node()["metadata"]["annotations"]
         await found.until(lambda: found.said("NodeUnfenced"), "an event")
@@ -115,23 +116,43 @@ async def test_a_failed_call_is_reported_and_repeated(api: FakeAPI, tmp_path: Pa
         await found.until(found.is_fenced, "the taint")
 
 
-async def test_a_node_that_reports_again_meanwhile_is_not_fenced(api: FakeAPI, tmp_path: Path) -> None:
-    """The agent lies: the kubelet of the same boot reports after the call."""
+async def test_a_call_ends_when_the_node_reports_again(api: FakeAPI, tmp_path: Path) -> None:
+    async with rack(api, tmp_path) as found:
+        found.answers(f"sleep 4; echo >>{tmp_path}/off; echo '{OFF}'")
+        await found.loses_the_node()
+        await passes(found, found.calls, "a call")
+        await found.boots("node1", ONE, "True")
+        await found.until(lambda: "reports again" in found.said("FencingFailed"), "an event")
+        assert (found.is_fenced(), (tmp_path / "off").exists()) == (False, False)
+
+
+async def test_a_kubelet_of_the_same_boot_refutes_the_agent(api: FakeAPI, tmp_path: Path) -> None:
+    """The kubelet's report comes just before the answer, and no informer has it yet."""
     async with rack(api, tmp_path) as found:
         found.answers(f"while ! test -e {tmp_path}/go; do sleep 0.05; done; echo '{OFF}'")
         await found.loses_the_node()
         await passes(found, found.calls, "a call")
-        await found.boots("node1", "one", "True")
+        api.drop_events(on=True)
+        await found.boots("node1", ONE, "True")
         (tmp_path / "go").touch()
         await found.until(lambda: "same boot ID" in found.said("FencingFailed"), "an event")
         assert not found.is_fenced()
 
 
+async def test_a_node_that_virt_handler_left_has_no_vote(api: FakeAPI, tmp_path: Path) -> None:
+    """Its kubelet reports, but its Lease is old. So the only node with virt-handler is silent."""
+    async with rack(api, tmp_path) as found:
+        found.answers(f"echo '{OFF}'")
+        await found.loses_the_node(other_holds=HOLDS)
+        await passes(found, lambda: found.said("FencingRefused"), "an event")
+        assert (found.said("FencingRefused").split(",")[0], found.calls()) == ("1 of 1 nodes with virt-handler do not report", 0)
+
+
 async def test_most_nodes_silent_means_that_none_is_fenced(api: FakeAPI, tmp_path: Path) -> None:
     async with rack(api, tmp_path) as found:
         found.answers(f"echo '{OFF}'")
-        await found.loses_the_node()
-        await found.boots("node2", "one", "Unknown")
+        await found.loses_the_node(other_holds=HOLDS)
+        await found.boots("node2", ONE, "Unknown")
         await passes(found, lambda: found.said("FencingRefused"), "an event")
         assert found.said("FencingRefused").startswith("2 of 2 nodes")
         assert (found.calls(), found.is_fenced()) == (0, False)

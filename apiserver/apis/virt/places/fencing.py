@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, annotations_of
-from apiserver.apis.virt.places import names, node_states
+from apiserver.apis.virt.places import node_states
 
 TAINT: Final[Mapping[str, str]] = {"key": node_states.OFF_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}
-FENCED_BOOT_ANNOTATION: Final = f"{names.GROUP}/fenced-boot-id"
-"""On a Node that virt-controller fenced: its boot ID before. A node that reports with another one has started again."""
-_ANNOTATIONS: Final = frozenset({node_states.FENCED_BY_ANNOTATION, FENCED_BOOT_ANNOTATION})
+_BOOT: Final = "boot-"
+_BOOT_ID: Final = re.compile(r"[0-9a-f-]{8,48}[0-9a-f]")
 
 
 def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
-    """Return the Node with the taint, who fenced it, and the boot ID if it is to be unfenced after its next start."""
+    """Return the Node with the taint, and with who fenced it.
+
+    With ``boot``, the boot ID that ended, the node is to be unfenced after its next start. The taint's value keeps it, because a kubelet
+    can write annotations of its Node, but no taints.
+    """
     found = copy.deepcopy(node)
-    found["spec"] = {**(found.get("spec") or {}), "taints": [*_others(found), {**TAINT, "timeAdded": now}]}
-    who = {node_states.FENCED_BY_ANNOTATION: f"{by} at {now}", **({FENCED_BOOT_ANNOTATION: boot} if boot else {})}
-    found["metadata"]["annotations"] = {**annotations_of(found), **who}
+    value = {"value": f"{_BOOT}{boot}"} if _BOOT_ID.fullmatch(boot) else {}
+    found["spec"] = {**(found.get("spec") or {}), "taints": [*_others(found), {**TAINT, **value, "timeAdded": now}]}
+    found["metadata"]["annotations"] = {**annotations_of(found), node_states.FENCED_BY_ANNOTATION: f"{by} at {now}"}
     return found
+
+
+def ended_boot(node: Object) -> str:
+    """Return the boot ID that ended when a fence agent switched the node off; empty if none did."""
+    values = (str(each.get("value") or "") for each in node_states.taints_of(node) if each.get("key") == node_states.OFF_TAINT)
+    return next((each.removeprefix(_BOOT) for each in values if each.startswith(_BOOT)), "")
 
 
 def unfenced(node: Object) -> Object:
     """Return the Node without what ``fenced`` adds."""
     found = copy.deepcopy(node)
     found["spec"] = {**(found.get("spec") or {}), "taints": _others(found)}
-    found["metadata"]["annotations"] = {key: value for key, value in annotations_of(found).items() if key not in _ANNOTATIONS}
+    kept = {key: value for key, value in annotations_of(found).items() if key != node_states.FENCED_BY_ANNOTATION}
+    found["metadata"]["annotations"] = kept
     return found
 
 

@@ -10,9 +10,11 @@ from controller.reconcilers.fencing import fencing_plan
 from controller.reconcilers.fencing.fencing_plan import Decision, Fence, Nothing, Observed, Refuse, Unfence, Wait, plan
 
 NOW = "2026-01-01T00:00:00Z"
+ONE = "6f1c2d3e-0000-4000-8000-000000000001"
+TWO = "6f1c2d3e-0000-4000-8000-000000000002"
 
 
-def node(ready: str = "Unknown", boot: str = "one") -> dict[str, Any]:
+def node(ready: str = "Unknown", boot: str = ONE) -> dict[str, Any]:
     status = {"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": {"bootID": boot}}
     return {"metadata": {"name": "node1"}, "spec": {}, "status": status}
 
@@ -30,10 +32,10 @@ SILENT = Observed(node(), reports_for=0.0, silent_for=10.0, waiting=1, silent=1,
         ({"silent_for": 4.0}, Wait(6.0)),
         ({"silent": 1, "nodes": 2}, Fence()),
         ({"node": fencing.fenced(node(), "jane", NOW)}, Nothing()),
-        ({"node": fencing.fenced(node("True", "two"), "jane", NOW)}, Nothing()),
-        ({"node": fencing.fenced(node("Unknown", "two"), "agent", NOW, "one")}, Nothing()),
-        ({"node": fencing.fenced(node("True", "one"), "agent", NOW, "one")}, Nothing()),
-        ({"node": fencing.fenced(node("True", "two"), "agent", NOW, "one")}, Unfence()),
+        ({"node": fencing.fenced(node("True", TWO), "jane", NOW)}, Nothing()),
+        ({"node": fencing.fenced(node("Unknown", TWO), "agent", NOW, ONE)}, Nothing()),
+        ({"node": fencing.fenced(node("True", ONE), "agent", NOW, ONE)}, Nothing()),
+        ({"node": fencing.fenced(node("True", TWO), "agent", NOW, ONE)}, Unfence()),
     ],
 )
 def test_silence_fences_a_node_and_its_next_start_unfences_it(changes: dict[str, Any], decision: Decision) -> None:
@@ -48,7 +50,7 @@ def test_silence_of_most_nodes_is_a_fault_of_the_network(silent: int, nodes: int
     assert "kubectl virt fence node1 --off" in decision.message
 
 
-@pytest.mark.parametrize(("after", "speaks"), [(node(), False), (node("True"), True), (node("False"), True), (node("True", "two"), False)])
+@pytest.mark.parametrize(("after", "speaks"), [(node(), False), (node("True"), True), (node("False"), True), (node("True", TWO), False)])
 def test_a_kubelet_of_the_same_boot_contradicts_the_agent(after: dict[str, Any], speaks: bool) -> None:
     assert bool(fencing_plan.contradiction(node(), after)) == speaks
 
@@ -67,8 +69,26 @@ def test_only_machines_that_restart_elsewhere_need_a_fence() -> None:
 
 
 def test_unfencing_restores_the_node() -> None:
-    assert fencing.unfenced(fencing.fenced(node(), "agent", NOW, "one")) == {
+    assert fencing.unfenced(fencing.fenced(node(), "agent", NOW, ONE)) == {
         **node(),
         "metadata": {"name": "node1", "annotations": {}},
         "spec": {"taints": []},
     }
+
+
+def test_only_the_taint_says_which_boot_has_ended() -> None:
+    """A kubelet can write annotations of its own Node, and report any boot ID."""
+    by_person = fencing.fenced(node("True", TWO), "jane", NOW)
+    by_person["metadata"]["annotations"]["kubevirt.io/fenced-boot-id"] = ONE
+    assert not fencing_plan.has_restarted(by_person)
+    assert fencing.ended_boot(fencing.fenced(node(), "agent", NOW, ONE)) == ONE
+    hostile = fencing.fenced(node(), "agent", NOW, "x" * 70)
+    assert (fencing.ended_boot(hostile), hostile["spec"]["taints"][0]["value"]) == ("", "nodeshutdown")
+
+
+@pytest.mark.parametrize(
+    ("found", "waiting", "interests"),
+    [(node(), 1, True), (node(), 0, False), (node("True"), 1, False), (fencing.fenced(node("True"), "jane", NOW), 0, True)],
+)
+def test_nodes_without_anything_to_do_are_left_alone(found: dict[str, Any], waiting: int, interests: bool) -> None:
+    assert fencing_plan.is_of_interest(found, waiting) == interests
