@@ -70,8 +70,11 @@ def read_by(package: str) -> set[str]:
     meaning, found = fields_of_methods(), set()
     for path in (RECONCILERS / package).glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value).split(".")[-1].strip("_") == "informers":
+            owner = ast.unparse(node.value).split(".")[-1].strip("_") if isinstance(node, ast.Attribute) else ""
+            if isinstance(node, ast.Attribute) and owner == "informers":
                 found |= meaning[node.attr]
+            if owner == "reports":  # NodeReports reads both
+                found |= {"nodes", "leases"}
     return found
 
 
