@@ -61,8 +61,20 @@ class Executable:
 
     async def switch_off(self, node: Object) -> None:
         """Run the file, and check its answer. No process of its process group survives the call."""
+        child = await self._started()
         try:
-            child = await asyncio.create_subprocess_exec(
+            async with asyncio.timeout(self._seconds):
+                status, output, errors = await _talk(child, request(node))
+        except TimeoutError as error:
+            raise Failed(f"no answer within {self._seconds:g} s") from error
+        finally:
+            await _end(child)
+        check(status, output, errors)
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        """Start the file. A cancelled start leaves no process: asyncio alone would kill the first one, and wait for the others."""
+        starting = asyncio.ensure_future(  # noqa: TID251  # it is awaited below
+            asyncio.create_subprocess_exec(
                 self._path,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -72,16 +84,15 @@ class Executable:
                 start_new_session=True,
                 limit=MAX_OUTPUT,
             )
+        )
+        try:
+            return await asyncio.shield(starting)
         except OSError as error:
             raise Failed(f"cannot run {self._path}: {error.strerror}") from error
-        try:
-            async with asyncio.timeout(self._seconds):
-                status, output, errors = await _talk(child, request(node))
-        except TimeoutError as error:
-            raise Failed(f"no answer within {self._seconds:g} s") from error
-        finally:
-            await _end(child)
-        check(status, output, errors)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError):
+                await _end(await starting)
+            raise
 
 
 async def _talk(child: asyncio.subprocess.Process, document: bytes) -> tuple[int, bytes, bytes]:

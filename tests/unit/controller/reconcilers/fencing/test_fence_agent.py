@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,21 @@ async def test_a_cancelled_call_leaves_no_process(tmp_path: Path) -> None:
         call.cancel()
     assert call.cancelled()
     await gone([int(own.read_text())])
+
+
+async def test_a_call_that_is_cancelled_at_its_start_leaves_no_process(tmp_path: Path) -> None:
+    own, child = tmp_path / "own", tmp_path / "child"
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        call = tasks.create_task(agent(tmp_path, f"sleep 100 & echo $! >{child}; echo $$ >{own}; wait").switch_off(NODE))
+        for _ in range(2):
+            await asyncio.sleep(0)  # the agent runs, and asyncio has not connected its pipes
+        for _ in range(1000):
+            if own.exists() and own.read_text():
+                break
+            time.sleep(0.01)  # so asyncio cannot
+        call.cancel()
+    assert call.cancelled()
+    await gone([int(each.read_text()) for each in (own, child)])
 
 
 def test_words_of_an_agent_are_bounded() -> None:
