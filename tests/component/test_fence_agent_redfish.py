@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,16 @@ from tests.fakes.board import Board
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fence_agents" / "redfish.py"
 NODE: dict[str, Any] = {"metadata": {"name": "node1"}}
+STRICT = """
+import ssl
+made = ssl.create_default_context
+def strict(**of):
+    context = made(**of)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
+ssl.create_default_context = strict
+"""
+"""What Python 3.13, as in our images, does by default; /usr/bin/python3 may be older."""
 
 
 class Installed:
@@ -33,6 +44,10 @@ class Installed:
 
     def serving(self, made: Board) -> AbstractContextManager[str]:
         return board.serving(made, self.certificates.certificate, self.certificates.key, "secret")
+
+    def use_strict_python(self, directory: Path) -> None:
+        (directory / "sitecustomize.py").write_text(STRICT)
+        self._path.write_text(f"#!/bin/sh\nPYTHONPATH={directory} exec {EXAMPLE} {self.secret}\n")
 
     def agent(self, system: str, seconds: float = 30, **data: Any) -> Executable:
         found = {"system": system, "user": "fence", "password": "secret", **data}
@@ -90,6 +105,22 @@ async def test_a_board_with_another_authority_is_not_trusted(installed: Installe
     with installed.serving(made) as system, pytest.raises(Failed, match="CERTIFICATE_VERIFY_FAILED"):
         await installed.agent(system).switch_off(NODE)
     assert made.resets == []
+
+
+async def test_an_authority_without_key_usage_is_trusted(installed: Installed, tmp_path: Path) -> None:
+    made, authority, own = Board(), tmp_path / "authority", tmp_path / "board"
+    _certify(authority, "boards")
+    _certify(own, "board", "-addext", "subjectAltName=IP:127.0.0.1", "-CA", f"{authority}.crt", "-CAkey", f"{authority}.key")
+    (installed.secret / "ca.crt").write_bytes(authority.with_suffix(".crt").read_bytes())
+    installed.use_strict_python(tmp_path)
+    with board.serving(made, own.with_suffix(".crt"), own.with_suffix(".key"), "secret") as system:
+        await installed.agent(system).switch_off(NODE)
+    assert made.power == "Off"
+
+
+def _certify(path: Path, name: str, *more: str) -> None:
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{path}.key")
+    subprocess.run(["openssl", "req", "-x509", *key, "-subj", f"/CN={name}", "-out", f"{path}.crt", *more], check=True, capture_output=True)
 
 
 async def test_an_unknown_node_is_named(installed: Installed) -> None:
