@@ -221,6 +221,7 @@ def _disks(root: Node) -> Iterator[Problem]:
     named = [(each, source) for each in found if (source := each.child("source")) is not None]
     yield from _twice((f"{each.path}/source", source.get(disks.SOURCES[each.get("type")])) for each, source in named)
     yield from _twice((each.path, each.text) for disk in found if (each := disk.child("serial")) is not None and each.text)
+    yield from _twice((each.path, each.text.lower()) for disk in found if (each := disk.child("wwn")) is not None)
     for disk, target in targets:
         yield from _disk(root, disk, target.get("bus"))
 

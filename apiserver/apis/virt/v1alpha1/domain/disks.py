@@ -219,7 +219,10 @@ class Disk(Model):
         None,
         description="The serial number that the guest reads from it, unique in the machine: at most 20 characters, 36 for bus scsi or usb.",
     )
-    wwn: str | None = Field(None, description="The World Wide Name that the guest reads from it, 16 hexadecimal digits. Only for bus scsi.")
+    wwn: str | None = Field(
+        None,
+        description="The World Wide Name that the guest reads from it, unique in the machine: 16 hexadecimal digits. Only for bus scsi.",
+    )
     driver: DiskDriver | None = Field(None, description="How QEMU reads and writes the disk.")
     block_size: BlockSize | None = Field(None, description="Block sizes that the guest sees.")
     io_tune: IoTune | None = Field(None, description="Limits of the guest's reads and writes. A running guest takes an edit. Default none.")
@@ -236,6 +239,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
         found += _validate_disk(disk, path.index(position))
     found += validate_unique(disks, "name", path) + validate_unique(disks, "bootOrder", path)
     found += validate_unique([{"serial": each.get("serial") or None} for each in disks], "serial", path)
+    found += validate_unique([{"wwn": (each.get("wwn") or "").lower() or None} for each in disks], "wwn", path)
     found += cloud_init.validate_single(disks, path) + service_accounts.validate_single(disks, path)
     found += network_disks.validate_unique(disks, path) + network_disks.validate_one_tls_secret(disks, path)
     found += host_disks.validate_unique(disks, path)

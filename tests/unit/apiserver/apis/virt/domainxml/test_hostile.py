@@ -268,6 +268,13 @@ REFUSED: Final = {
         document(disk(more="<serial>a</serial>") + disk(more="<serial>a</serial>").replace("vda", "vdb").replace(":root", ":b")),
         f"{DEVICES}/disk[2]/serial",
     ),
+    "one World Wide Name twice": (
+        document(
+            disk(more="<wwn>0123456789abcdef</wwn>", bus="scsi").replace("vda", "sda")
+            + disk(more="<wwn>0123456789ABCDEF</wwn>", bus="scsi").replace("vda", "sdb").replace(":root", ":b")
+        ),
+        f"{DEVICES}/disk[2]/wwn",
+    ),
     **{
         f"a serial that {bus} truncates": (
             document(disk(more=f"<serial>{'s' * (most + 1)}</serial>").replace("'virtio'", f"'{bus}'")),

@@ -327,6 +327,11 @@ def dedicated(**of: Any) -> dict[str, Any]:
             "devices.disks[0].wwn",
         ),
         (disks(disk(wwn="0123456789abcdef", target={"bus": "scsi"})), disks(disk(wwn="0123456789abcdef")), "devices.disks[0].wwn"),
+        (
+            disks(*(disk(wwn=f"0123456789abcde{each}", target={"bus": "scsi"}) for each in "ef")),
+            disks(*(disk(wwn=f"0123456789abcde{each}", target={"bus": "scsi"}) for each in "fF")),
+            "devices.disks[1].wwn",
+        ),
         (disks(driver(io="native", cache="directsync")), disks(driver(io="native", cache="writeback")), "devices.disks[0].driver.io"),
         (disks(driver(io="threads", cache="unsafe")), disks(driver(io="native", cache="unsafe")), "devices.disks[0].driver.io"),
         (
