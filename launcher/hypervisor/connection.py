@@ -193,7 +193,7 @@ class LibvirtHypervisor:
             if domain is None:
                 return None
             number, reason = domain.state()
-            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+            document = _document(domain)
             state = state_of(number)
             word = reason_of(state, reason)
             return Observation(
@@ -363,7 +363,7 @@ class LibvirtHypervisor:
         def request(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
             _active_state(domain)
-            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+            document = _document(domain)
             domain.updateDeviceFlags(conversion.with_memory(document, amount), libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
         await self._call(f"request memory for domain {name}", request)
@@ -385,7 +385,7 @@ class LibvirtHypervisor:
         def link(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
             _active_state(domain)
-            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+            document = _document(domain)
             if (element := conversion.with_link(document, mac, up=up)) is None:
                 raise OperationInvalid(f"domain {name} does not have the interface {mac}")
             domain.updateDeviceFlags(element, libvirt.VIR_DOMAIN_AFFECT_LIVE)
@@ -398,7 +398,7 @@ class LibvirtHypervisor:
         def attach(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
             _active_state(domain)
-            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+            document = _document(domain)
             if conversion.disk_of(document, target) is not None:
                 return
             for each in conversion.missing_controllers(document, controllers):
@@ -423,7 +423,7 @@ class LibvirtHypervisor:
         def change(connection: libvirt.virConnect) -> bool:
             domain = connection.lookupByName(name)
             _active_state(domain)
-            document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
+            document = _document(domain)
             if conversion.disk_of(document, target) is None:
                 raise OperationInvalid(f"domain {name} does not have the drive {target}")
             if (drive := conversion.with_medium(document, target, disk)) is None:
@@ -725,8 +725,7 @@ def _disk_errors(domain: libvirt.virDomain) -> tuple[tuple[str, str], ...]:
 
 
 def _agent_connected(domain: libvirt.virDomain) -> bool:
-    document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
-    return document.find(f"devices/channel/target[@name='{layout.AGENT_CHANNEL}'][@state='connected']") is not None
+    return _document(domain).find(f"devices/channel/target[@name='{layout.AGENT_CHANNEL}'][@state='connected']") is not None
 
 
 def _undefine(domain: libvirt.virDomain) -> None:

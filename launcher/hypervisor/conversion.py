@@ -81,11 +81,9 @@ def vcpus(domain: Element) -> int:
 
 def memory(domain: Element) -> Memory | None:
     """Return the memory of a domain with one device that gives it more; None for others."""
-    found = domain.findall("devices/memory[@model='virtio-mem']")
-    if len(found) != 1:
+    if (device := _memory_device(domain)) is None:
         return None
-    amounts = [amount_of(found[0].find(f"target/{each}")) for each in ("size", "current", "requested")]
-    size, current, requested = amounts
+    size, current, requested = (amount_of(device.find(f"target/{each}")) for each in ("size", "current", "requested"))
     return Memory(amount_of(domain.find("memory")) - size, current, requested)
 
 
@@ -93,20 +91,23 @@ def with_memory(domain: Element, amount: int) -> str:
     """Return the XML of the device that gives a domain memory, with another request.
 
     Raises:
-        HypervisorError: the domain has no such device, started with more memory, or cannot have so much.
+        HypervisorError: the domain has no such device, or started with more memory.
     """
-    now = memory(domain)
-    if now is None:
+    now, device = memory(domain), _memory_device(domain)
+    if now is None or device is None:
         raise HypervisorError("the guest started without room for more memory")
-    device = domain.find("devices/memory[@model='virtio-mem']")
-    wanted = None if device is None else device.find("target/requested")
-    if device is None or wanted is None:
+    if (wanted := device.find("target/requested")) is None:
         raise HypervisorError("libvirt does not say how much memory is requested")
     if amount < now.at_boot:
         raise HypervisorError(f"the guest started with {now.at_boot >> 20} MiB of memory, and cannot have less")
     wanted.set("unit", "b")
     wanted.text = str(amount - now.at_boot)
     return tostring(device, encoding="unicode")
+
+
+def _memory_device(domain: Element) -> Element | None:
+    found = domain.findall("devices/memory[@model='virtio-mem']")
+    return found[0] if len(found) == 1 else None
 
 
 def amount_of(element: Element | None) -> int:

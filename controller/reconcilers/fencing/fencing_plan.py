@@ -58,15 +58,15 @@ class Observed:
     node: Object
     """As kube-apiserver has it now."""
     reports_for: float | None
-    """Seconds until virt-handler's last report expires; 0: it has expired. None: the kubelet reports."""
+    """Seconds until the node is silent, when virt-handler's last report expires; 0: it is silent. None: the kubelet reports."""
     silent_for: float
     """Seconds since this process noticed that the whole node is silent."""
     waiting: int
-    """The machines on the node that restart elsewhere once it is fenced."""
+    """How many machines on the node restart elsewhere once it is fenced."""
     silent: int
-    """The silent nodes that had a virt-handler and are not fenced, this one included."""
+    """How many silent nodes had a virt-handler and are not fenced, this one included."""
     nodes: int
-    """These and the nodes with a reporting virt-handler."""
+    """How many nodes these are, together with those where virt-handler reports."""
     delay: float
     """The least seconds of silence."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import assert_never
 
 from apiserver.apis.virt.hardware import disk_io_tune, interfaces
@@ -41,30 +41,29 @@ class Changes:
         await self._watch.look()
 
     async def _apply(self, request: messages.Change, machine: messages.Machine) -> None:
-        name = self._record.known.name
-        seen = await self._hypervisor.observe(name)
         wanted = changes.value_in(machine, Change(request.what, request.name))
-        if request.what == "cpu.sockets":
-            if seen is not None and seen.vcpus < int(wanted):
-                await self._hypervisor.add_vcpus(name, int(wanted))
-            return
-        if request.what == "memory.guest":
-            await self._hypervisor.request_memory(name, int(wanted))
-            return
-        devices = seen.devices if seen is not None else ()
-        if request.what == "disk.size":
-            await self._grow(request.name, machine, devices)
-            return
-        if (device := changes.device_of(machine, devices, request)) is None:
-            raise RequestRefused("Failed", f"the guest does not have the {request.what.partition('.')[0]} {request.name!r}")
-        if changes.setting_of(request.what, device) != wanted:
-            await self._give(request, device)
+        match request.what:
+            case "cpu.sockets":
+                await self._add_vcpus(int(wanted))
+            case "memory.guest":
+                await self._hypervisor.request_memory(self._record.known.name, int(wanted))
+            case "disk.size":
+                await self._grow(request.name, machine)
+            case "disk.ioTune" | "interface.state":
+                await self._give(request, machine, wanted)
+            case _:
+                assert_never(request.what)
 
-    async def _grow(self, disk: str, machine: messages.Machine, devices: Iterable[Device]) -> None:
+    async def _add_vcpus(self, count: int) -> None:
+        seen = await self._hypervisor.observe(self._record.known.name)
+        if seen is not None and seen.vcpus < count:
+            await self._hypervisor.add_vcpus(self._record.known.name, count)
+
+    async def _grow(self, disk: str, machine: messages.Machine) -> None:
         """Grow the disk's file, and tell the guest."""
         target, alone = plugging.targets(machine)[disk], plugging.alone(machine, disk)
-        if all(each.target != target for each in devices):
-            raise RequestRefused("Failed", f"the guest does not have the disk {disk!r}")
+        if all(each.target != target for each in await self._devices()):
+            raise _absent("disk", disk)
         try:
             await asyncio.to_thread(blank_disks.create, alone)
             await asyncio.to_thread(file_sizes.prepare, alone)
@@ -73,14 +72,22 @@ class Changes:
             raise RequestRefused("Failed", str(error)) from error
         await self._hypervisor.resize_disk(self._record.known.name, target, size)
 
-    async def _give(self, request: messages.Change, device: Device) -> None:
+    async def _give(self, request: messages.Change, machine: messages.Machine, wanted: str) -> None:
+        """Give a device its setting, unless it has it."""
         name = self._record.known.name
-        match request.what:
-            case "disk.ioTune":
-                await self._hypervisor.limit_disk(name, device.target, disk_io_tune.limits(request.device))
-            case "interface.state":
-                await self._hypervisor.set_link(name, device.mac, up=interfaces.state_of(request.device) == "up")
-            case "cpu.sockets" | "disk.size" | "memory.guest":
-                pass  # not a setting of the device
-            case _:
-                assert_never(request.what)
+        if (device := changes.device_of(machine, await self._devices(), request)) is None:
+            raise _absent(request.what.partition(".")[0], request.name)
+        if changes.setting_of(request.what, device) == wanted:
+            return
+        if request.what == "disk.ioTune":
+            await self._hypervisor.limit_disk(name, device.target, disk_io_tune.limits(request.device))
+        else:
+            await self._hypervisor.set_link(name, device.mac, up=interfaces.state_of(request.device) == "up")
+
+    async def _devices(self) -> Sequence[Device]:
+        seen = await self._hypervisor.observe(self._record.known.name)
+        return seen.devices if seen is not None else ()
+
+
+def _absent(kind: str, name: str) -> RequestRefused:
+    return RequestRefused("Failed", f"the guest does not have the {kind} {name!r}")

@@ -169,9 +169,9 @@ def record(vm: Object) -> None:
 
 def take(vm: Object, changed: Collection[str]) -> None:
     """Give the running form the desired presence of some disks. A drive with another medium is then empty. ``vm`` is changed in place."""
-    kept, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
+    runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
-    vm["status"][running.RUNNING] = {**kept, "domain": with_disks(kept.get("domain") or {}, desired, changed)}
+    vm["status"][running.RUNNING] = {**runs, "domain": with_disks(runs.get("domain") or {}, desired, changed)}
     if not running.differences(vm):
         del vm["status"][running.RUNNING]
 

@@ -118,9 +118,9 @@ def with_interfaces(runs: Domain, desired: Domain, changed: Collection[str]) -> 
 
 def _with_cards(vm: Object, changed: Collection[str]) -> Object:
     status = vm["status"]
-    kept_form = status[running.RUNNING]
-    domain = with_interfaces(kept_form.get("domain") or {}, vm["spec"].get("domain") or {}, changed)
-    return {**vm, "status": {**status, running.RUNNING: {**kept_form, "domain": domain}}}
+    runs = status[running.RUNNING]
+    domain = with_interfaces(runs.get("domain") or {}, vm["spec"].get("domain") or {}, changed)
+    return {**vm, "status": {**status, running.RUNNING: {**runs, "domain": domain}}}
 
 
 def _only_in(one: Domain, other: Domain, runs: Domain) -> tuple[Object, ...]:
