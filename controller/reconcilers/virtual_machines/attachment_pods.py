@@ -62,6 +62,8 @@ def _wait(seen: Observed, disk: Object) -> _Wait | None:
     name = disks.claim_of(disk)
     if name and (wait := _wait_for_claim(seen, disk, name)):
         return wait
+    if other := hot_plug.user_of_identity(seen.vm, disk):
+        return _Wait("DiskInUse", f"disk {other}, which the guest still has, has the same serial or World Wide Name")
     if under_way := next((each for each in seen.migrations if phases.is_unfinished(each)), None):
         return _Wait("Migrating", f"Migration {name_of(under_way)} must end first")
     return _Wait("PodRefused", seen.refusal) if seen.refusal else None

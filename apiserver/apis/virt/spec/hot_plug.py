@@ -160,9 +160,21 @@ def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
     return next((name for name, each in _by_name(_running(vm)).items() if claim and disks.claim_of(each) == claim), "")
 
 
+def user_of_identity(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
+    """Return the name of the running form's disk that has the serial or World Wide Name of a new disk; empty if none has it."""
+    own = _identity(disk)
+    return next((name for name, each in _by_name(_running(vm)).items() if name != disk["name"] and own & _identity(each)), "")
+
+
+def _identity(disk: Mapping[str, Any]) -> set[str]:
+    """Return what tells the guest that two disks are one."""
+    return {f"serial {disk.get('serial') or ''}", f"wwn {str(disk.get('wwn') or '').lower()}"} - {"serial ", "wwn "}
+
+
 def record(vm: Object) -> None:
-    """Copy each new disk with a recorded attachment pod and a free claim to the running form. ``vm`` is changed in place."""
-    coming = [str(each["name"]) for each in added(vm) if pod_of(vm, each) is not None and not user_of_claim(vm, each)]
+    """Copy each new disk with a recorded attachment pod, a free claim and free names to the running form. ``vm`` is changed in place."""
+    ready = (each for each in added(vm) if pod_of(vm, each) is not None)
+    coming = [str(each["name"]) for each in ready if not (user_of_claim(vm, each) or user_of_identity(vm, each))]
     if coming:
         take(vm, coming)
 

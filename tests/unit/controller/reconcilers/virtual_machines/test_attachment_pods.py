@@ -160,6 +160,25 @@ def test_new_disk_waits_until_its_claim_has_no_other_disk() -> None:
         assert entry["message"] == "PersistentVolumeClaim data is in use by disk old of this virtual machine"
 
 
+@pytest.mark.parametrize(("new", "old"), [({"serial": "a"}, {"serial": "a"}), ({"wwn": "f" * 16}, {"wwn": "F" * 16})])
+def test_new_disk_waits_for_the_old_one_of_its_serial(new: dict[str, str], old: dict[str, str]) -> None:
+    vm = a_machine()
+    vm["spec"]["domain"]["devices"]["disks"] = [{**DISK, **new}]
+    disks = [{"name": "old", "type": "PersistentVolumeClaim", "source": {"name": "b"}, **old}]
+    vm["status"]["running"] = {"generation": 1, "domain": {"memory": {"guest": "128Mi"}, "devices": {"disks": disks}}}
+    (entry,) = entries(plan(vm, an_attachment(vm)))
+    assert (entry["reason"], entry["message"]) == (
+        "DiskInUse",
+        "disk old, which the guest still has, has the same serial or World Wide Name",
+    )
+    vm["status"]["volumeStatus"] = [attached(vm)]
+    hot_plug.record(vm)
+    assert [each["name"] for each in vm["status"]["running"]["domain"]["devices"]["disks"]] == ["old"]
+    disks[0] |= dict.fromkeys(old, "")
+    hot_plug.record(vm)
+    assert "data" in [each["name"] for each in vm["status"]["running"]["domain"]["devices"]["disks"]]
+
+
 def test_pod_on_another_node_is_not_recorded() -> None:
     vm = a_machine()
     (entry,) = entries(plan(vm, an_attachment(vm, node="node2")))
