@@ -8,8 +8,10 @@ import pytest
 from apiserver.admission.resource_quota import Usage, count_name
 from apiserver.apis.core.resources import RESOURCE_QUOTAS
 from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places import resources
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from tests.fakes import chart
 from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
@@ -17,7 +19,7 @@ from tests.unit.apiserver.admission.policy.test_policies import World
 VIRT_API: Final = "system:serviceaccount:kubevirt:virt-api"
 POLICY: Final = "virt-api-quotas.kubevirt.io"
 MACHINES: Final = count_name(VIRTUAL_MACHINES)
-OF_MIGRATIONS: Final = count_name(MIGRATIONS)
+COUNTS: Final = sorted(count_name(each) for each in vars(resources).values() if isinstance(each, Resource) and each.namespaced)
 HARD: Final = {MACHINES: "3", "pods": "10", "requests.cpu": "4"}
 QUOTA: Final[dict[str, Any]] = {
     "apiVersion": "v1",
@@ -71,7 +73,11 @@ async def test_virt_api_counts_a_machine_as_its_plug_in_does(world: World) -> No
     (charged,) = usage.charged()
     assert charged["status"]["used"][MACHINES] == "3"
     assert not await refusal(world, charged)
-    assert not await refusal(world, changed(used={**QUOTA["status"]["used"], OF_MIGRATIONS: "1"}))
+
+
+@pytest.mark.parametrize("counted", COUNTS)
+async def test_virt_api_counts_each_of_its_namespaced_kinds(world: World, counted: str) -> None:
+    assert not await refusal(world, changed(used={**QUOTA["status"]["used"], counted: "3"}))
 
 
 @pytest.mark.parametrize("what", REFUSED)
