@@ -28,6 +28,11 @@ def test_tap_goes_first_and_all_tables_go() -> None:
             assert f"nft delete table {family} {table} " in removed.script(wanted)
 
 
+def test_pod_gets_its_ipv6_loopback_back() -> None:
+    assert "ip route replace local ::1/128 dev lo table local" in removed.script(DEFAULT)
+    assert "::1" not in removed.script(LAN)
+
+
 def test_link_is_parked_under_the_name_of_its_network() -> None:
     assert f"ip link set dev {LAN.uplink} name {LINK}" in removed.script(LAN)
     (again,) = setup.with_links([LAN], {LINK})

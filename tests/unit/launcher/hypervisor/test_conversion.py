@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.hypervisor import connection, conversion
-from launcher.hypervisor.port import Device, Disks, Progress, Terms
+from launcher.hypervisor.port import Device, Disks, HypervisorError, Memory, Progress, Terms
 
 
 def test_devices_have_their_names_and_places() -> None:
@@ -132,3 +132,41 @@ def test_unsafe_flag_is_set_only_for_judged_shared_disks() -> None:
     assert conversion.migration_parameters(Terms(), Disks(shared=True)) == ({}, libvirt.VIR_MIGRATE_UNSAFE)
     assert conversion.migration_parameters(Terms(), Disks()) == ({}, 0)
     assert not connection._MIGRATE_FLAGS & libvirt.VIR_MIGRATE_UNSAFE
+
+
+def a_guest_with_memory(devices: int = 1) -> ET.Element:
+    device = "<memory model='virtio-mem'><target><size>524288</size><requested>2048</requested><current>1024</current></target></memory>"
+    return ET.fromstring(f"<domain><memory unit='KiB'>786432</memory><devices>{device * devices}</devices></domain>")
+
+
+def test_memory_at_boot_is_without_the_device() -> None:
+    assert conversion.memory(a_guest_with_memory()) == Memory(256 << 20, 1 << 20, 2 << 20)
+    assert conversion.memory(a_guest_with_memory(0)) is conversion.memory(a_guest_with_memory(2)) is None
+
+
+@pytest.mark.parametrize("amount", [256 << 20, 384 << 20])
+def test_device_is_asked_for_the_memory_above_that_at_boot(amount: int) -> None:
+    requested = ET.fromstring(conversion.with_memory(a_guest_with_memory(), amount)).find("target/requested")
+    assert requested is not None
+    assert (requested.text, requested.get("unit")) == (str(amount - (256 << 20)), "b")
+
+
+def test_memory_below_that_at_boot_is_refused() -> None:
+    with pytest.raises(HypervisorError, match="started with 256 MiB"):
+        conversion.with_memory(a_guest_with_memory(), (256 << 20) - 1)
+
+
+def test_drive_gets_only_another_medium() -> None:
+    drive = (
+        "<disk type='file' device='cdrom'><driver name='qemu' type='raw'/><source file='/old'/><backingStore/>"
+        "<target dev='sda' bus='sata'/><alias name='ua-cd'/></disk>"
+    )
+    domain = ET.fromstring(f"<domain><devices>{drive}</devices></domain>")
+    wanted = "<disk type='block' device='cdrom'><driver type='qcow2'/><source dev='/new'/><target dev='sda'/></disk>"
+    found = conversion.with_medium(domain, "sda", wanted)
+    assert found is not None
+    disk = ET.fromstring(found)
+    assert (disk.get("type"), sorted(each.tag for each in disk)) == ("block", ["alias", "driver", "source", "target"])
+    assert conversion.source_of(disk) == {"dev": "/new"}
+    assert [each.attrib for each in disk.iter("driver")] == [{"name": "qemu", "type": "qcow2"}]
+    assert conversion.with_medium(domain, "sda", drive) is None

@@ -117,3 +117,10 @@ def test_refused_resize_is_told_and_not_repeated_at_once() -> None:
 def test_pod_keeps_its_size_where_the_guest_keeps_its_memory(status: dict[str, Any], more: dict[str, Any]) -> None:
     vm = a_machine(512, 256, **status)
     assert plan(vm, its_pod(vm, 256), **more) == ()
+
+
+def test_pod_that_ends_is_not_resized() -> None:
+    vm = a_machine(512, 256)
+    pod = its_pod(vm, 256)
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    assert plan(vm, pod) == ()
