@@ -47,12 +47,14 @@ def image() -> dict[str, Any]:
 
 
 async def test_resuming_guest_gets_its_image_and_has_none_once_it_runs(world: World) -> None:
-    await claimed(world, managedSave=image())
+    disk = {"kind": "disk", "name": "root", "target": "vdc"}
+    await claimed(world, managedSave=image(), devices=[disk])
     launcher = await world.launcher("pod-1")
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
     (sync,) = (each for each in launcher.received if isinstance(each, messages.Sync))
     assert sync.image == messages.Image(ID, IMAGE.digest)
+    assert sync.machine.targets == {"root": "vdc"}
     assert "managedSave" not in world.status()
 
 

@@ -29,7 +29,9 @@ RUNNING: Final = "running"
 """The field of the status with the copy."""
 POD_RESIZE: Final = "podResize"
 """The field of the status with the memory that the guest's pod has room for."""
-OF_A_GUEST: Final = (RUNNING, POD_RESIZE, "devices", "changes", "volumeStatus")
+DEVICES: Final = "devices"
+"""The field of the status with the guest's devices."""
+OF_A_GUEST: Final = (RUNNING, POD_RESIZE, DEVICES, "changes", "volumeStatus")
 """Fields of the status that virt-api removes in each write that leaves a machine without a guest."""
 MAX_TOLD: Final = 8
 """Maximum differences in a message."""
@@ -94,6 +96,8 @@ def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
     """Restore the copy of the running hardware in a new status; remove it, and the devices, when the machine loses its guest.
 
+    A suspended guest keeps its devices, because its image has libvirt's names of them.
+
     Args:
         obj: the machine with its new status; changed in place.
         old: the stored machine.
@@ -107,7 +111,8 @@ def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
         for field in OF_A_GUEST:
             status.pop(field, None)
         return
-    for field in (RUNNING, POD_RESIZE):
+    of_image = (DEVICES,) if status.get("managedSave") is not None else ()
+    for field in (RUNNING, POD_RESIZE, *of_image):
         if (kept := dig(old, "status", field)) and field not in status:
             status[field] = copy.deepcopy(kept)
 

@@ -76,6 +76,20 @@ def test_size_of_the_pod_stays_while_there_is_a_guest() -> None:
     assert "podResize" not in new["status"]
 
 
+def test_a_suspended_guest_keeps_the_names_of_its_disks() -> None:
+    """A disk between two others was removed while the guest ran, so a new count would name the wrong ones."""
+    vm = a_vm()
+    vm["status"]["devices"] = [{"kind": "disk", "name": "root", "target": "vdc"}]
+    gone = {key: each for key, each in vm["status"].items() if key != "devices"} | {"phase": "Suspended", "managedSave": {"id": "i"}}
+    suspended = {**copy.deepcopy(vm), "status": copy.deepcopy(gone)}
+    VirtualMachineStrategy().prepare_for_status_update(suspended, vm)
+    assert suspended["status"]["devices"] == vm["status"]["devices"]
+    assert with_status(suspended, phase="Scheduled")["status"]["devices"] == vm["status"]["devices"]
+    fresh = {**copy.deepcopy(suspended), "status": {"phase": "Stopped"}}
+    VirtualMachineStrategy().prepare_for_status_update(fresh, suspended)
+    assert "devices" not in fresh["status"]
+
+
 def test_a_machine_that_was_not_edited_pays_nothing() -> None:
     vm = a_vm()
     assert edited(vm, lambda spec: spec.update(runStrategy="Always"))["status"] == vm["status"]
