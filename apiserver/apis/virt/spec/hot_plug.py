@@ -156,14 +156,22 @@ def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
     """Return the name of the running form's disk that has the claim of a new disk; empty if none has it."""
-    claim = disks.claim_of(disk)
-    return next((name for name, each in _by_name(_running(vm)).items() if claim and disks.claim_of(each) == claim), "")
+    return _with_claim_of(disk, _by_name(_running(vm)))
 
 
 def user_of_identity(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
     """Return the name of the running form's disk that has the serial or World Wide Name of a new disk; empty if none has it."""
+    return _with_identity_of(disk, _by_name(_running(vm)))
+
+
+def _with_claim_of(disk: Mapping[str, Any], there: Mapping[str, Object]) -> str:
+    claim = disks.claim_of(disk)
+    return next((name for name, each in there.items() if claim and disks.claim_of(each) == claim), "")
+
+
+def _with_identity_of(disk: Mapping[str, Any], there: Mapping[str, Object]) -> str:
     own = _identity(disk)
-    return next((name for name, each in _by_name(_running(vm)).items() if name != disk["name"] and own & _identity(each)), "")
+    return next((name for name, each in there.items() if name != disk["name"] and own & _identity(each)), "")
 
 
 def _identity(disk: Mapping[str, Any]) -> set[str]:
@@ -173,8 +181,8 @@ def _identity(disk: Mapping[str, Any]) -> set[str]:
 
 def record(vm: Object) -> None:
     """Copy each new disk with a recorded attachment pod, a free claim and free names to the running form. ``vm`` is changed in place."""
-    ready = (each for each in added(vm) if pod_of(vm, each) is not None)
-    coming = [str(each["name"]) for each in ready if not (user_of_claim(vm, each) or user_of_identity(vm, each))]
+    ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(_running(vm))
+    coming = [str(each["name"]) for each in ready if not (_with_claim_of(each, there) or _with_identity_of(each, there))]
     if coming:
         take(vm, coming)
 

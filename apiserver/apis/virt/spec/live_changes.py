@@ -102,7 +102,8 @@ def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
     domain, of_guest = desired.get("domain") or {}, runs.get("domain") or {}
     there = values(of_guest)
     found = {change: value for change, value in values(domain).items() if change in there}
-    for change in [each for each in found if each.what == "disk.size" and _claim_of(domain, each) != _claim_of(of_guest, each)]:
+    claims, of_guests = _claims(domain), _claims(of_guest)
+    for change in [each for each in found if each.what == "disk.size" and claims[each.name] != of_guests[each.name]]:
         del found[change]
     if not _gets_processors(of_guest, domain):
         found.pop(PROCESSORS, None)
@@ -111,8 +112,9 @@ def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
     return found
 
 
-def _claim_of(domain: Domain, change: Change) -> str | None:
-    return next(disks.claim_of(each) for each in disks.defaulted(domain) if each["name"] == change.name)
+def _claims(domain: Domain) -> dict[str, str | None]:
+    """Return the claims of all disks by name."""
+    return {str(each["name"]): disks.claim_of(each) for each in disks.defaulted(domain)}
 
 
 def _gets_processors(runs: Domain, desired: Domain) -> bool:
@@ -205,8 +207,9 @@ def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Object:
     """Return ``domain`` with some settings of ``desired``."""
-    for change in changes:
-        domain = with_setting(domain, change, device_of(desired, change))
+    for what in dict.fromkeys(change.what for change in changes):
+        found, there = [change.name for change in changes if change.what == what], dict(_devices(desired, SETTINGS[what]))
+        domain = _with_settings(domain, SETTINGS[what], {name: there[name] for name in found})
     return domain
 
 
@@ -217,13 +220,14 @@ def device_of(domain: Domain, change: Change) -> Object:
 
 def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> Object:
     """Return ``domain`` with one setting of ``device``."""
-    setting = SETTINGS[change.what]
+    return _with_settings(domain, SETTINGS[change.what], {change.name: device})
+
+
+def _with_settings(domain: Domain, setting: Setting, by_name: Mapping[str, Mapping[str, Any]]) -> Object:
+    found = [_replaced(own, setting.field, by_name[name]) if name in by_name else own for name, own in _devices(domain, setting)]
     if not setting.devices:
-        return {**domain, setting.member: _replaced(domain.get(setting.member) or {}, setting.field, device)}
-    devices = [
-        _replaced(own, setting.field, device) if name == change.name else own for name, own in _devices(domain, setting)
-    ]  # fmt: skip
-    return {**domain, "devices": {**(domain.get("devices") or {}), setting.devices: devices}}
+        return {**domain, setting.member: found[0]}
+    return {**domain, "devices": {**(domain.get("devices") or {}), setting.devices: found}}
 
 
 def _devices(domain: Domain, setting: Setting) -> Iterator[tuple[str, Object]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.spec import live_changes, running
+from apiserver.apis.virt.spec import hot_plug, live_changes, running
 from apiserver.apis.virt.spec.live_changes import Change
 from tests.unit.apiserver.apis.virt.test_running import DATA, ROOT, Edit, a_vm, add, cores, edited, with_status
 
@@ -228,3 +229,36 @@ def test_removed_setting_leaves_the_running_form() -> None:
     vm = edited(edited(vm, cores(2)), lambda spec: spec["domain"]["devices"]["disks"][1].pop("ioTune"))
     done = with_status(vm, changes=[entry(LIMITS, "Applied")])
     assert "ioTune" not in done["status"]["running"]["domain"]["devices"]["disks"][1]
+
+
+class CountedList(list[Any]):
+    """A list that counts how often it is read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.reads += 1
+        return super().__iter__()
+
+
+def reads_with(number: int, judge: Callable[[dict[str, Any]], object]) -> int:
+    """Return how often a step reads the disks of a machine on which each of this many disks grows, has limits, and a twin that is new."""
+    claims = [{**DATA, "name": f"old{each}", "source": {"name": f"old{each}", "create": {"size": "1Gi"}}} for each in range(number)]
+    grown = [{**each, "source": {**each["source"], "create": {"size": "2Gi"}}, "ioTune": {"totalIopsSec": 5}} for each in claims]
+    new = [{**DATA, "name": f"new{each}", "source": {"name": f"new{each}"}} for each in range(number)]
+    vm = edited(
+        with_status(a_vm("Running", *claims), domain=SUPPORTED), lambda spec: spec["domain"]["devices"].update(disks=[*grown, *new])
+    )
+    pods = [(each["name"], {"attachPodName": hot_plug.pod_name(vm, each), "attachPodUID": "u"}) for each in hot_plug.added(vm)]
+    vm["status"]["volumeStatus"] = [{"name": name, "hotplugVolume": pod} for name, pod in pods]
+    desired, runs = vm["spec"]["domain"]["devices"], running.spec_of(vm)["domain"]["devices"]
+    desired["disks"], runs["disks"] = CountedList(desired["disks"]), CountedList(runs["disks"])
+    counted = (desired["disks"], runs["disks"])
+    judge(vm)
+    return sum(each.reads for each in counted)
+
+
+@pytest.mark.parametrize("judge", [live_changes.wanted, live_changes.of, live_changes.rest, hot_plug.record])
+def test_many_disks_are_read_as_often_as_few(judge: Callable[[dict[str, Any]], object]) -> None:
+    """Otherwise the work grows with the square of the disks, and blocks virt-handler's event loop."""
+    assert 0 < reads_with(12, judge) == reads_with(2, judge)
