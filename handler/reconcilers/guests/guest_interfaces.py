@@ -99,6 +99,11 @@ def failure_after(step: Step, message: str, before: Failure | None, now: float, 
     return Failure(step, one_line(message, MAX_MESSAGE), count, again, live_changes.PENDING if waits else live_changes.FAILED)
 
 
+def delayed(step: Step, message: str, before: Failure | None, again: float) -> Failure:
+    """Return the record of a step that may not begin yet; this is no failed attempt."""
+    return Failure(step, message, before.count if before is not None and before.step == step else 0, again, live_changes.PENDING)
+
+
 def current(vm: Object, launcher: messages.Status, failures: Failures) -> dict[str, Failure]:
     """Return the failures of steps that are still missing."""
     paths = {hot_plug_interfaces.path_of(each.name) for each in steps(vm, launcher)}

@@ -18,7 +18,7 @@ from handler.reconcilers.guests.guest_interfaces import AttachCard, DetachCard, 
 from handler.reconcilers.guests.guest_machine import interface_of
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_writes import StatusWriter
-from handler.reconcilers.guests.pod_networks import HEALING
+from handler.reconcilers.guests.pod_networks import HEALING, TooManyChanges
 from launcher.protocol import messages
 
 
@@ -43,7 +43,9 @@ class InterfaceSteps:
         """Carry a step out; return when to check again, or None at once. The next report writes a failure."""
         path, failures = hot_plug_interfaces.path_of(step.name), self._current_failures(vm, link)
         self._failures[link.pod_uid] = failures
+        now = asyncio.get_running_loop().time
         try:
+            self._ports.networks.begin_change(link.pod_uid)
             match step:
                 case AttachCard():
                     rest = await self._attach(vm, link, step.card)
@@ -55,13 +57,15 @@ class InterfaceSteps:
             if refused.reason == "Conflict":  # a migration or save has begun; its end changes the status
                 return Result()
             problem, waits = str(refused), False
+        except TooManyChanges as early:
+            failures[path] = guest_interfaces.delayed(step, str(early), failures.get(path), now() + early.seconds)
+            return None
         except (Unsupported, *HEALING, OSError) as error:
             problem, waits = str(error), isinstance(error, NotInPod)
         else:
             failures.pop(path, None)
             return rest
-        now = asyncio.get_running_loop().time()
-        failures[path] = guest_interfaces.failure_after(step, guest_status.printable(problem), failures.get(path), now, waits=waits)
+        failures[path] = guest_interfaces.failure_after(step, guest_status.printable(problem), failures.get(path), now(), waits=waits)
         return None
 
     def _current_failures(self, vm: Object, link: Link) -> dict[str, Failure]:

@@ -1,7 +1,8 @@
 """The networks of this node's pods, each set up once per process, and retried after failures.
 
 An attempt runs programs of the host, and a launcher may cause any number of passes. So each pod has a burst of
-``Limits.network_tries_burst`` attempts, and then one every ``network_seconds``. In between, the last fault is returned.
+``Limits.network_tries_burst`` attempts, and then one every ``network_seconds``. In between, the last fault is returned. The same limit
+applies to changes of single cards, also those that succeed: a guest can eject its card as often as it wants.
 """
 
 from __future__ import annotations
@@ -32,6 +33,14 @@ HEALING: Final = (CommandFailed, Fault)
 """Errors that may be temporary."""
 
 
+class TooManyChanges(Exception):
+    """The cards of a pod changed too often; the next change may begin after ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("the network cards of this pod changed too often; the next change waits")
+        self.seconds = seconds
+
+
 @dataclass(slots=True)
 class _Failing:
     """A network that could not be set up so far."""
@@ -50,6 +59,7 @@ class PodNetworks:
         self._limits = limits
         self._interfaces: dict[str, tuple[Interface, ...]] = {}
         self._failing: dict[str, _Failing] = {}
+        self._changes: dict[str, TokenBucket] = {}
 
     def interfaces(self, pod_uid: str) -> tuple[Interface, ...] | None:
         """Return the interfaces of a pod whose network this process has set up, or None."""
@@ -79,14 +89,26 @@ class PodNetworks:
         except (*HEALING, Unsupported) as fault:
             logger.warning("network of pod %s: %s", pod_uid, printable(str(fault)))
             if failing is None:
-                failing = self._failing[pod_uid] = _Failing(
-                    begun, TokenBucket(self._limits.network_tries_burst, 1 / self._limits.network_seconds, now), fault
-                )
+                failing = self._failing[pod_uid] = _Failing(begun, self._bucket(now), fault)
             failing.fault = type(fault)(str(fault))  # without its traceback
             raise
         self._interfaces[pod_uid] = interfaces
         self._failing.pop(pod_uid, None)
         return interfaces
+
+    def begin_change(self, pod_uid: str) -> None:
+        """Count a change of the pod's cards, before it runs programs.
+
+        Raises:
+            TooManyChanges: it must wait.
+        """
+        now = asyncio.get_running_loop().time()
+        bucket = self._changes.setdefault(pod_uid, self._bucket(now))
+        if not bucket.try_accept(now):
+            raise TooManyChanges(bucket.delay(now))
+
+    def _bucket(self, now: float) -> TokenBucket:
+        return TokenBucket(self._limits.network_tries_burst, 1 / self._limits.network_seconds, now)
 
     def add(self, pod_uid: str, interface: Interface) -> None:
         """Remember a card that the guest gets, in place of one of this name."""
@@ -119,3 +141,4 @@ class PodNetworks:
         """Drop the state of pods that are gone."""
         self._interfaces = {uid: known for uid, known in self._interfaces.items() if is_alive(uid)}
         self._failing = {uid: failing for uid, failing in self._failing.items() if is_alive(uid)}
+        self._changes = {uid: bucket for uid, bucket in self._changes.items() if is_alive(uid)}

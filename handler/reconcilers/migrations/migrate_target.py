@@ -27,7 +27,7 @@ from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Holder, Link
 from handler.reconcilers.guests import guest_status
 from handler.reconcilers.guests.guest_machine import machine_of
-from handler.reconcilers.guests.pod_networks import HEALING
+from handler.reconcilers.guests.pod_networks import HEALING, TooManyChanges
 from handler.reconcilers.migrations import migration_side, side_plan
 from handler.reconcilers.migrations.migration_ports import Ports, RelayServer
 from handler.relays.incoming import Expected
@@ -87,11 +87,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
                 self._close_relays(uid)
                 return Result()
             case side_plan.PrepareTarget():
-                try:
-                    await self._prepare(migration, link)
-                except (LauncherRefused, Unsupported, *HEALING, ownership.NotTheDevice, StorageHangs, DisksFault, OSError) as error:
-                    await self._write_fault(migration, error)
-                    raise
+                return await self._try_to_prepare(migration, link)
             case side_plan.AcceptRelays():
                 source = str(dig_migration(migration, "status", "sourceNode") or "")
                 self._server.expect(uid, Expected(link.pod_uid, source, functools.partial(self._release, uid, link)))
@@ -110,6 +106,17 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
                     await self._write(migration, phases.SUCCEEDED, **self._figures(migration, link))
             case _:
                 assert_never(action)
+        return None
+
+    async def _try_to_prepare(self, migration: Object, link: Link) -> Result | None:
+        try:
+            await self._prepare(migration, link)
+        except TooManyChanges as early:
+            await self._write_fault(migration, early)
+            return Result(early.seconds)
+        except (LauncherRefused, Unsupported, *HEALING, ownership.NotTheDevice, StorageHangs, DisksFault, OSError) as error:
+            await self._write_fault(migration, error)
+            raise
         return None
 
     async def _prepare(self, migration: Object, link: Link) -> None:
@@ -134,8 +141,10 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
 
     async def _coming(self, vm: Object, pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         """Set up the cards that the guest gets, as far as the pod has their networks: it may get them before it leaves the source."""
-        found = []
-        for each in hot_plug_interfaces.coming(vm):
+        found: list[Interface] = []
+        if coming := hot_plug_interfaces.coming(vm):
+            self._ports.networks.begin_change(pod_uid)
+        for each in coming:
             with contextlib.suppress(Unsupported, *HEALING):
                 found.append(await self._ports.node.join_network(vm, str(each["name"]), pod_uid, connection))
         return tuple(found)

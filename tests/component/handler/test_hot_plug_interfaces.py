@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -123,3 +125,40 @@ async def test_card_that_the_guest_lost_is_attached_again(world: World) -> None:
         launcher.change(domain=replace(launcher.status.domain, devices=()))
         await eventually(lambda: requests(launcher) == ["AttachInterface"])
         assert handler.node.cards == {"default"}
+
+
+def most_changes(world: World, began: float) -> float:
+    return world.limits.network_tries_burst + 1 + (time.monotonic() - began) / world.limits.network_seconds
+
+
+async def test_card_that_vanishes_again_and_again_is_set_up_rarely(world: World) -> None:
+    """A guest can eject its card as often as it wants, and each attachment runs programs of the host."""
+    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # so that only the attachments are limited here
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        began = time.monotonic()
+        for _ in range(60):
+            report(launcher)
+            assert launcher.status.domain is not None
+            launcher.change(domain=replace(launcher.status.domain, devices=()))
+            await asyncio.sleep(0.02)
+        assert world.limits.network_tries_burst <= handler.node.joined <= most_changes(world, began)
+        await eventually(lambda: entry(world).get("state") == "Pending")
+        assert "the next change waits" in entry(world)["message"]
+
+
+async def test_card_that_comes_and_goes_often_waits(world: World) -> None:
+    world.limits = replace(world.limits, network_tries_burst=2, network_seconds=0.5, write_seconds=0.01)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher)
+        began = time.monotonic()
+        for runs, desired in [([DEFAULT], [DEFAULT, LAN]), ([DEFAULT, LAN], [DEFAULT])] * 2:
+            await edit(world, runs=runs, desired=desired)
+            await eventually(lambda: "running" not in world.status())
+        assert (handler.node.joined, handler.node.left) == (2, 2)
+        assert time.monotonic() - began >= 2 * 0.5 - 0.1

@@ -682,6 +682,31 @@ async def test_changing_target_errors_cause_few_writes(scene: Scene) -> None:
         assert len(written) <= scene.world.limits.writes_burst + 1 + (time.monotonic() - began) / scene.world.limits.write_seconds
 
 
+async def test_target_that_is_never_prepared_sets_cards_up_rarely(scene: Scene) -> None:
+    """Otherwise its launcher would cause programs of the host to run with each change of its status."""
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that only the cards are limited here
+    limits = scene.world.limits
+    scene.target.instead = lambda _: ("Failed", "an excuse")
+
+    def edit(vm: dict[str, Any]) -> None:
+        domain = vm["spec"]["domain"]
+        found = [{"name": "default"}, {"name": "lan", "type": "bridge", "network": "lan"}]
+        vm["status"]["running"] = {"generation": 1, "domain": domain}
+        vm["spec"]["domain"] = {**domain, "devices": {**domain["devices"], "interfaces": found}}
+
+    async with AsyncExitStack() as stack:
+        _, target = await both(stack, scene)
+        await scene.world.api.edit(VMS, "default", "testvm", edit)
+        await scene.begin()
+        began = time.monotonic()
+        for number in range(60):
+            scene.target.change(consoles=number % 8)
+            await asyncio.sleep(0.02)
+        most = limits.network_tries_burst + 1 + (time.monotonic() - began) / limits.network_seconds
+        assert limits.network_tries_burst <= target.node.joined <= most
+        await eventually(lambda: "the next change waits" in str(scene.status().get("message")))
+
+
 async def test_forgetful_target_moves_no_phase_back(scene: Scene) -> None:
     """Otherwise virt-handler would keep trying to write PreparingTarget, which virt-api refuses."""
     async with AsyncExitStack() as stack:

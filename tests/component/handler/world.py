@@ -79,6 +79,8 @@ class FakeNode:
         self.no_network: Exception | None = None
         self.cards: set[str] = set()
         """Network cards that running guests got."""
+        self.joined = self.left = 0
+        """How often a card was set up in, and removed from, the pod."""
         self.no_card: Exception | None = None
         self.forwarded: list[tuple[str, ...]] = []
         """Targets to which the connections of departed guests were forwarded."""
@@ -124,12 +126,14 @@ class FakeNode:
         return (Interface("default", "02:00:00:00:00:09", "tap0", "virtio", (self.address,), is_own=self.is_own),)
 
     async def join_network(self, vm: dict[str, Any], card: str, pod_uid: str, connection: Connection) -> Interface:
+        self.joined += 1
         if self.no_card is not None:
             raise self.no_card
         self.cards.add(card)
         return Interface(card, "02:00:00:00:00:10", "tap1", "virtio", (), is_own=False)
 
     async def leave_network(self, vm: dict[str, Any], card: str, connection: Connection) -> None:
+        self.left += 1
         if self.no_card is not None:
             raise self.no_card
         self.cards.discard(card)
