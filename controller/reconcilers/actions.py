@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import Object, name_of
 from controller.runtime.recorder import EventType
 
 MIN_REQUEUE_SECONDS: Final = 0.5
@@ -19,6 +19,13 @@ class CreatePod:
     pod: Object
     vm: Object
     """The machine that owns the pod."""
+    is_hot_plug: bool = False
+    """True: for a disk of a running guest. If the API server refuses the pod, the other actions go on."""
+
+    @property
+    def request(self) -> str:
+        """The key of its refusal."""
+        return name_of(self.pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,11 @@ class ResizePod:
     name: str
     uid: str
     resources: Object
+
+    @property
+    def request(self) -> str:
+        """The key of its refusal: another size is another request."""
+        return f"{self.uid} {self.resources}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,14 @@ class PodRefused(Exception):
         super().__init__(one_line(words, MAX_REFUSAL))
 
 
+class HotPlugRefused(Exception):
+    """The API server refuses pods or sizes for a running guest: the messages by request."""
+
+    def __init__(self, messages: Mapping[str, str]) -> None:
+        super().__init__("; ".join(messages.values()))
+        self.messages = messages
+
+
 class Applier:
     """Applies actions for objects of one kind, one object at a time."""
 
@@ -69,24 +77,25 @@ class Applier:
         Raises:
             Conflict: the object changed since it was observed.
             PodRefused: its pod is refused, or another pod has its name; with a message for the status.
+            HotPlugRefused: all actions are applied, except those refused and the write of a status that does not tell this.
         """
         requeue_after: float | None = None
         made = ""
+        refused: dict[str, str] = {}
         for action in actions:
             match action:
+                case CreatePod(is_hot_plug=True) | ResizePod():
+                    refused |= await self._hot_plug(obj, action)
+                case WriteStatus() if refused:
+                    break  # the next plan, which knows the refusals, has another status
                 case CreatePod():
                     made = await self._create_pod(obj, action)
-                case DeletePod() | SetPodCondition() | ResizePod():
+                case DeletePod() | SetPodCondition():
                     requeue_after = sooner(requeue_after, await self._change_pod(obj, action))
                 case WriteStatus():
                     obj = await self._write_status(obj, action.status) if not action.uid_field else await self._name_pod(obj, action, made)
-                case AddFinalizer():
-                    obj = await self._set_finalizers(obj, [*finalizers_of(obj), action.finalizer])
-                    self._objects.remember(obj)
-                case RemoveFinalizer():
-                    obj = await self._remove_finalizer(obj, action.finalizer)
-                case AddOwner():
-                    obj = await self._add_owner(obj, action.reference)
+                case AddFinalizer() | RemoveFinalizer() | AddOwner():
+                    obj = await self._change_metadata(obj, action)
                 case DeleteObject():
                     requeue_after = sooner(requeue_after, await self._delete_object(obj))
                 case Emit():
@@ -95,7 +104,21 @@ class Applier:
                     requeue_after = sooner(requeue_after, action.seconds)
                 case _:
                     assert_never(action)
+        if refused:
+            raise HotPlugRefused(refused)
         return requeue_after
+
+    async def _hot_plug(self, obj: Object, action: CreatePod | ResizePod) -> dict[str, str]:
+        """Apply the action; return its refusal, if any."""
+        try:
+            match action:
+                case CreatePod():
+                    await self._create_pod(obj, action)
+                case ResizePod():
+                    await self._resize(obj, action)
+        except PodRefused as refused:
+            return {action.request: str(refused)}
+        return {}
 
     async def _create_pod(self, obj: Object, action: CreatePod) -> str:
         """Create the pod, or use an acceptable one of its name; return its uid."""
@@ -108,15 +131,23 @@ class Applier:
         self._pods.remember(pod)
         return uid_of(pod)
 
-    async def _change_pod(self, obj: Object, action: DeletePod | SetPodCondition | ResizePod) -> float | None:
+    async def _change_pod(self, obj: Object, action: DeletePod | SetPodCondition) -> float | None:
         match action:
             case DeletePod():
                 return await self._delete_pod(obj, action)
             case SetPodCondition():
                 return await self._set_condition(obj, action)
-            case ResizePod():
-                await self._resize(obj, action)
-                return None
+
+    async def _change_metadata(self, obj: Object, action: AddFinalizer | RemoveFinalizer | AddOwner) -> Object:
+        match action:
+            case AddFinalizer():
+                obj = await self._set_finalizers(obj, [*finalizers_of(obj), action.finalizer])
+                self._objects.remember(obj)
+                return obj
+            case RemoveFinalizer():
+                return await self._remove_finalizer(obj, action.finalizer)
+            case AddOwner():
+                return await self._add_owner(obj, action.reference)
 
     async def _left_over(self, obj: Object, action: CreatePod) -> Object:
         """Return the existing pod of this name if acceptable. Otherwise raise PodRefused, and delete the pod if the machine controls it."""

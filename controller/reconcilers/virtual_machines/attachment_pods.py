@@ -41,7 +41,8 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     wanted = _by_pod(seen, _attached(seen)) | new
     there = {name_of(each): each for each in seen.attachment_pods}
     found = [_entry(seen, disk, there.get(name), waits.get(name)) for name, disk in wanted.items()]
-    made = tuple(_create(seen, disk) for name, disk in wanted.items() if name not in there and name not in waits)
+    missing = (_create(seen, disk) for name, disk in wanted.items() if name not in there and name not in waits)
+    made = tuple(each for each in missing if each.request not in seen.refusals)
     gone = (pod for name, pod in there.items() if name not in wanted or not liveness.may_run(pod, seen.evidence))
     look = (Requeue(LOOK_SECONDS),) if waits else ()
     return (*made, *(_delete(pod) for pod in gone if not is_deleting(pod)), *_write(seen, found), *look)
@@ -66,7 +67,8 @@ def _wait(seen: Observed, disk: Object) -> _Wait | None:
         return _Wait("DiskInUse", f"disk {other}, which the guest still has, has the same serial or World Wide Name")
     if under_way := next((each for each in seen.migrations if phases.is_unfinished(each)), None):
         return _Wait("Migrating", f"Migration {name_of(under_way)} must end first")
-    return _Wait("PodRefused", seen.refusal) if seen.refusal else None
+    refusal = seen.refusals.get(hot_plug.pod_name(seen.vm, disk))
+    return None if refusal is None else _Wait("PodRefused", refusal)
 
 
 def _wait_for_claim(seen: Observed, disk: Object, name: str) -> _Wait | None:
@@ -106,7 +108,7 @@ def _is_with_guest(seen: Observed, pod: Object) -> bool:
 
 
 def _create(seen: Observed, disk: Object) -> CreatePod:
-    return CreatePod(launcher_pod.attachment_pod(seen.vm, disk, seen.settings), seen.vm)
+    return CreatePod(launcher_pod.attachment_pod(seen.vm, disk, seen.settings), seen.vm, is_hot_plug=True)
 
 
 def _delete(pod: Object) -> DeletePod:

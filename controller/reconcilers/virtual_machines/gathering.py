@@ -31,6 +31,7 @@ from controller.reconcilers.virtual_machines import attempts, restart_turns, sil
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.priorities import PriorityClasses
+from controller.reconcilers.virtual_machines.refusals import Refusals
 from controller.reconcilers.virtual_machines.shared import Shared
 from controller.runtime.clock import Clock
 
@@ -61,6 +62,7 @@ class Gathering:
         self._own_pods = Absences(elapsed)
         self._targets = targets
         self._endings = Endings(elapsed)
+        self.refusals = Refusals(elapsed)
         self._priorities = PriorityClasses(client, elapsed)
         self._non_operational = Shared[dict[str, failed_starts.Verdict]](elapsed)
         self._lost_machines = Shared[restart_turns.Queue](elapsed)
@@ -69,6 +71,7 @@ class Gathering:
         """Forget a machine that is gone."""
         self._own_pods.forget(key)
         self._endings.forget(key)
+        self.refusals.forget(key)
 
     async def gather(self, vm: Object) -> Observed:
         """Return the machine and its related state; read it and its pods from the server before a pod's absence decides anything."""
@@ -88,6 +91,7 @@ class Gathering:
             settings=self._settings,
             kvm_offered=offers_kvm(self._informers.nodes),
             evidence=found,
+            refusals=self.refusals.messages(key_of(vm)),
             migrations=tuple(migrations),
             targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
             rested=self._endings.rested(vm, now),

@@ -31,6 +31,8 @@ class Observed:
     """What is known about the pods besides their own statuses: silent nodes, and pods that are gone."""
     refusal: str = ""
     """Why the API server recently refused this attempt's pod."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Its recent refusals of actions for the running guest, by request."""
     migrations: tuple[Object, ...] = ()
     """Migrations for the machine's name."""
     targets: frozenset[str] = frozenset()

@@ -36,16 +36,16 @@ def plan(seen: Observed) -> tuple[Action, ...]:
         return _grow(seen, pod, wanted)
     if wanted < granted:
         return _record(seen, wanted) if pod_memory.is_released(seen.vm) else ()
-    return () if seen.refusal or not pod_memory.recorded(seen.vm) else _fit(seen, pod, wanted)
+    return _fit(seen, pod, wanted) if pod_memory.recorded(seen.vm) else ()
 
 
 def _grow(seen: Observed, pod: Object, wanted: int) -> tuple[Action, ...]:
     before = pod_memory.recorded(seen.vm)
-    if seen.refusal:
-        return _record(seen, before, REFUSED, seen.refusal)
-    needed = _limit(launcher_pod.resized(seen.vm, seen.claims, wanted))
+    resize = _resize(seen, pod, wanted)
+    needed = _limit(resize.resources)
     if pod_state.memory_limit(pod) < needed:
-        return _fit(seen, pod, wanted)
+        refusal = seen.refusals.get(resize.request)
+        return (resize,) if refusal is None else _record(seen, before, REFUSED, refusal)
     if pod_state.actual_memory_limit(pod) >= needed:
         return _record(seen, wanted)
     reason, message = pod_state.resize_obstacle(pod) or (IN_PROGRESS, f"the kubelet has not resized pod {name_of(pod)} yet")
@@ -53,9 +53,14 @@ def _grow(seen: Observed, pod: Object, wanted: int) -> tuple[Action, ...]:
 
 
 def _fit(seen: Observed, pod: Object, amount: int) -> tuple[Action, ...]:
-    """Return the resize of a pod that does not have the size for this much memory."""
-    resources = launcher_pod.resized(seen.vm, seen.claims, amount)
-    return () if pod_state.memory_limit(pod) == _limit(resources) else (ResizePod(name_of(pod), uid_of(pod), resources),)
+    """Return the resize of a pod that does not have the size for this much memory, unless it was refused recently."""
+    resize = _resize(seen, pod, amount)
+    is_done = pod_state.memory_limit(pod) == _limit(resize.resources)
+    return () if is_done or resize.request in seen.refusals else (resize,)
+
+
+def _resize(seen: Observed, pod: Object, amount: int) -> ResizePod:
+    return ResizePod(name_of(pod), uid_of(pod), launcher_pod.resized(seen.vm, seen.claims, amount))
 
 
 def _limit(resources: Object) -> int:

@@ -13,7 +13,7 @@ from apiserver.apis.virt.lifecycle import evictions, failed_starts, phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import precedence
-from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
+from controller.reconcilers.applying import REFUSED_SECONDS, Applier, HotPlugRefused, PodRefused, sooner
 from controller.reconcilers.indexes import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import liveness, ownership, readiness
@@ -95,11 +95,20 @@ class VirtualMachines:
         refused = await self._applier.apply(vm, readiness.plan(vm, seen.pods, seen.now))
         poll = sooner(refused, self._times.unwatched if self._warn_of_unwatched(seen) else None)
         try:
-            return Result(sooner(await self._applier.apply(vm, planning.plan(seen)), poll))
+            again = await self._carry_out(seen)
+            return Result(sooner(sooner(again, self._gathering.refusals.left(request)), poll))
         except PodRefused as refused:
             told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
             await self._applier.apply(vm, told)
             return Result(sooner(REFUSED_SECONDS, poll))
+
+    async def _carry_out(self, seen: Observed) -> float | None:
+        """Apply the plan. If requests for the running guest are refused, plan again: the next plan tells this and repeats no request."""
+        try:
+            return await self._applier.apply(seen.vm, planning.plan(seen))
+        except HotPlugRefused as refused:
+            self._gathering.refusals.add(key_of(seen.vm), refused.messages)
+            return await self._carry_out(dataclasses.replace(seen, refusals={**seen.refusals, **refused.messages}))
 
     def _tell_nodes(self, seen: Observed) -> None:
         """Create an Event for each node that starts avoid from now on."""

@@ -135,7 +135,7 @@ def test_drive_gets_a_pod_with_the_image() -> None:
         ("ClaimTerminating", {"claim": {**CLAIM, "metadata": {"name": "data", "deletionTimestamp": "2026-01-01T00:00:00Z"}}}),
         ("VolumeModeBlock", {"claim": {**CLAIM, "spec": {"volumeMode": "Block"}}}),
         ("DiskInUse", {"wanted_in_use": {"data": "other"}}),
-        ("PodRefused", {"refusal": "exceeded quota"}),
+        ("PodRefused", {"refusals": {hot_plug.pod_name(a_machine(), disk_of(a_machine())): "exceeded quota"}}),
         ("Migrating", {"migrations": (a_migration(phase="Running"),)}),
     ],
 )
@@ -148,6 +148,19 @@ def test_wait_is_reported_and_no_pod_is_recorded(reason: str, given: dict[str, A
         assert (entry["phase"], entry["reason"]) == ("Pending", reason)
         assert "hotplugVolume" not in entry
         assert Requeue(attachment_pods.LOOK_SECONDS) in actions
+
+
+@pytest.mark.parametrize("more", [{"refusal": "no"}, {"refusals": {"uid-of-the-pod {'limits': {}}": "no"}}], ids=["attempt", "resize"])
+def test_refusal_of_another_request_does_not_stop_a_disk(more: dict[str, Any]) -> None:
+    actions = plan(a_machine(), **more)
+    assert [each for each in actions if isinstance(each, CreatePod)]
+    assert [each["reason"] for each in entries(actions)] == ["PodNotRunning"]
+
+
+def test_refused_pod_of_a_present_disk_is_not_repeated_at_once() -> None:
+    known = a_machine(runs=True, entries=(attached(a_machine()),))
+    assert [each for each in plan(known) if isinstance(each, CreatePod)]
+    assert plan(known, refusals={hot_plug.pod_name(known, disk_of(known)): "exceeded quota"}) == ()
 
 
 def test_new_disk_waits_until_its_claim_has_no_other_disk() -> None:

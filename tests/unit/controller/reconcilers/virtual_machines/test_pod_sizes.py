@@ -54,8 +54,13 @@ def told(actions: tuple[Action, ...]) -> Any:
     return write.status["podResize"]
 
 
-def resize(vm: dict[str, Any], pod: dict[str, Any], mebibytes: int) -> tuple[Action, ...]:
+def resize(vm: dict[str, Any], pod: dict[str, Any], mebibytes: int) -> tuple[ResizePod, ...]:
     return (ResizePod(pod["metadata"]["name"], pod["metadata"]["uid"], memory_for(vm, mebibytes)),)
+
+
+def refused(vm: dict[str, Any], pod: dict[str, Any], mebibytes: int) -> dict[str, str]:
+    (request,) = (each.request for each in resize(vm, pod, mebibytes))
+    return {request: "exceeded quota"}
 
 
 def test_pod_grows_before_the_guest() -> None:
@@ -101,8 +106,17 @@ def test_kubelets_reason_is_told(kind: str) -> None:
 
 def test_refused_resize_is_told_and_not_repeated_at_once() -> None:
     vm = a_machine(512, 256)
-    assert told(plan(vm, its_pod(vm, 256), refusal="exceeded quota")) == {"reason": "PodResizeRefused", "message": "exceeded quota"}
-    assert plan(a_machine(256, 256, granted=256), its_pod(vm, 512), refusal="no") == ()
+    small, large = its_pod(vm, 256), its_pod(vm, 512)
+
+    assert told(plan(vm, small, refusals=refused(vm, small, 512))) == {"reason": "PodResizeRefused", "message": "exceeded quota"}
+    assert plan(a_machine(256, 256, granted=256), large, refusals=refused(vm, large, 256)) == ()
+
+
+def test_refusal_of_another_request_does_not_stop_a_resize() -> None:
+    vm = a_machine(512, 256)
+    small = its_pod(vm, 256)
+    for each in ({"refusal": "exceeded quota"}, {"refusals": {"a-disks-pod": "no"}}, {"refusals": refused(vm, small, 768)}):
+        assert plan(vm, small, **each) == resize(vm, small, 512)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""The API server's refusals of requests for running guests, until each may be repeated. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from apiserver.apis.meta.objects import NamespacedName
+from controller.reconcilers.applying import REFUSED_SECONDS
+
+
+class _Refusal(NamedTuple):
+    message: str
+    until: float
+
+
+class Refusals:
+    """The refusals of each machine. A status that changes meanwhile does not shorten them."""
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        """``elapsed`` returns monotonic seconds."""
+        self._elapsed = elapsed
+        self._refused: dict[NamespacedName, dict[str, _Refusal]] = {}
+
+    def add(self, machine: NamespacedName, messages: Mapping[str, str]) -> None:
+        """Remember the messages by request."""
+        until = self._elapsed() + REFUSED_SECONDS
+        self._refused.setdefault(machine, {}).update({request: _Refusal(message, until) for request, message in messages.items()})
+
+    def messages(self, machine: NamespacedName) -> dict[str, str]:
+        """Return the messages by request, and forget the requests that may be repeated."""
+        now = self._elapsed()
+        if lasting := {request: each for request, each in self._refused.pop(machine, {}).items() if each.until > now}:
+            self._refused[machine] = lasting
+        return {request: each.message for request, each in lasting.items()}
+
+    def left(self, machine: NamespacedName) -> float | None:
+        """Return the seconds until the first request may be repeated, or None."""
+        now = self._elapsed()
+        return min((each.until - now for each in self._refused.get(machine, {}).values()), default=None)
+
+    def forget(self, machine: NamespacedName) -> None:
+        """Remove a machine that is gone."""
+        self._refused.pop(machine, None)
