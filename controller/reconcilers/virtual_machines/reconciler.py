@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 from apiserver.apis.core.resources import NODES
-from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, uid_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import evictions, failed_starts, phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import running
 from apiserver.client.rest import Client
 from controller.reconcilers import precedence
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, HotPlugRefused, PodRefused, sooner
@@ -29,6 +31,11 @@ from controller.runtime.recorder import Recorder
 def _migration_changed(controller: Controller, old: Object | None, new: Object | None) -> None:
     if phases.phase_of(old or {}) != phases.phase_of(new or {}) and (migration := new or old) is not None:
         controller.enqueue(evictions.machine_of(migration))
+
+
+def _hardware(vm: Object) -> tuple[Any, Any]:
+    """Return the desired and the running form of any machine, also of an invalid one, to compare them."""
+    return dig(vm, "spec"), dig(vm, "status", running.RUNNING)
 
 
 class VirtualMachines:
@@ -123,7 +130,7 @@ class VirtualMachines:
         if not precedence.holds(before):
             return
         has_lost_pod = phases.phase_of(before) in phases.WITH_POD and phases.phase_of(after) not in phases.WITH_POD
-        if has_lost_pod or not precedence.holds(after) or before.get("spec") != after.get("spec"):
+        if has_lost_pod or not precedence.holds(after) or _hardware(before) != _hardware(after):
             for storage in storage_of_vm(before):
                 yield from self._informers.machines_with(storage)
 

@@ -138,3 +138,10 @@ def test_waiting_machines_are_requeued_when_disks_change(phase: str) -> None:
     old = a_machine("first", claim(), phase=phase)
     assert woken(old, a_machine("first", claim("other"), phase=phase)) == ["for-data"]
     assert woken(old, a_machine("first", claim(readOnly=True), phase=phase)) == ["for-data"]
+
+
+def test_waiting_machines_are_requeued_when_a_guest_lost_a_disk() -> None:
+    """The edit came earlier; the claim is free when the guest's running form loses the disk."""
+    edited, done = (a_machine("first", phase="Running") for _ in range(2))
+    edited["status"]["running"] = {"generation": 1, "domain": {"devices": {"disks": [claim()]}}}
+    assert woken(edited, done) == ["for-data"]
