@@ -1,7 +1,8 @@
 """The pods with claims for a running guest, and their records in ``status.volumeStatus``. Pure.
 
-The record of a pod's uid is the write that locks the claim. So it is written once the pod runs and no other machine uses the claim. A pod
-stays while its disk is in the running form, and the guest is in the pod for which it was made.
+The record of a pod's uid is the write that locks the claim. So it is written once the pod runs and no other machine holds the claim
+(``controller.reconcilers.precedence``). If one does, the pod goes, because a volume of one node would keep that machine from its start. A
+pod stays while its disk is in the running form, and the guest is in the pod for which it was made.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.spec import hot_plug
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Requeue, WriteStatus
@@ -43,7 +44,8 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     found = [_entry(seen, disk, there.get(name), waits.get(name)) for name, disk in wanted.items()]
     missing = (_create(seen, disk) for name, disk in wanted.items() if name not in there and name not in waits)
     made = tuple(each for each in missing if each.request not in seen.refusals)
-    gone = (pod for name, pod in there.items() if name not in wanted or not liveness.may_run(pod, seen.evidence))
+    kept = wanted.keys() - {name for name, wait in waits.items() if wait.reason == conditions.DISK_IN_USE}
+    gone = (pod for name, pod in there.items() if name not in kept or not liveness.may_run(pod, seen.evidence))
     look = (Requeue(LOOK_SECONDS),) if waits else ()
     return (*made, *(_delete(pod) for pod in gone if not is_deleting(pod)), *_write(seen, found), *look)
 
@@ -64,7 +66,7 @@ def _wait(seen: Observed, disk: Object) -> _Wait | None:
     if name and (wait := _wait_for_claim(seen, disk, name)):
         return wait
     if other := hot_plug.user_of_identity(seen.vm, disk):
-        return _Wait("DiskInUse", f"disk {other}, which the guest still has, has the same serial or World Wide Name")
+        return _Wait(conditions.DISK_IN_USE, f"disk {other}, which the guest still has, has the same serial or World Wide Name")
     if under_way := next((each for each in seen.migrations if phases.is_unfinished(each)), None):
         return _Wait("Migrating", f"Migration {name_of(under_way)} must end first")
     refusal = seen.refusals.get(hot_plug.pod_name(seen.vm, disk))
@@ -82,9 +84,9 @@ def _wait_for_claim(seen: Observed, disk: Object, name: str) -> _Wait | None:
             hot_plug.NEEDS_RESTART, f"PersistentVolumeClaim {name} has volumeMode Block, so the guest gets the disk at its next start"
         )
     if other := seen.wanted_in_use.get(name):
-        return _Wait("DiskInUse", f"PersistentVolumeClaim {name} is in use by virtual machine {other}")
+        return _Wait(conditions.DISK_IN_USE, f"PersistentVolumeClaim {name} is in use by virtual machine {other}")
     if own := hot_plug.user_of_claim(seen.vm, disk):
-        return _Wait("DiskInUse", f"PersistentVolumeClaim {name} is in use by disk {own} of this virtual machine")
+        return _Wait(conditions.DISK_IN_USE, f"PersistentVolumeClaim {name} is in use by disk {own} of this virtual machine")
     return None
 
 

@@ -173,13 +173,13 @@ class Gathering:
         return {claim: self._informers.claims.get(namespace_of(vm), claim) for claim in claims if claim}
 
     def _wanted_in_use(self, vm: Object) -> dict[str, str]:
-        """Return the claims of disks that the guest may get and that machines with a guest use, with the name of one machine each."""
+        """Return the claims of disks that the guest may get and that other machines hold, with the name of one machine each."""
         uses = disk_uses.uses({"devices": {"disks": list(hot_plug.added(vm))}})
         found = {}
         for claim, use in uses.items():
             holders = self._informers.holders_of(NamespacedName(namespace_of(vm), claim))
-            others = (each for each in holders if uid_of(each) != uid_of(vm) and phases.keeps_guest(each))
-            if other := next((each for each in others if disk_claims.clashes(claim, use, each)), None):
+            others = (each for each in holders if uid_of(each) != uid_of(vm) and disk_claims.clashes(claim, use, each))
+            if other := next(others, None):
                 found[claim] = name_of(other)
         return found
 

@@ -267,18 +267,33 @@ def test_attachment_pods_are_not_gathered_as_guests_pods() -> None:
     assert [name_of(each) for each in gathering._attachment_pods(vm)] == [hot_plug.pod_name(vm, disk_of(vm))]
 
 
-def test_claim_of_a_guest_is_in_use_for_the_disk_of_another() -> None:
-    assert in_use_with("Running") == {"data": "other"}
-    assert in_use_with("Stopped") == {}
+def test_unrecorded_pod_makes_room_for_the_holder_of_its_claim() -> None:
+    vm = a_machine()
+    assert deleted(plan(vm, an_attachment(vm), wanted_in_use={"data": "other"})) == ["uid-of-attachment"]
+    assert deleted(plan(vm, an_attachment(vm), migrations=(a_migration(phase="Running"),))) == []
 
 
-def in_use_with(phase: str) -> dict[str, str]:
+RAN = {"runningTime": "2026-01-01T00:00:10Z"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "attempt", "held"),
+    [
+        pytest.param("Running", {}, {"data": "other"}, id="one with a guest"),
+        pytest.param("Scheduling", {}, {"data": "other"}, id="one that starts"),
+        pytest.param("Failed", {"result": "Failed", **RAN}, {"data": "other"}, id="one between two starts"),
+        pytest.param("Failed", {"result": "Failed"}, {}, id="one that never ran"),
+        pytest.param("Succeeded", {"result": "Succeeded", **RAN}, {}, id="one that powered itself off"),
+    ],
+)
+def test_claim_that_another_machine_holds_is_in_use(phase: str, attempt: dict[str, Any], held: dict[str, str]) -> None:
     other = a_machine(runs=True, phase=phase)
     other["metadata"] |= {"name": "other", "uid": "other"}
+    other["status"]["attempts"] = [an_attempt(**attempt)]
     vms = Store({BY_HELD_STORAGE: held_storage_of_vm})
     for each in (other, a_machine()):
         vms.apply(each)
     gathering = Gathering(
         NONE, NONE, NONE, Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
     )
-    return gathering._wanted_in_use(a_machine())
+    assert gathering._wanted_in_use(a_machine()) == held
