@@ -100,14 +100,17 @@ def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
     """Return a warning of machines with one MAC address. Each is alone on its pod's bridge, but software may confuse the guests."""
-    if not seen.namesakes:
-        return ()
-    others = one_line(", ".join(seen.namesakes), pod_state.MAX_MESSAGE)
+    return (duplicate_mac(seen.namesakes),) if seen.namesakes else ()
+
+
+def duplicate_mac(namesakes: tuple[str, ...]) -> Emit:
+    """Return the warning of other machines with a MAC address of this one."""
+    others = one_line(", ".join(namesakes), pod_state.MAX_MESSAGE)
     message = (
         f"a MAC address of this machine is also used by {others}: harmless for the pod network, but software that identifies "
         "guests by MAC address may confuse them"
     )
-    return (Emit("Warning", "DuplicateMAC", message),)
+    return Emit("Warning", "DuplicateMAC", message)
 
 
 def _warn_of_sizes(seen: Observed) -> tuple[Action, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from apiserver.apis.core.resources import PODS
@@ -16,7 +16,7 @@ from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import attachments, chosen_cpu, disk_uses, hot_plug
 from apiserver.client.rest import Client
 from controller.reconcilers import disk_claims, precedence
-from controller.reconcilers.indexes import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
+from controller.reconcilers.indexes import Informers, Mac, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.nodes.node_reports import NodeReports, strangers
 from controller.reconcilers.pods import evidence, kubelet_events, liveness, networks, ownership, pod_state
@@ -95,7 +95,7 @@ class Gathering:
             migrations=tuple(migrations),
             targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
             rested=self._endings.rested(vm, now),
-            namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
+            namesakes=() if attempts.is_open(vm) else self.namesakes(vm, macs_of_vm(vm)),
             claims_in_use=disk_claims.claims_in_use(vm, rivals),
             servers_in_use=disk_claims.servers_in_use(vm, rivals),
             files_in_use=self._files_in_use(vm, starting),
@@ -183,9 +183,9 @@ class Gathering:
                 found[claim] = name_of(other)
         return found
 
-    def _namesakes(self, vm: Object) -> tuple[str, ...]:
-        """Return the names of other machines with a pod and a MAC address of this one, at most ``MAX_NAMESAKES`` per address."""
-        found = (each for mac in macs_of_vm(vm) for each in self._informers.machines_with_mac(mac))
+    def namesakes(self, vm: Object, macs: Iterable[Mac]) -> tuple[str, ...]:
+        """Return the names of other machines with a pod and one of these MAC addresses, at most ``MAX_NAMESAKES`` per address."""
+        found = (each for mac in macs for each in self._informers.machines_with_mac(mac))
         return tuple(sorted({name_of(each) for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}))
 
     def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:

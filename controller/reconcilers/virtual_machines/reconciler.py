@@ -12,15 +12,15 @@ from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, nam
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import evictions, failed_starts, phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import running
+from apiserver.apis.virt.spec import hot_plug_interfaces, running
 from apiserver.client.rest import Client
 from controller.reconcilers import precedence
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, HotPlugRefused, PodRefused, sooner
-from controller.reconcilers.indexes import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
+from controller.reconcilers.indexes import BY_NODE, BY_WANTED_NODE, Informers, macs_of_vm, storage_of_vm
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import liveness, ownership, readiness
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machines import validation
+from controller.reconcilers.virtual_machines import attempt_start, validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
 from controller.reconcilers.virtual_machines.gathering import Gathering
 from controller.reconcilers.virtual_machines.observed import Observed
@@ -63,6 +63,7 @@ class VirtualMachines:
             if phases.phase_of(old or {}) == phases.UNKNOWN and phases.phase_of(obj) in phases.OWNED_BY_HANDLER:
                 self._reports.heard(dig_vm(obj, "status", "nodeName") or "")  # only its virt-handler replaces Unknown
             controller.enqueue(key_of(obj))
+            self._warn_of_namesakes(old, new)
             for each in self._who_may_wait_for_its_disks(old, new):
                 controller.enqueue(key_of(each))
 
@@ -123,6 +124,14 @@ class VirtualMachines:
             if self._avoided.get(name) != verdict and (node := self._informers.nodes.get("", name)) is not None:
                 self._avoided[name] = verdict
                 self._recorder.event(node, NODES, "Warning", "NonOperational", verdict.message())
+
+    def _warn_of_namesakes(self, old: Object | None, new: Object | None) -> None:
+        """Warn of other machines with a MAC address that an edit gives a guest that can get network cards; a start has its own warning."""
+        if old is None or new is None or old.get("spec") == new.get("spec") or not hot_plug_interfaces.takes_interfaces(new):
+            return
+        if namesakes := self._gathering.namesakes(new, set(macs_of_vm(new)) - set(macs_of_vm(old))):
+            told = attempt_start.duplicate_mac(namesakes)
+            self._recorder.event(new, VIRTUAL_MACHINES, told.type, told.reason, told.message)
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
         """Yield the machines with a disk of one that lost its pod, will not run again, or may have other disks now."""

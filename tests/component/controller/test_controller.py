@@ -404,6 +404,25 @@ async def test_duplicate_mac_is_reported_and_the_machine_starts(api: FakeAPI, cl
     assert "is also used by first:" in told["message"]
 
 
+async def test_duplicate_mac_of_a_card_for_a_running_guest_is_reported(api: FakeAPI, cluster: Cluster) -> None:
+    def give(vm: dict[str, Any]) -> None:
+        vm["status"]["domain"] = {"liveChanges": ["interface"]}
+        vm["spec"]["domain"]["devices"] = {
+            "interfaces": [{"name": "default"}, {"name": "lan", "network": "lan", "mac": "52:54:00:c0:ff:ee"}]
+        }
+
+    devices = {"interfaces": [{"name": "default", "mac": "52:54:00:c0:ff:ee"}]}
+    for name, domain in [("first", {"memory": {"guest": "64Mi"}, "devices": devices}), ("second", {"memory": {"guest": "64Mi"}})]:
+        await api.put(VMS, a_vm(name, domain=domain))
+        await cluster.pod(name=name)
+        await cluster.until(lambda name=name: cluster.phase(name) == "Scheduling", "the start")  # type: ignore[misc]  # a default binds the name
+    assert "DuplicateMAC" not in cluster.events()
+    await api.edit(VMS, "ns", "second", give)
+    await cluster.until(lambda: "DuplicateMAC" in cluster.events(), "an event")
+    (told,) = [each for each in api.all(EVENTS) if each["reason"] == "DuplicateMAC"]
+    assert (told["involvedObject"]["name"], "is also used by first:" in told["message"]) == ("second", True)
+
+
 async def test_second_machine_with_a_claim_waits_for_the_first(api: FakeAPI, cluster: Cluster) -> None:
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
