@@ -26,6 +26,7 @@ pytestmark = [
 ]
 MIB: Final = 1 << 20
 CLASS: Final = "by-hand"
+SCRATCH: Final = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}}
 
 
 def on(node: layout.Node, *command: str) -> None:
@@ -110,6 +111,11 @@ def boot(viewer: Console) -> Console:
     return viewer
 
 
+def waits_for_blank(vm: dict[str, Any]) -> bool:
+    told = [(each["reason"], each["message"]) for each in vm["status"].get("volumeStatus") or () if each["phase"] == "Pending"]
+    return told == [("DiskInUse", "PersistentVolumeClaim blank is in use by virtual machine blank")]
+
+
 def test_blank_disk_is_created_in_a_new_claim_and_persists(kubectl: Kubectl, testguest: None) -> None:
     del testguest
     kubectl.api.apply(shared_claim("blank"))
@@ -117,6 +123,10 @@ def test_blank_disk_is_created_in_a_new_claim_and_persists(kubectl: Kubectl, tes
     kubectl.api.apply(with_disks(linux_vm("blank"), disk))
     ready(kubectl, "blank")
     mac = mac_address(kubectl, "blank")
+    kubectl.api.apply(with_disks(linux_vm("waits"), SCRATCH))
+    ready(kubectl, "waits")
+    kubectl.api.apply(with_disks(linux_vm("waits"), SCRATCH, claim_disk("blank")))
+    kubectl.api.until("vm", "waits", waits_for_blank, timeout=60, what="a disk that waits")
     with console(kubectl, "blank") as viewer:
         assert str(33 * MIB // 512) in boot(viewer).run("cat /sys/block/vda/size")
         assert mac in viewer.run("cat /sys/class/net/eth0/address")
@@ -129,7 +139,8 @@ def test_blank_disk_is_created_in_a_new_claim_and_persists(kubectl: Kubectl, tes
             assert "written-before" in boot(viewer).run("head -c 14 /dev/vda")
         assert mac in viewer.run("cat /sys/class/net/eth0/address")
     assert mac_address(kubectl, "blank") == mac
-    delete(kubectl, "blank")
+    assert waits_for_blank(kubectl.api.get("vm", "waits"))  # a restart does not release the disk to it
+    delete(kubectl, "blank", "waits")
 
 
 def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_path: Path) -> None:
