@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,6 +30,16 @@ DATA: dict[str, Any] = {
     "source": {"name": "data", "create": {"size": "16Mi"}},
     "serial": "hotplugged",
 }
+
+
+@pytest.fixture(autouse=True)
+def cleared(kubectl: Kubectl) -> Iterator[None]:
+    """Delete the machine and the claim, because each test begins with new ones of the same names."""
+    yield
+    for kind, name in (("vm", VM), ("pvc", "data")):
+        if kubectl.api.find(kind, name):
+            kubectl.api.delete(kind, name)
+            kubectl.api.gone(kind, name, timeout=120)
 
 
 def edit(kubectl: Kubectl, *disks: dict[str, Any]) -> None:

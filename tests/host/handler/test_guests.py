@@ -18,7 +18,6 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.rights.trust import Revocations
-from apiserver.apis.virt.spec import hot_plug, live_changes
 from certs import peers
 from certs.reloading import ClientTls, ServerTls
 from handler.identity import trust
@@ -27,6 +26,7 @@ from handler.pods.process import Launcher, NotOfThisPod
 from handler.relays.incoming import Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
+from launcher.protocol import messages
 from tests.component.handler.tls import Authority
 from tests.component.handler.world import MIGS, VMS, Way, World, a_world, eventually
 from tests.host.launcher import guest, sandbox
@@ -143,7 +143,7 @@ async def test_a_guest_runs_and_stops(world: World, pods: Pods, tmp_path: Path) 
         await eventually(lambda: world.status()["phase"] in ("Running", "Failed"), seconds=30)
         assert world.status()["phase"] == "Running", world.status()
         domain = dict(world.status()["domain"])
-        assert domain.pop("liveChanges") == [*live_changes.KNOWN, hot_plug.DISK]
+        assert domain.pop("liveChanges") == list(messages.LIVE_CHANGES)
         assert domain == {"state": "running", "reason": "unpaused", "type": "qemu"}
         assert await asyncio.to_thread(ask, pods.running[pod_uid]) == "here"
         await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Stop")))
