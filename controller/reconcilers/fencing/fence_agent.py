@@ -19,7 +19,7 @@ from apiserver.apis.meta.objects import Object, annotations_of, dig, labels_of, 
 
 VERSION: Final = "1.0.0"
 MAX_OUTPUT: Final = 64 << 10
-"""Bytes of each output; an agent that writes more is killed."""
+"""Bytes of each output; an agent that writes more has proved nothing."""
 MAX_WORDS: Final = 512
 """Characters of an agent's message."""
 _GONE_SECONDS: Final = 5.0
@@ -96,11 +96,7 @@ class Executable:
 
 
 async def _talk(child: asyncio.subprocess.Process, document: bytes) -> tuple[int, bytes, bytes]:
-    """Return the exit status and both outputs.
-
-    Raises:
-        Failed: it wrote too much.
-    """
+    """Return the exit status and the beginning of both outputs."""
     stdin, stdout, stderr = child.stdin, child.stdout, child.stderr
     assert stdin is not None and stdout is not None and stderr is not None  # noqa: S101, PT018 - pipes were asked for
     stdin.write(document)

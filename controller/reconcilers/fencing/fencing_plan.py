@@ -113,7 +113,7 @@ def contradiction(before: Object, after: Object) -> str:
     """
     if node_states.kubelet_is_silent(after) or boot_of(after) != boot_of(before):
         return ""
-    return "the fence agent says that it was off, but its kubelet reports with the same boot ID: correct the agent's data about this node"
+    return "it says that the node was off, but the kubelet reports with the same boot ID: correct the agent's data about this node"
 
 
 def restarts_elsewhere(vm: Object, node: str) -> bool:

@@ -133,12 +133,14 @@ class Fencing:
             message = f"fence agent {self._agent.name}: {one_line(str(failure), 600)}. Does the node run? If you are certain that it is off"
             self._warn(node, "FencingFailed", f"{message}: kubectl virt fence {name} --off")
             return Result(self._pauses.setdefault(name, Backoff(*_PAUSES)).next())
+        done = f"fence agent {self._agent.name} switched the node off"
+        if fencing_plan.boot_of(after) != fencing_plan.boot_of(node):  # its kubelet reports the end of its pods
+            self._warn(node, "NodeFenced", f"{done}, and it has started again")
+        else:
+            by, now = f"{FIELD_MANAGER} with {self._agent.name}", times.to_rfc3339(self._clock.now())
+            await self._write(fencing.fenced(after, by, now, fencing_plan.boot_of(after)))
+            self._warn(node, "NodeFenced", f"{done}; its virtual machines start elsewhere")
         self._forget(name)
-        if fencing_plan.boot_of(after) != fencing_plan.boot_of(node):
-            return Result()  # it has started again, and its kubelet reports the end of its pods
-        by, now = f"{FIELD_MANAGER} with {self._agent.name}", times.to_rfc3339(self._clock.now())
-        await self._write(fencing.fenced(after, by, now, fencing_plan.boot_of(after)))
-        self._warn(node, "NodeFenced", f"fence agent {self._agent.name} switched the node off; its virtual machines start elsewhere")
         return Result()
 
     async def _switch_off(self, node: Object) -> None:

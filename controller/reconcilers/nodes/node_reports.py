@@ -151,9 +151,11 @@ class NodeReports:
         for lease in self._leases.list():
             node = name_of(lease).removeprefix(names.handler_lease(""))
             found = self._nodes.get("", node)
+            if node_states.is_fenced(found):
+                continue
             if self._signs.left(node):
                 reporting += 1
-            elif not node_states.is_fenced(found) and node_states.kubelet_is_silent(found):
+            elif node_states.kubelet_is_silent(found):
                 silent += 1
         return Census(reporting, silent)
 

@@ -139,6 +139,23 @@ async def test_a_kubelet_of_the_same_boot_refutes_the_agent(api: FakeAPI, tmp_pa
         assert not found.is_fenced()
 
 
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_the_node_is_judged_as_it_is_after_the_call(api: FakeAPI, tmp_path: Path, restarted: bool) -> None:
+    """Another client taints it during the call. A node that has started again meanwhile needs no taint of ours."""
+    async with rack(api, tmp_path) as found:
+        found.answers(f"while ! test -e {tmp_path}/go; do sleep 0.05; done; echo '{OFF}'")
+        await found.loses_the_node()
+        await passes(found, found.calls, "a call")
+        api.drop_events(on=True)
+        await api.edit(NODES, "", "node1", lambda obj: obj.setdefault("spec", {}).update(taints=[{"key": "other", "effect": "NoExecute"}]))
+        if restarted:
+            await found.boots("node1", TWO, "True")
+        (tmp_path / "go").touch()
+        await found.until(lambda: found.said("NodeFenced"), "an event")
+        assert ("has started again" in found.said("NodeFenced"), found.is_fenced(), found.calls()) == (restarted, not restarted, 1)
+        assert found.node()["spec"]["taints"][0]["key"] == "other"
+
+
 async def test_a_node_that_virt_handler_left_has_no_vote(api: FakeAPI, tmp_path: Path) -> None:
     """Its kubelet reports, but its Lease is old. So the only node with virt-handler is silent."""
     async with rack(api, tmp_path) as found:
