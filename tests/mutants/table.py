@@ -61,6 +61,11 @@ MODULES: Final = (
         "handler/reconcilers/test_guest_interfaces.py",
     ),
     _module("handler/reconcilers/guests/guest_interfaces.py", "handler/reconcilers/test_guest_interfaces.py"),
+    _module(
+        "handler/reconcilers/guests/device_steps.py",
+        "handler/reconcilers/test_guest_disks.py",
+        "handler/reconcilers/test_guest_interfaces.py",
+    ),
     _module("apiserver/apis/virt/lifecycle/migration_policies.py", "apiserver/apis/virt/test_migration_policies.py"),
     _module("apiserver/apis/virt/rights/pod_rights.py", "apiserver/apis/virt/test_pod_rights.py"),
     _module(

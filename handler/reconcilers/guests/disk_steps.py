@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import assert_never
 
 from apiserver.apis.meta.objects import Object
@@ -15,58 +13,44 @@ from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import LauncherRefused
 from handler.pods.links import Link
 from handler.pods.process import NotOfThisPod
-from handler.reconcilers.guests import guest_disks, guest_status
-from handler.reconcilers.guests.guest_disks import Attach, Detach, Failure, Failures, Step
+from handler.reconcilers.guests import device_steps, guest_disks
+from handler.reconcilers.guests.failed_steps import FailedSteps
+from handler.reconcilers.guests.guest_disks import Attach, Detach, Step
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_writes import StatusWriter
 from launcher.protocol import messages
 
 
 class DiskSteps:
-    """Carries out the steps of ``guest_disks``, and remembers the failed ones until the next attempt."""
+    """Carries out the steps of ``guest_disks``."""
 
-    def __init__(self, ports: Ports, writer: StatusWriter) -> None:
+    def __init__(self, ports: Ports, writer: StatusWriter, failures: FailedSteps) -> None:
         self._ports = ports
         self._writer = writer
-        self._failures: dict[str, dict[str, Failure]] = {}
-        """By uid of the guest's pod."""
-
-    def failures_of(self, pod_uid: str) -> Failures:
-        """Return the failed steps of a pod's guest."""
-        return self._failures.get(pod_uid, {})
-
-    def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Remove pods that are gone."""
-        self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
+        self._failures = failures
 
     async def take(self, vm: Object, link: Link, step: Step) -> Result | None:
         """Carry a step out; return when to check again, or None at once. The next report writes a failure."""
-        path, failures = hot_plug.path_of(step.name), self._current_failures(vm, link)
-        self._failures[link.pod_uid] = failures
+        self._failures.begin(vm, link)
         try:
             match step:
                 case Attach():
                     await self._attach(vm, link, step.disk)
                     rest = None
                 case Detach():
-                    rest = await self._detach(vm, link, step.disk)
+                    rest = await self._detach(vm, link, step)
                 case _:
                     assert_never(step)
         except LauncherRefused as refused:
             if refused.reason == "Conflict":  # a migration or save has begun; its end changes the status
                 return Result()
-            problem = str(refused)
+            self._failures.failed(link.pod_uid, step, str(refused))
         except (NotOfThisPod, NotTheDevice, StorageHangs, OSError) as error:
-            problem = str(error)
+            self._failures.failed(link.pod_uid, step, str(error))
         else:
-            failures.pop(path, None)
+            self._failures.succeeded(link.pod_uid, step)
             return rest
-        now = asyncio.get_running_loop().time()
-        failures[path] = guest_disks.failure_after(step, guest_status.printable(problem), failures.get(path), now)
         return None
-
-    def _current_failures(self, vm: Object, link: Link) -> dict[str, Failure]:
-        return guest_disks.current(vm, link.status, self.failures_of(link.pod_uid)) if link.status is not None else {}
 
     async def _attach(self, vm: Object, link: Link, disk: Object) -> None:
         connection, name = link.connected(), str(disk["name"])
@@ -76,14 +60,14 @@ class DiskSteps:
         what = f"drive {name} got its medium" if disks.is_drive(disk) else f"the guest got disk {name}"
         self._ports.emit(vm, "Normal", guest_disks.ATTACHED, what)
 
-    async def _detach(self, vm: Object, link: Link, disk: Object) -> Result | None:
-        connection, name = link.connected(), str(disk["name"])
+    async def _detach(self, vm: Object, link: Link, step: Detach) -> Result | None:
+        connection, disk, name = link.connected(), step.disk, step.name
         if self._ports.node.has_device(connection, name):
             raise NotTheDevice(f"disk {name!r} is a block device in its pod, so the guest keeps it until its next start")
         await connection.call(messages.DetachDisk(name))
         # Also the pod's own volume: a launcher can lie.
         await self._ports.node.unmount_claim(link.pod_uid, connection, disk)
-        if not await self._writer.write(vm, guest_disks.detached(vm, disk, self._ports.clock.now())):
+        if not await self._writer.write(vm, device_steps.done(vm, step.path, self._ports.clock.now())):
             return Result(self._writer.delay(vm))
         what = f"drive {name} ejected its medium" if disks.is_drive(disk) else f"the guest released disk {name}"
         self._ports.emit(vm, "Normal", guest_disks.DETACHED, what)

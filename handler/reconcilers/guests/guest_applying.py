@@ -17,6 +17,7 @@ from handler.network.binding import Interface
 from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Link
 from handler.reconcilers.guests import (
+    device_steps,
     guest_changes,
     guest_disks,
     guest_interfaces,
@@ -24,10 +25,12 @@ from handler.reconcilers.guests import (
     guest_plan,
     guest_report,
     guest_status,
+    guest_steps,
     passt_faults,
     reboot_loops,
 )
 from handler.reconcilers.guests.disk_steps import DiskSteps
+from handler.reconcilers.guests.failed_steps import FailedSteps
 from handler.reconcilers.guests.guest_plan import Action
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_start import GuestStart
@@ -48,10 +51,10 @@ class Applier:
         self._ports = ports
         self._writer = writer
         self._start = start
-        self.disks = DiskSteps(ports, writer)
-        """Gives guests disks, and takes them."""
-        self.interfaces = InterfaceSteps(ports, writer)
-        """Gives guests network cards, and takes them."""
+        self.failed_steps = FailedSteps()
+        """Disks and network cards that guests did not get or release."""
+        self._disks = DiskSteps(ports, writer, self.failed_steps)
+        self._interfaces = InterfaceSteps(ports, writer, self.failed_steps)
         self._counts: dict[str, tuple[int, int, int, int]] = {}
         """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or happened before this process started."""
         self._failures: dict[str, dict[Change, guest_changes.Failure]] = {}
@@ -64,8 +67,7 @@ class Applier:
         self._counts = {uid: counts for uid, counts in self._counts.items() if is_alive(uid)}
         self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
         self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
-        self.disks.forget(is_alive)
-        self.interfaces.forget(is_alive)
+        self.failed_steps.forget(is_alive)
 
     def failures_of(self, pod_uid: str) -> guest_changes.Failures:
         """Return the changes that failed in a pod."""
@@ -81,9 +83,9 @@ class Applier:
                 case guest_plan.SendRequest():
                     rest = await self._send(vm, link, action.request)
                 case guest_disks.Attach() | guest_disks.Detach():
-                    rest = await self.disks.take(vm, link, action)
+                    rest = await self._disks.take(vm, link, action)
                 case guest_interfaces.AttachCard() | guest_interfaces.DetachCard():
-                    rest = await self.interfaces.take(vm, link, action)
+                    rest = await self._interfaces.take(vm, link, action)
                 case guest_plan.ChangeGuest():
                     rest = await self._change(vm, link, action.request)
                 case guest_operations.Fail():
@@ -184,8 +186,7 @@ class Applier:
         now = asyncio.get_running_loop().time()
         for pause in (
             guest_changes.pause(vm, link.status, self.failures_of(link.pod_uid), now),
-            guest_disks.pause(vm, link.status, self.disks.failures_of(link.pod_uid), now),
-            guest_interfaces.pause(vm, link.status, self.interfaces.failures_of(link.pod_uid), now),
+            device_steps.pause(guest_steps.missing(vm, link.status), self.failed_steps.of(link.pod_uid), now),
         ):
             if pause is not None:
                 again = min(pause, again) if again is not None else pause
@@ -208,8 +209,7 @@ class Applier:
         seen = dataclasses.replace(
             seen,
             failures=self.failures_of(link.pod_uid),
-            disk_failures=self.disks.failures_of(link.pod_uid),
-            interface_failures=self.interfaces.failures_of(link.pod_uid),
+            failed_steps=self.failed_steps.of(link.pod_uid),
         )
         if seen.is_dead:
             return seen

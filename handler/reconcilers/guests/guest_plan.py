@@ -13,7 +13,16 @@ from typing import Any, Final
 from apiserver.apis.meta import objects
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
-from handler.reconcilers.guests import ending_causes, guest_changes, guest_disks, guest_interfaces, guest_operations, guest_status
+from handler.reconcilers.guests import (
+    device_steps,
+    ending_causes,
+    guest_changes,
+    guest_disks,
+    guest_interfaces,
+    guest_operations,
+    guest_status,
+    guest_steps,
+)
 from handler.reconcilers.guests.guest_status import End
 from launcher.protocol import messages
 
@@ -38,10 +47,8 @@ class Observed:
     """Operations that the launcher supports."""
     failures: guest_changes.Failures = field(default_factory=dict)
     """Changes of the guest's hardware that failed."""
-    disk_failures: guest_disks.Failures = field(default_factory=dict)
-    """Disks that the guest did not get or release."""
-    interface_failures: guest_interfaces.Failures = field(default_factory=dict)
-    """Network cards that it did not get or release."""
+    failed_steps: device_steps.Failures = field(default_factory=dict)
+    """Disks and network cards that the guest did not get or release."""
     now: float = 0.0
     """The event loop's time."""
     not_understood: str = ""
@@ -175,10 +182,8 @@ def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -
 def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
     match guest_operations.next_step(seen.vm, launcher, seen.operations):
         case None:
-            if (disk := guest_disks.next_step(dict(seen.vm), launcher, seen.disk_failures, seen.now)) is not None:
-                return (disk,)
-            if (card := guest_interfaces.next_step(dict(seen.vm), launcher, seen.interface_failures, seen.now)) is not None:
-                return (card,)
+            if (device := device_steps.next_due(guest_steps.missing(seen.vm, launcher), seen.failed_steps, seen.now)) is not None:
+                return (device,)
             change = guest_changes.next_change(seen.vm, launcher, seen.failures, seen.now)
             return (ReportGuest(),) if change is None else (ChangeGuest(change),)
         case messages.Operate() as request:

@@ -15,15 +15,15 @@ from handler.network.binding import Interface
 from handler.probes.tally import Verdict
 from handler.reconcilers.guests import (
     access_credentials,
+    device_steps,
     disk_faults,
     frozen_filesystems,
     guest_agent,
     guest_changes,
-    guest_disks,
-    guest_interfaces,
     guest_operations,
     guest_probes,
     guest_status,
+    guest_steps,
     passt_faults,
     reboot_loops,
     shared_filesystems,
@@ -64,10 +64,8 @@ class Observed:
     """None: unknown."""
     failures: guest_changes.Failures = field(default_factory=dict)
     """Changes of the guest's hardware that failed."""
-    disk_failures: guest_disks.Failures = field(default_factory=dict)
-    """Disks that the guest did not get or release."""
-    interface_failures: guest_interfaces.Failures = field(default_factory=dict)
-    """Network cards that it did not get or release."""
+    failed_steps: device_steps.Failures = field(default_factory=dict)
+    """Disks and network cards that the guest did not get or release."""
 
     @property
     def is_dead(self) -> bool:
@@ -129,6 +127,5 @@ def _running(seen: Observed) -> Object:
     if operations.of(vm):
         status["operations"] = guest_operations.with_results(vm, launcher.operations, seen.now)
     status = guest_changes.with_entries(vm, status, launcher, seen.failures, seen.now)
-    status = guest_disks.with_entries(vm, status, launcher, seen.disk_failures, seen.now)
-    status = guest_interfaces.with_entries(vm, status, launcher, seen.interface_failures, seen.now)
+    status = device_steps.with_entries(vm, status, guest_steps.missing(vm, launcher), seen.failed_steps, seen.now)
     return guest_status.with_network(vm, status, fault, seen.now)

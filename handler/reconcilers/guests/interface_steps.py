@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import assert_never
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.spec import hot_plug_interfaces
 from controller.runtime.reconciling import Result
 from handler.network.binding import Unsupported
 from handler.network.setup import NotInPod
 from handler.pods.launcher import LauncherRefused
 from handler.pods.links import Link
-from handler.reconcilers.guests import guest_interfaces, guest_status
-from handler.reconcilers.guests.guest_interfaces import AttachCard, DetachCard, Failure, Failures, Step
+from handler.reconcilers.guests import device_steps, guest_interfaces
+from handler.reconcilers.guests.failed_steps import FailedSteps
+from handler.reconcilers.guests.guest_interfaces import AttachCard, DetachCard, Step
 from handler.reconcilers.guests.guest_machine import interface_of
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_writes import StatusWriter
@@ -23,72 +21,56 @@ from launcher.protocol import messages
 
 
 class InterfaceSteps:
-    """Carries out the steps of ``guest_interfaces``, and remembers the failed ones until the next attempt."""
+    """Carries out the steps of ``guest_interfaces``."""
 
-    def __init__(self, ports: Ports, writer: StatusWriter) -> None:
+    def __init__(self, ports: Ports, writer: StatusWriter, failures: FailedSteps) -> None:
         self._ports = ports
         self._writer = writer
-        self._failures: dict[str, dict[str, Failure]] = {}
-        """By uid of the guest's pod."""
-
-    def failures_of(self, pod_uid: str) -> Failures:
-        """Return the failed steps of a pod's guest."""
-        return self._failures.get(pod_uid, {})
-
-    def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Remove pods that are gone."""
-        self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
+        self._failures = failures
 
     async def take(self, vm: Object, link: Link, step: Step) -> Result | None:
         """Carry a step out; return when to check again, or None at once. The next report writes a failure."""
-        path, failures = hot_plug_interfaces.path_of(step.name), self._current_failures(vm, link)
-        self._failures[link.pod_uid] = failures
-        now = asyncio.get_running_loop().time
+        self._failures.begin(vm, link)
         try:
             self._ports.networks.begin_change(link.pod_uid)
             match step:
                 case AttachCard():
-                    rest = await self._attach(vm, link, step.card)
+                    rest = await self._attach(vm, link, step)
                 case DetachCard():
-                    rest = await self._detach(vm, link, step.name)
+                    rest = await self._detach(vm, link, step)
                 case _:
                     assert_never(step)
         except LauncherRefused as refused:
             if refused.reason == "Conflict":  # a migration or save has begun; its end changes the status
                 return Result()
-            problem, waits = str(refused), False
+            self._failures.failed(link.pod_uid, step, str(refused))
         except TooManyChanges as early:
-            failures[path] = guest_interfaces.delayed(step, str(early), failures.get(path), now() + early.seconds)
-            return None
+            self._failures.delayed(link.pod_uid, step, str(early), early.seconds)
         except (Unsupported, *HEALING, OSError) as error:
-            problem, waits = str(error), isinstance(error, NotInPod)
+            self._failures.failed(link.pod_uid, step, str(error), waits=isinstance(error, NotInPod))
         else:
-            failures.pop(path, None)
+            self._failures.succeeded(link.pod_uid, step)
             return rest
-        failures[path] = guest_interfaces.failure_after(step, guest_status.printable(problem), failures.get(path), now(), waits=waits)
         return None
 
-    def _current_failures(self, vm: Object, link: Link) -> dict[str, Failure]:
-        return guest_interfaces.current(vm, link.status, self.failures_of(link.pod_uid)) if link.status is not None else {}
-
-    async def _attach(self, vm: Object, link: Link, card: Object) -> Result | None:
-        connection, name = link.connected(), str(card["name"])
+    async def _attach(self, vm: Object, link: Link, step: AttachCard) -> Result | None:
+        connection, name = link.connected(), step.name
         await self._ports.networks.set_up(vm, link.pod_uid, connection)
         made = await self._ports.node.join_network(vm, name, link.pod_uid, connection)
-        await connection.call(messages.AttachInterface(card, interface_of(made)))
+        await connection.call(messages.AttachInterface(step.card, interface_of(made)))
         self._ports.networks.add(link.pod_uid, made)
-        return await self._record(vm, name, guest_interfaces.ATTACHED, f"the guest got interface {name}")
+        return await self._record(vm, step, guest_interfaces.ATTACHED, f"the guest got interface {name}")
 
-    async def _detach(self, vm: Object, link: Link, name: str) -> Result | None:
-        connection = link.connected()
+    async def _detach(self, vm: Object, link: Link, step: DetachCard) -> Result | None:
+        connection, name = link.connected(), step.name
         await connection.call(messages.DetachInterface(name))
         # Also if QEMU has it still: a launcher can lie.
         await self._ports.node.leave_network(vm, name, connection)
         self._ports.networks.remove(link.pod_uid, name)
-        return await self._record(vm, name, guest_interfaces.DETACHED, f"the guest released interface {name}")
+        return await self._record(vm, step, guest_interfaces.DETACHED, f"the guest released interface {name}")
 
-    async def _record(self, vm: Object, name: str, reason: str, message: str) -> Result | None:
-        if not await self._writer.write(vm, guest_interfaces.done(vm, name, self._ports.clock.now())):
+    async def _record(self, vm: Object, step: Step, reason: str, message: str) -> Result | None:
+        if not await self._writer.write(vm, device_steps.done(vm, step.path, self._ports.clock.now())):
             return Result(self._writer.delay(vm))
         self._ports.emit(vm, "Normal", reason, message)
         return None

@@ -73,8 +73,7 @@ class RunGuest:
             starting=self._start.is_starting(link.pod_uid),
             operations=link.connection.operations if link.connection is not None else frozenset(),
             failures=self._applier.failures_of(link.pod_uid),
-            disk_failures=self._applier.disks.failures_of(link.pod_uid),
-            interface_failures=self._applier.interfaces.failures_of(link.pod_uid),
+            failed_steps=self._applier.failed_steps.of(link.pod_uid),
             now=asyncio.get_running_loop().time(),
             not_understood=link.not_understood,
         )

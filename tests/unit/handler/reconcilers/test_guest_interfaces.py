@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.spec import live_changes
-from handler.reconcilers.guests import guest_interfaces
-from handler.reconcilers.guests.guest_interfaces import AttachCard, DetachCard, Failure
+from handler.reconcilers.guests import device_steps, guest_interfaces
+from handler.reconcilers.guests.device_steps import Failure
+from handler.reconcilers.guests.guest_interfaces import AttachCard, DetachCard
 from launcher.protocol import messages
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,7 +37,7 @@ def a_launcher(*cards: str, changes: tuple[str, ...] = ("interface",)) -> messag
 
 
 def step(vm: dict[str, Any], launcher: messages.Status, failures: dict[str, Failure] | None = None, now: float = 0.0) -> str:
-    found = guest_interfaces.next_step(vm, launcher, failures or {}, now)
+    found = device_steps.next_due(guest_interfaces.steps(vm, launcher), failures or {}, now)
     return "" if found is None else f"{type(found).__name__} {found.name}"
 
 
@@ -61,43 +62,44 @@ def test_step_follows_from_both_forms_and_the_guest(vm: dict[str, Any], there: t
 
 def test_failed_step_waits_and_others_go_on() -> None:
     vm, launcher = a_vm([DEFAULT, DMZ], [DEFAULT, LAN]), a_launcher("default", "lan")
-    failures = {PATH: guest_interfaces.failure_after(LEAVES, "it keeps it", None, 10.0, waits=False)}
+    failures = {PATH: device_steps.failure_after(LEAVES, "it keeps it", None, 10.0, waits=False)}
     assert step(vm, launcher, failures, 10.5) == "AttachCard dmz"
     for now in (11.0, 12.0):
         assert step(vm, launcher, failures, now) == "DetachCard lan"
-    assert guest_interfaces.pause(vm, launcher, failures, 12.0) == 0.0
-    assert guest_interfaces.pause(vm, launcher, failures, 10.25) == 0.75
-    assert guest_interfaces.pause(vm, launcher, failures, 5.0) == 6.0
+    assert device_steps.pause(guest_interfaces.steps(vm, launcher), failures, 12.0) == 0.0
+    assert device_steps.pause(guest_interfaces.steps(vm, launcher), failures, 10.25) == 0.75
+    assert device_steps.pause(guest_interfaces.steps(vm, launcher), failures, 5.0) == 6.0
     edited = a_vm([DEFAULT, DMZ], [DEFAULT, {**LAN, "mac": "52:54:00:00:00:01"}])
     assert step(edited, launcher, failures, 10.5) == "DetachCard lan"
-    again = guest_interfaces.failure_after(LEAVES, "it keeps it", failures[PATH], 20.0, waits=False)
+    again = device_steps.failure_after(LEAVES, "it keeps it", failures[PATH], 20.0, waits=False)
     assert (again.count, again.again) == (2, 22.0)
-    assert guest_interfaces.failure_after(LEAVES, "it keeps it", again, 20.0, waits=False).count == 3
-    assert guest_interfaces.failure_after(COMES, "no network", again, 20.0, waits=True).count == 1
-    assert guest_interfaces.current(a_vm([DEFAULT]), launcher, failures) == {}
-    assert guest_interfaces.pause(a_vm([DEFAULT]), launcher, failures, 10.25) is None
+    assert device_steps.failure_after(LEAVES, "it keeps it", again, 20.0, waits=False).count == 3
+    assert device_steps.failure_after(COMES, "no network", again, 20.0, waits=True).count == 1
+    assert device_steps.current(guest_interfaces.steps(a_vm([DEFAULT]), launcher), failures) == {}
+    assert device_steps.pause(guest_interfaces.steps(a_vm([DEFAULT]), launcher), failures, 10.25) is None
 
 
 @pytest.mark.parametrize(("waits", "state"), [(True, "Pending"), (False, "Failed")])
 def test_failure_is_told_with_the_time_of_its_state(waits: bool, state: str) -> None:
     vm, launcher = a_vm([DEFAULT, LAN], [DEFAULT]), a_launcher("default")
-    failures = {PATH: guest_interfaces.failure_after(COMES, "no network", None, 10.0, waits=waits)}
-    status = guest_interfaces.with_entries(vm, {"changes": [{"path": "x"}]}, launcher, failures, NOW)
+    failures = {PATH: device_steps.failure_after(COMES, "no network", None, 10.0, waits=waits)}
+    steps = guest_interfaces.steps(vm, launcher)
+    status = device_steps.with_entries(vm, {"changes": [{"path": "x"}]}, steps, failures, NOW)
     told = {"path": PATH, "state": state, "time": "2026-01-01T00:00:00Z", "message": "no network"}
     assert status["changes"] == [{"path": "x"}, told]
     old = {**told, "time": "2025-01-01T00:00:00Z"}
-    again = guest_interfaces.with_entries(a_vm([DEFAULT, LAN], [DEFAULT], changes=[old]), {}, launcher, failures, NOW)
+    again = device_steps.with_entries(a_vm([DEFAULT, LAN], [DEFAULT], changes=[old]), {}, steps, failures, NOW)
     assert again["changes"] == [old]
     for other in ({**old, "state": "Applied"}, {**old, "state": "X"}, {**old, "time": ""}):
         vm = a_vm([DEFAULT, LAN], [DEFAULT], changes=[other])
-        assert guest_interfaces.with_entries(vm, {}, launcher, failures, NOW)["changes"] == [told]
-    assert guest_interfaces.with_entries(vm, {}, launcher, {}, NOW) == {}
+        assert device_steps.with_entries(vm, {}, steps, failures, NOW)["changes"] == [told]
+    assert device_steps.with_entries(vm, {}, steps, {}, NOW) == {}
 
 
 def test_end_of_a_step_replaces_its_failure() -> None:
     applied = {"path": PATH, "state": "Applied", "time": "2026-01-01T00:00:00Z"}
     others = [{"path": each} for each in ("a", "x")]
-    done = guest_interfaces.done(a_vm([DEFAULT], [DEFAULT, LAN], changes=[*others, {"path": PATH, "state": "Failed"}]), "lan", NOW)
+    done = device_steps.done(a_vm([DEFAULT], [DEFAULT, LAN], changes=[*others, {"path": PATH, "state": "Failed"}]), PATH, NOW)
     assert (done["changes"], done["phase"]) == ([*others, applied], "Running")
     many = [{"path": str(each)} for each in range(live_changes.MAX_CHANGES)]
-    assert guest_interfaces.done(a_vm([DEFAULT], changes=many), "lan", NOW)["changes"] == [*many[:-1], applied]
+    assert device_steps.done(a_vm([DEFAULT], changes=many), PATH, NOW)["changes"] == [*many[:-1], applied]

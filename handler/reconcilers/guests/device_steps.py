@@ -1,0 +1,116 @@
+"""Steps that give the running guest devices and take them: the next one, and the record of failed ones. Pure.
+
+``guest_disks`` and ``guest_interfaces`` have the steps. Each can be repeated, so only failures are remembered, until the next attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol, TypeVar
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.backoff import pause_seconds
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.spec import live_changes
+
+MAX_MESSAGE: Final = 512
+RETRY_SECONDS: Final = 1.0
+MAX_RETRY_SECONDS: Final = 60.0
+
+
+class Step(Protocol):
+    """A step about one device. An edit of the device makes another step of it."""
+
+    @property
+    def path(self) -> str:
+        """Return the path of the device in the spec."""
+
+    @property
+    def reported(self) -> int:
+        """Return the number of failed attempts in a row from which on they are reported."""
+
+
+S = TypeVar("S", bound=Step)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last attempt of a step."""
+
+    step: Step
+    """Another step of the device ends the pause."""
+    message: str
+    count: int
+    again: float
+    """Time of the next attempt, in the event loop's time."""
+    state: str
+    """Pending: it is no fault; a new pod of the machine, or time, ends it."""
+
+
+Failures = Mapping[str, Failure]
+"""By the path of the device."""
+
+
+def next_due(steps: Sequence[S], failures: Failures, now: float) -> S | None:
+    """Return the first step that is due, or None."""
+    for each in steps:
+        failed = failures.get(each.path)
+        if failed is None or failed.again <= now or failed.step != each:
+            return each
+    return None
+
+
+def failure_after(step: Step, message: str, before: Failure | None, now: float, *, waits: bool = False) -> Failure:
+    """Return the record of a failed attempt; the pauses double. ``waits``: a new pod of the machine has what this one lacks."""
+    count = _count(step, before) + 1
+    again = now + pause_seconds(count, RETRY_SECONDS, MAX_RETRY_SECONDS)
+    return Failure(step, one_line(message, MAX_MESSAGE), count, again, live_changes.PENDING if waits else live_changes.FAILED)
+
+
+def delayed(step: Step, message: str, before: Failure | None, again: float) -> Failure:
+    """Return the record of a step that may not begin yet; this is no failed attempt."""
+    return Failure(step, message, _count(step, before), again, live_changes.PENDING)
+
+
+def current(steps: Sequence[Step], failures: Failures) -> dict[str, Failure]:
+    """Return the failures of steps that are still missing, in their order."""
+    return {each.path: failures[each.path] for each in steps if each.path in failures}
+
+
+def pause(steps: Sequence[Step], failures: Failures, now: float) -> float | None:
+    """Return in how many seconds the next attempt of a failed step is due, or None."""
+    due = [each.again for each in current(steps, failures).values()]
+    return max(min(due) - now, 0.0) if due else None
+
+
+def with_entries(vm: Object, status: Object, steps: Sequence[Step], failures: Failures, now: datetime) -> Object:
+    """Return the status with the failed steps among its changes."""
+    before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
+    missing = current(steps, failures).items()
+    found = [_entry(path, failure, before.get(path) or {}, now) for path, failure in missing if _is_told(failure)]
+    others = list(status.get(live_changes.FIELD) or ())
+    return {**status, live_changes.FIELD: [*others, *found][: live_changes.MAX_CHANGES]} if found else status
+
+
+def done(vm: Object, path: str, now: datetime) -> Object:
+    """Return the status that says that the guest got or released a device; virt-api then changes the running form."""
+    status: Object = dict(vm.get("status") or {})
+    others = [each for each in live_changes.entries(vm) if each.get("path") != path]
+    entry = {"path": path, "state": live_changes.APPLIED, "time": times.to_rfc3339(now)}
+    return {**status, live_changes.FIELD: [*others[: live_changes.MAX_CHANGES - 1], entry]}
+
+
+def _count(step: Step, before: Failure | None) -> int:
+    return before.count if before is not None and before.step == step else 0
+
+
+def _is_told(failure: Failure) -> bool:
+    return failure.state == live_changes.PENDING or failure.count >= failure.step.reported
+
+
+def _entry(path: str, failure: Failure, old: Mapping[str, Any], now: datetime) -> Object:
+    time = old["time"] if old.get("time") and old.get("state") == failure.state else times.to_rfc3339(now)
+    return {"path": path, "state": failure.state, "time": time, "message": failure.message}

@@ -1,0 +1,45 @@
+"""Remembers the failed steps of running guests until their next attempts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from apiserver.apis.meta.objects import Object
+from handler.pods.links import Link
+from handler.reconcilers.guests import device_steps, guest_status, guest_steps
+from handler.reconcilers.guests.device_steps import Failure, Failures, Step
+
+
+class FailedSteps:
+    """The failed steps by uid of the guest's pod."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, dict[str, Failure]] = {}
+
+    def of(self, pod_uid: str) -> Failures:
+        """Return the failed steps of a pod's guest."""
+        return self._failures.get(pod_uid, {})
+
+    def forget(self, is_alive: Callable[[str], bool]) -> None:
+        """Remove pods that are gone."""
+        self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
+
+    def begin(self, vm: Object, link: Link) -> None:
+        """Forget the failures of steps that are not missing any more."""
+        missing = guest_steps.missing(vm, link.status) if link.status is not None else ()
+        self._failures[link.pod_uid] = device_steps.current(missing, self.of(link.pod_uid))
+
+    def succeeded(self, pod_uid: str, step: Step) -> None:
+        """Forget the failure of a step."""
+        self._failures.get(pod_uid, {}).pop(step.path, None)
+
+    def failed(self, pod_uid: str, step: Step, problem: str, *, waits: bool = False) -> None:
+        """Record a failed attempt; ``waits``: as in ``device_steps.failure_after``."""
+        found, now = self._failures.setdefault(pod_uid, {}), asyncio.get_running_loop().time()
+        found[step.path] = device_steps.failure_after(step, guest_status.printable(problem), found.get(step.path), now, waits=waits)
+
+    def delayed(self, pod_uid: str, step: Step, message: str, seconds: float) -> None:
+        """Record that a step may not begin yet."""
+        found, now = self._failures.setdefault(pod_uid, {}), asyncio.get_running_loop().time()
+        found[step.path] = device_steps.delayed(step, message, found.get(step.path), now + seconds)
