@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.backoff import pause_seconds
@@ -21,16 +21,25 @@ RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
 
 
-class Step(Protocol):
+@dataclass(frozen=True, slots=True)
+class Step:
     """A step about one device. An edit of the device makes another step of it."""
+
+    device: Object
+    path_of: ClassVar[staticmethod[[str], str]]
+    """Returns the path in the spec of a device with this name."""
+    reported: ClassVar[int]
+    """Failed attempts in a row from which on the step is reported; 0: also before the first."""
+
+    @property
+    def name(self) -> str:
+        """Return the device's name."""
+        return str(self.device["name"])
 
     @property
     def path(self) -> str:
-        """Return the path of the device in the spec."""
-
-    @property
-    def reported(self) -> int:
-        """Return the number of failed attempts in a row from which on they are reported."""
+        """Return the device's path in the spec."""
+        return type(self).path_of(self.name)
 
 
 S = TypeVar("S", bound=Step)
@@ -90,7 +99,8 @@ def with_entries(vm: Object, status: Object, steps: Sequence[Step], failures: Fa
     """Return the status with the failed steps among its changes."""
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     missing = current(steps, failures).items()
-    found = [_entry(path, failure, before.get(path) or {}, now) for path, failure in missing if _is_told(failure)]
+    told = ((path, each) for path, each in missing if each.count >= each.step.reported)
+    found = [_entry(path, failure, before.get(path) or {}, now) for path, failure in told]
     others = list(status.get(live_changes.FIELD) or ())
     return {**status, live_changes.FIELD: [*others, *found][: live_changes.MAX_CHANGES]} if found else status
 
@@ -105,10 +115,6 @@ def done(vm: Object, path: str, now: datetime) -> Object:
 
 def _count(step: Step, before: Failure | None) -> int:
     return before.count if before is not None and before.step == step else 0
-
-
-def _is_told(failure: Failure) -> bool:
-    return failure.state == live_changes.PENDING or failure.count >= failure.step.reported
 
 
 def _entry(path: str, failure: Failure, old: Mapping[str, Any], now: datetime) -> Object:

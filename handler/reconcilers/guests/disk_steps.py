@@ -35,7 +35,7 @@ class DiskSteps:
         try:
             match step:
                 case Attach():
-                    await self._attach(vm, link, step.disk)
+                    await self._attach(vm, link, step.device)
                     rest = None
                 case Detach():
                     rest = await self._detach(vm, link, step)
@@ -61,7 +61,7 @@ class DiskSteps:
         self._ports.emit(vm, "Normal", guest_disks.ATTACHED, what)
 
     async def _detach(self, vm: Object, link: Link, step: Detach) -> Result | None:
-        connection, disk, name = link.connected(), step.disk, step.name
+        connection, disk, name = link.connected(), step.device, step.name
         if self._ports.node.has_device(connection, name):
             raise NotTheDevice(f"disk {name!r} is a block device in its pod, so the guest keeps it until its next start")
         await connection.call(messages.DetachDisk(name))

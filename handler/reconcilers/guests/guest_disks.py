@@ -6,11 +6,11 @@ The guest has what virt-launcher reports. It should have the disks of the runnin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import hot_plug
+from handler.reconcilers.guests import device_steps
 from launcher.protocol import messages
 
 ATTACHED: Final = "DiskAttached"
@@ -18,21 +18,10 @@ DETACHED: Final = "DiskDetached"
 """Reasons of Events."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    disk: Object
-    reported: ClassVar[int] = 2
+class _Step(device_steps.Step):
+    path_of = staticmethod(hot_plug.path_of)
+    reported = 2
     """A new pod's process does not listen at once."""
-
-    @property
-    def name(self) -> str:
-        """Return the disk's name."""
-        return str(self.disk["name"])
-
-    @property
-    def path(self) -> str:
-        """Return the disk's path in the spec."""
-        return hot_plug.path_of(self.name)
 
 
 class Attach(_Step):
@@ -55,4 +44,4 @@ def steps(vm: Object, launcher: messages.Status) -> tuple[Step, ...]:
         *(Detach(each) for each in hot_plug.removed(vm)),
         *(Attach(each) for each in hot_plug.kept(vm) if each["name"] not in there),
     )
-    return tuple(each for each in found if hot_plug.is_supported(each.disk, launcher.domain.changes))
+    return tuple(each for each in found if hot_plug.is_supported(each.device, launcher.domain.changes))

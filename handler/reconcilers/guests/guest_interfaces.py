@@ -6,11 +6,11 @@ The guest has what virt-launcher reports. It should have the cards of the desire
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import hot_plug_interfaces
+from handler.reconcilers.guests import device_steps
 from launcher.protocol import messages
 
 ATTACHED: Final = "InterfaceAttached"
@@ -18,20 +18,9 @@ DETACHED: Final = "InterfaceDetached"
 """Reasons of Events."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    card: Object
-    reported: ClassVar[int] = 1
-
-    @property
-    def name(self) -> str:
-        """Return the card's name."""
-        return str(self.card["name"])
-
-    @property
-    def path(self) -> str:
-        """Return the card's path in the spec."""
-        return hot_plug_interfaces.path_of(self.name)
+class _Step(device_steps.Step):
+    path_of = staticmethod(hot_plug_interfaces.path_of)
+    reported = 0
 
 
 class AttachCard(_Step):

@@ -57,7 +57,7 @@ class InterfaceSteps:
         connection, name = link.connected(), step.name
         await self._ports.networks.set_up(vm, link.pod_uid, connection)
         made = await self._ports.node.join_network(vm, name, link.pod_uid, connection)
-        await connection.call(messages.AttachInterface(step.card, interface_of(made)))
+        await connection.call(messages.AttachInterface(step.device, interface_of(made)))
         self._ports.networks.add(link.pod_uid, made)
         return await self._record(vm, step, guest_interfaces.ATTACHED, f"the guest got interface {name}")
 

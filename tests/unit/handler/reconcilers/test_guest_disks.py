@@ -113,6 +113,8 @@ def test_repeated_failure_is_reported_since_its_beginning() -> None:
     steps, tomorrow = guest_disks.steps(vm, launcher), datetime(2026, 1, 2, tzinfo=UTC)
     later = device_steps.with_entries(vm, {**vm["status"], "changes": []}, steps, failed, tomorrow)
     assert later["changes"] == [entry]
+    failed[PATH] = device_steps.failure_after(Detach(full(DATA)), "the guest has not released it", failed[PATH], 9.0)
+    assert device_steps.with_entries(vm, {}, steps, failed, NOW)["changes"] == [entry]
     assert device_steps.with_entries(a_vm([ROOT]), {}, guest_disks.steps(a_vm([ROOT]), launcher), failed, NOW) == {}
 
 

@@ -96,6 +96,14 @@ def test_failure_is_told_with_the_time_of_its_state(waits: bool, state: str) -> 
     assert device_steps.with_entries(vm, {}, steps, {}, NOW) == {}
 
 
+def test_step_that_may_not_begin_yet_is_told_as_pending() -> None:
+    vm = a_vm([DEFAULT, LAN], [DEFAULT])
+    early = device_steps.delayed(COMES, "too often", None, 15.0)
+    assert (early.count, early.again) == (0, 15.0)
+    (entry,) = device_steps.with_entries(vm, {}, guest_interfaces.steps(vm, a_launcher("default")), {PATH: early}, NOW)["changes"]
+    assert (entry["state"], entry["message"]) == ("Pending", "too often")
+
+
 def test_end_of_a_step_replaces_its_failure() -> None:
     applied = {"path": PATH, "state": "Applied", "time": "2026-01-01T00:00:00Z"}
     others = [{"path": each} for each in ("a", "x")]
