@@ -7,6 +7,6 @@
 - ``rights``: what a node may write, and what a status may say of a pod.
 - ``v1alpha1``: models and rules of virt-api. Only virt-api imports it, because it uses pydantic.
 
-There is no I/O, and only :mod:`apiserver.apis` is imported. Other processes than virt-api read objects as plain JSON after ``structure``
-has checked them.
+This package does no I/O, and imports only :mod:`apiserver.apis`. Other processes than virt-api read objects as plain JSON after
+``structure`` has checked them.
 """

@@ -16,7 +16,7 @@ from xml.parsers import expat
 from apiserver.apis.virt.domainxml import characters
 
 MAX_BYTES: Final = 64 << 10
-"""Of the document as UTF-8. The whole object may have 128 KiB; engines write 20."""
+"""The limit for the document in UTF-8. The whole object may have 128 KiB; engines write 20."""
 MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
 """Limit for reading: earlier releases admitted this many."""

@@ -79,7 +79,7 @@ CLAIM_WITHOUT_FILES: Final = "ClaimIsBlock"
 DISK_IN_USE: Final = "DiskInUse"
 """``DisksReady=False``, by virt-controller: another machine uses a claim in a conflicting way."""
 DISK_IMAGE_NOT_FOUND: Final = "DiskImageNotFound"
-"""``DisksReady=False``, by virt-handler: a mounted claim has no image yet."""
+"""``DisksReady=False``, by virt-handler: a mounted claim lacks its image."""
 IMPORTING: Final = "Importing"
 """``DisksReady=False``, by virt-handler: a disk's image is being imported."""
 IMPORT_FAILED: Final = "ImportFailed"
@@ -181,7 +181,7 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
         ),
     }
 )
-"""Causes by the type and reason of a False condition. A machine with another reason has no pod yet."""
+"""Causes by the type and reason of a False condition. With any other reason, the machine waits for its pod."""
 
 
 def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:

@@ -41,7 +41,7 @@ UNKNOWN: Final = "Unknown"
 ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED, SUSPENDED})
 """The last attempt has neither domain nor pod."""
 OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
-"""Phases in which virt-handler decides the next one."""
+"""virt-handler decides which phase follows these."""
 HANDLED: Final = OWNED_BY_HANDLER | {UNKNOWN}
 """Phases that virt-handler may replace: its own, and virt-controller's for a silent node."""
 OF_A_PLACE: Final = (
@@ -66,7 +66,7 @@ OF_A_PLACE: Final = (
 """
 WITH_POD: Final = frozenset({SCHEDULING, SCHEDULED, RUNNING, STOPPING, UNKNOWN})
 WITH_GUEST: Final = WITH_POD - {SCHEDULING}
-"""Phases in which a guest may have started; in others the spec may change freely."""
+"""In these phases a guest may have started. Then an edit of its hardware leaves the running form as it is."""
 
 PREPARING_TARGET: Final = "PreparingTarget"
 TARGET_READY: Final = "TargetReady"

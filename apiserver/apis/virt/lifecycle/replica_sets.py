@@ -22,4 +22,4 @@ CONDITION_TYPES: Final = (REPLICA_FAILURE, REPLICA_PAUSED, RECONCILING)
 DELETION_COST: Final = "kubevirt.io/deletion-cost"
 """Annotation of a machine: a 32-bit integer, by default 0. Machines with a lower one are deleted first."""
 REPLICATE: Final = "replicate"
-"""The subresource by which virt-controller creates a machine from the template."""
+"""The subresource that creates a machine from the template, for virt-controller."""

@@ -20,7 +20,7 @@ A message of UDP is a datagram. An empty message of a TCP client says that it se
 """
 
 HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
-"""virt-api's opaque token for the user, by which virt-handler groups streams."""
+"""virt-api's opaque token for the user. virt-handler groups streams by it."""
 
 CONNECTIONS: Final = 4
 """``portforward`` and ``spice`` take a stream for each connection, so they may have this many times more."""

@@ -1,4 +1,4 @@
-"""How much memory the guest may have in its pod. Pure.
+"""The memory that the pod has room for, and that the guest may take. Pure.
 
 A guest with more memory than its pod is killed. So virt-controller resizes the pod first, records that in
 ``status.podResize``, and virt-handler requests the memory after that. Less memory takes the opposite way: the guest releases it,
@@ -25,7 +25,7 @@ def of_guest(vm: Mapping[str, Any]) -> int:
 
 
 def recorded(vm: Mapping[str, Any]) -> int:
-    """Return the memory for which virt-controller resized the pod, in bytes; 0 before that."""
+    """Return the guest's memory that the resized pod has room for, in bytes; 0 before the first resize."""
     return int(dig_vm(vm, "status", FIELD, "guestMemoryBytes") or 0)
 
 
