@@ -205,7 +205,12 @@ class Applier:
         return None
 
     async def _resize(self, obj: Object, action: ResizePod) -> None:
-        """Resize the pod. Raises PodRefused if that is refused, for example by a quota, or if the cluster cannot resize pods."""
+        """Resize the pod.
+
+        Raises:
+            PodRefused: that is refused, for example by a quota, or the cluster cannot resize pods.
+            Conflict: another pod has its name, or its quota changed meanwhile; the pass is repeated soon.
+        """
         container = {"name": names.CONTAINER, "resources": action.resources}
         patch: Object = {"metadata": {"uid": action.uid}, "spec": {"containers": [container]}}
         try:
@@ -218,8 +223,6 @@ class Applier:
                 content_type=STRATEGIC_MERGE_PATCH,
                 field_manager=FIELD_MANAGER,
             )
-        except errors.Conflict:
-            return  # another pod has its name
         except (errors.NotFound, errors.Forbidden, errors.Invalid, errors.BadRequest) as error:
             raise PodRefused(str(error)) from error
         if ownership.is_labelled(written):  # the informer would get no more events about an unlabelled pod

@@ -82,3 +82,20 @@ async def test_refused_resize_is_told_in_the_status(api: FakeAPI, cluster: Clust
     await edited(api, cluster)
     told = await cluster.until(lambda: cluster.vm()["status"]["podResize"], "the reason")
     assert told == {"reason": "PodResizeRefused", "message": "exceeded quota: full"}
+
+
+async def test_resize_is_repeated_after_a_conflict_of_the_quota(api: FakeAPI, cluster: Cluster) -> None:
+    """kube-apiserver answers so if other pods use the quota at the same moment. No event follows."""
+    judge, refused = api.judge, iter([True, True])
+    assert judge is not None
+
+    def refuse(token: str, collection: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+        if collection == PODS and dig(old, "spec") != dig(new, "spec") and next(refused, False):
+            raise errors.Conflict("Operation cannot be fulfilled on resourcequotas")
+        judge(token, collection, old, new)
+
+    api.judge = refuse
+    pod = await edited(api, cluster)
+    before = resources_of(pod)
+    await cluster.until(lambda: resources_of(api.get(PODS, "ns", name_of(pod))) != before, "the resize")
+    assert next(refused, None) is None
