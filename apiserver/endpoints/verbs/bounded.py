@@ -27,7 +27,10 @@ SOCKET_BYTES: Final = 64 << 10
 
 
 class Bounded(ClientConnection):
-    """Takes messages or decodes slices, while its reader takes them. ``recv`` returns a message, or a fragment of one, as frames."""
+    """Takes messages or decodes slices, while its reader takes them. ``recv`` returns a message, or a fragment of one, as frames.
+
+    ``protocol.writes`` is a name of websockets 17.4 that its documentation does not have: read it again with each new release.
+    """
 
     async def send_frames(self, frames: bytes) -> None:
         """Send frames of a client, as ``send``."""
