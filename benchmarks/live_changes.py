@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from apiserver.apis.meta.objects import dig
+from apiserver.apis.virt.kinds import dig_vm
 from benchmarks import operations
 from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, linux_vm, shared_claim
@@ -100,4 +100,4 @@ def _seconds(kubectl: Kubectl, guest: Console, kind: Kind, *, edited: bool) -> f
 
 
 def _has_taken_all(vm: dict[str, Any]) -> bool:
-    return dig(vm, "status", "observedGeneration") == vm["metadata"]["generation"] and "running" not in vm["status"]
+    return dig_vm(vm, "status", "observedGeneration") == vm["metadata"]["generation"] and "running" not in vm["status"]

@@ -13,6 +13,7 @@ from typing import Any, Final, TextIO
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import phases, release
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.kubectl import messages, progress, verbs
@@ -171,17 +172,17 @@ async def _unfinished(access: Access, machine: str) -> Object:
         raise messages.of_status(error, doing) from error
     items: list[Object] = listed.get("items") or []
     for each in items:
-        if phases.is_unfinished(each) and objects.dig(each, "spec", "selector", "name") == machine:
+        if phases.is_unfinished(each) and dig_migration(each, "spec", "selector", "name") == machine:
             return each
     vm = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, machine), doing)
-    last = objects.dig(vm, "status", "migration") or {}
+    last = dig_vm(vm, "status", "migration") or {}
     more = f"; migration {last.get('name')} moved it to node {last.get('targetNode')}" if last.get("phase") == phases.SUCCEEDED else ""
     raise Failure(f"error: nothing to cancel: virtual machine {access.namespace}/{machine} is not being migrated{more}")
 
 
 async def _has_moved(access: Access, migration: Object) -> bool:
     """Return whether the machine's status has this migration's success, for a deleted Migration."""
-    machine = str(objects.dig(migration, "spec", "selector", "name") or "")
+    machine = str(dig_migration(migration, "spec", "selector", "name") or "")
     vm = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, machine), f"read virtual machine {machine}")
-    last = objects.dig(vm, "status", "migration") or {}
+    last = dig_vm(vm, "status", "migration") or {}
     return last.get("uid") == objects.uid_of(migration) and last.get("phase") == phases.SUCCEEDED

@@ -7,6 +7,7 @@ from typing import Final
 from apiserver.apis.meta import objects, quantity, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress
 
 BAR: Final = 24
@@ -43,7 +44,7 @@ def drawn(percent: int) -> str:
 
 def outcome(migration: Object) -> str:
     """Return the outcome of a migration as a sentence."""
-    message = one_line(str(objects.dig(migration, "status", "message") or ""), MAX_OUTCOME)
+    message = one_line(str(dig_migration(migration, "status", "message") or ""), MAX_OUTCOME)
     phase = phases.phase_of(migration)
     if phase != phases.SUCCEEDED:
         verb = "was cancelled" if phase == phases.CANCELLED else "failed"
@@ -68,21 +69,21 @@ def _details(migration: Object) -> list[str]:
     found, done = progress.of(migration), progress.percent(migration)
     failed = migration_attempts.failure_of(migration) is not None
     if phases.phase_of(migration) != phases.RUNNING or done is None or failed:
-        message = one_line(str(objects.dig(migration, "status", "message") or ""), MAX_MESSAGE)
+        message = one_line(str(dig_migration(migration, "status", "message") or ""), MAX_MESSAGE)
         return [message] if message else []
     parts = [f"{done}% of {quantity.shown(found.get('totalBytes') or 0)}", f"{quantity.shown(found.get('bytesPerSecond') or 0)}/s"]
     if (iteration := found.get("iteration") or 0) > 1:
         parts.append(f"iteration {iteration}")
     if (left := found.get("expectedRemainingSeconds")) is not None:
         parts.append(f"about {left} s left")
-    condition = objects.condition(objects.dig(migration, "status", "conditions"), progress.CONVERGING)
+    condition = objects.condition(dig_migration(migration, "status", "conditions"), progress.CONVERGING)
     if condition is not None and condition.get("status") == "False":
         parts.append("does not converge")
     return parts
 
 
 def _seconds(migration: Object) -> float | None:
-    began, ended = (objects.dig(migration, "status", each) for each in ("startTime", "endTime"))
+    began, ended = (dig_migration(migration, "status", each) for each in ("startTime", "endTime"))
     try:
         return max(0.0, (times.parse(ended) - times.parse(began)).total_seconds()) if began and ended else None
     except ValueError:

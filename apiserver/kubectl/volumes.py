@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import messages, verbs
 from apiserver.kubectl.access import Access
@@ -47,7 +48,7 @@ def with_disk(vm: Object, disk: Object) -> Object:
     Raises:
         Failure: it has a disk of this name.
     """
-    there, named = _disks(vm), disks.defaulted(dig(vm, "spec", "domain") or {})
+    there, named = _disks(vm), disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     if place := [at for at, each in enumerate(named) if each["name"] == disk["name"]]:
         if disks.is_empty_drive(named[place[0]]) and disk.keys() <= {"name", "type", "source"}:
             there[place[0]] = there[place[0]] | disk
@@ -62,7 +63,7 @@ def without(vm: Object, claim: str | None, name: str | None) -> Object:
     Raises:
         Failure: it has no such disk, or several.
     """
-    named = disks.defaulted(dig(vm, "spec", "domain") or {})
+    named = disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     gone = [
         place
         for place, each in enumerate(named)
@@ -93,10 +94,10 @@ async def _edit(access: Access, name: str, edited: Callable[[Object], Object]) -
 
 
 def _disks(vm: Object) -> list[Object]:
-    return list(dig(vm, "spec", "domain", "devices", "disks") or ())
+    return [dict(each) for each in dig_vm(vm, "spec", "domain", "devices", "disks") or ()]
 
 
 def _with(vm: Object, found: list[Object]) -> Object:
-    domain: Object = dig(vm, "spec", "domain") or {}
+    domain = dig_vm(vm, "spec", "domain") or {}
     devices = {**(domain.get("devices") or {}), "disks": found}
     return {**vm, "spec": {**vm["spec"], "domain": {**domain, "devices": devices}}}

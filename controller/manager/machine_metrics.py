@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from apiserver.apis.meta import quantity, times
-from apiserver.apis.meta.objects import Object, condition, dig, name_of, namespace_of
+from apiserver.apis.meta.objects import Object, condition, name_of, namespace_of
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import conditions, evictions, phases, summary
 from apiserver.metrics.exposition import heading, label_text, number
@@ -90,7 +90,7 @@ def _of_machine(vm: Object, strategy: evictions.Strategy) -> Iterator[Row]:
     names, group = _names(vm), group_of(vm)
     machine = str(dig_vm(vm, "spec", "domain", "machine", "type") or "")
     yield "kubevirt_vm_info", {**names, "machine_type": machine, "status": summary.word(vm).lower(), "status_group": group}, 1
-    yield "kubevirt_vm_create_date_timestamp_seconds", names, times.parse(dig(vm, "metadata", "creationTimestamp")).timestamp()
+    yield "kubevirt_vm_create_date_timestamp_seconds", names, times.parse(dig_vm(vm, "metadata", "creationTimestamp") or "").timestamp()
     cpu = dig_vm(vm, "spec", "domain", "cpu") or {}
     for unit in ("sockets", "cores", "threads"):
         yield "kubevirt_vm_resource_requests", {**names, "resource": "cpu", "unit": unit, "source": "domain"}, int(str(cpu.get(unit) or 1))

@@ -159,7 +159,7 @@ def failures_of_vm(vm: Object) -> list[str]:
 
 
 def _conditions(vm: Object) -> list[Object]:
-    found = dig(vm, "status", "conditions")
+    found = dig(vm, "status", "conditions")  # untyped: it may be malformed
     is_sound = isinstance(found, list) and all(isinstance(each, dict) for each in found)
     return found if is_sound else []
 

@@ -14,7 +14,7 @@ MODULE: Final = """
 from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from apiserver.apis.meta.objects import dig
-from apiserver.apis.virt.kinds import dig_migration, dig_vm
+from apiserver.apis.virt.kinds import dig_migration, dig_policy, dig_replica_set, dig_vm
 if TYPE_CHECKING:
     from apiserver.apis.virt.typed import Migration, VirtualMachine
 
@@ -34,6 +34,8 @@ def read(vm: VirtualMachine | None, migration: Migration, pod: dict[str, Any]) -
     dig_vm(pod, "status", "attempt", "word")
     dig_migration(pod, "spec", "selector", "names")
     dig_vm(pod, "status", "podUID")
+    dig_policy(pod, "spec", "bandwith")
+    dig_replica_set(pod, "spec", "template", "specs")
 """
 FOUND: Final = {
     '9: error: "VirtualMachineStatus" has no field "podUid"',
@@ -45,6 +47,8 @@ FOUND: Final = {
     "16: error: Incompatible types in assignment",
     '21: error: "int" has no field "word"',
     '22: error: "MigrationSelector" has no field "names"',
+    '24: error: "MigrationPolicySpec" has no field "bandwith"',
+    '25: error: "VirtualMachineTemplate" has no field "specs"',
 }
 
 

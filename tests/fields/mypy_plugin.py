@@ -19,7 +19,12 @@ from mypy.types import Instance, LiteralType, NoneType, ProperType, Type, TypedD
 DIG = "apiserver.apis.meta.objects.dig"
 KINDS = "apiserver.apis.virt.kinds"
 TYPED = "apiserver.apis.virt.typed"
-DIG_OF_KIND = {f"{KINDS}.dig_vm": "VirtualMachine", f"{KINDS}.dig_migration": "Migration"}
+DIG_OF_KIND = {
+    f"{KINDS}.dig_vm": "VirtualMachine",
+    f"{KINDS}.dig_migration": "Migration",
+    f"{KINDS}.dig_policy": "MigrationPolicy",
+    f"{KINDS}.dig_replica_set": "VirtualMachineReplicaSet",
+}
 """``dig`` for plain objects of a kind: the type of the object."""
 GET = "typing.Mapping.get"
 _PRIORITY = 10

@@ -11,10 +11,11 @@ from typing import Any, Final
 from apiserver.apis.meta.schema import Kind
 from apiserver.apis.virt.v1alpha1 import types
 from apiserver.apis.virt.v1alpha1.migration_policy import MigrationPolicy
+from apiserver.apis.virt.v1alpha1.replica_set import VirtualMachineReplicaSet
 from tests.fields.schema import COPIED, Schema, definitions, resolved, scalar, words_of
 
 FILE: Final = Path(__file__).parents[2] / "apiserver/apis/virt/typed.py"
-KINDS: Final[tuple[type[Kind], ...]] = (types.VirtualMachine, types.Migration, MigrationPolicy)
+KINDS: Final[tuple[type[Kind], ...]] = (types.VirtualMachine, types.Migration, MigrationPolicy, VirtualMachineReplicaSet)
 HEAD: Final = '''"""Types of our objects for mypy, which `make fields` writes from the models, which have their texts. Do not edit.
 
 Import them under ``TYPE_CHECKING``: at run time objects are plain dictionaries. What is only copied into a pod is a plain dictionary here.

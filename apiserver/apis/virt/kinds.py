@@ -1,6 +1,6 @@
 """``dig`` for objects of our kinds: mypy knows their fields (``typed``), and refuses others.
 
-Both functions are :func:`apiserver.apis.meta.objects.dig`; the plugin of mypy (``tests/fields/mypy_plugin.py``) tells them apart.
+All are :func:`apiserver.apis.meta.objects.dig`; the plugin of mypy (``tests/fields/mypy_plugin.py``) tells them apart.
 """
 
 from __future__ import annotations
@@ -11,3 +11,5 @@ from apiserver.apis.meta.objects import dig
 
 dig_vm: Final = dig
 dig_migration: Final = dig
+dig_policy: Final = dig
+dig_replica_set: Final = dig

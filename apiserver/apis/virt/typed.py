@@ -877,6 +877,12 @@ class TPM(TypedDict, total=False):
     persistent: bool
 
 
+class TemplateMetadata(TypedDict, total=False):
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    creationTimestamp: str
+
+
 class Timer(TypedDict, total=False):
     hpet: HPETTimer
     hyperv: HyperVTimer
@@ -897,6 +903,33 @@ class VirtualMachine(TypedDict, total=False):
     metadata: Required[ObjectMeta]
     spec: Required[VirtualMachineSpec]
     status: VirtualMachineStatus
+
+
+class VirtualMachineReplicaSet(TypedDict, total=False):
+    apiVersion: str
+    kind: str
+    metadata: Required[ObjectMeta]
+    spec: Required[VirtualMachineReplicaSetSpec]
+    status: VirtualMachineReplicaSetStatus
+
+
+class VirtualMachineReplicaSetSpec(TypedDict, total=False):
+    replicas: int
+    minReadySeconds: int
+    selector: Required[ObjectSelector]
+    template: Required[VirtualMachineTemplate]
+    paused: bool
+
+
+class VirtualMachineReplicaSetStatus(TypedDict, total=False):
+    replicas: int
+    fullyLabeledReplicas: int
+    readyReplicas: int
+    availableReplicas: int
+    terminatingReplicas: int
+    finishedReplicas: int
+    observedGeneration: int
+    conditions: list[Condition]
 
 
 class VirtualMachineSpec(TypedDict, total=False):
@@ -952,6 +985,11 @@ class VirtualMachineStatus(TypedDict, total=False):
     operations: list[Operation]
     runStrategyGeneration: int
     phaseTransitionTimestamps: list[PhaseTransitionTimestamp]
+
+
+class VirtualMachineTemplate(TypedDict, total=False):
+    metadata: Required[TemplateMetadata]
+    spec: Required[VirtualMachineSpec]
 
 
 class VolumeStatus(TypedDict, total=False):

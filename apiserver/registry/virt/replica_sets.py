@@ -8,6 +8,7 @@ from typing import Any, Final
 from apiserver.apis.meta import errors, labels, names, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
+from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import placeholders
@@ -55,7 +56,7 @@ class Replicate(CreatingVerb):
 
 def selector_of(obj: Object) -> str:
     """Return the set's selector as text; empty if unreadable."""
-    selector = objects.dig(obj, "spec", "selector")
+    selector = dig_replica_set(obj, "spec", "selector")
     return str(labels.from_json(selector)) if isinstance(selector, dict) else ""
 
 
@@ -120,4 +121,4 @@ class ReplicaSetStrategy(Strategy):
         del now
         status = obj.get("status") or {}
         counts = [status.get(field) or 0 for field in ("replicas", "readyReplicas", "availableReplicas")]
-        return [objects.dig(obj, "spec", "replicas"), *counts, selector_of(obj)]
+        return [dig_replica_set(obj, "spec", "replicas"), *counts, selector_of(obj)]

@@ -17,6 +17,7 @@ from typing import Any, Final
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, freezing, keys, managed_save, operations, phases, power, release
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import running
@@ -485,5 +486,5 @@ def _is_open(vm: Object, decision: power.Power) -> bool:
     return decision.attempt == power.current_attempt(vm)
 
 
-def _conditions(vm: Object) -> list[dict[str, Any]]:
-    return objects.dig(vm, "status", "conditions") or []
+def _conditions(vm: Object) -> list[Any]:
+    return dig_vm(vm, "status", "conditions") or []

@@ -10,6 +10,7 @@ from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -122,7 +123,7 @@ class VirtualMachineStrategy(Strategy):
 
     def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> tuple[str, ...]:
         """Return a warning if a delete gives less time than the spec, because the guest keeps the spec's."""
-        own = int(objects.dig(obj, "spec", "terminationGracePeriodSeconds") or 0)
+        own = int(dig_vm(obj, "spec", "terminationGracePeriodSeconds") or 0)
         if grace_seconds is None or grace_seconds >= own or phases.phase_of(obj) not in phases.WITH_GUEST:
             return ()
         name = obj["metadata"]["name"]
@@ -172,7 +173,7 @@ class VirtualMachineStrategy(Strategy):
             return frozenset()
         spec = running.spec_of(obj)
         domain, xml = spec.get("domain") or {}, spec.get("domainXML")
-        node = str(objects.dig(obj, "status", "nodeName") or "")
+        node = str(dig_vm(obj, "status", "nodeName") or "")
         given = (
             objects.dig(domain, "devices"),
             objects.dig(domain, "firmware"),

@@ -24,7 +24,6 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import (
     Object,
     condition,
-    dig,
     finalizers_of,
     generation_of,
     is_deleting,
@@ -374,7 +373,8 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
         # The target's virt-handler moves the machine to itself, then writes the end together with its statistics.
         if (left := _handlers_turn(seen)) > timedelta():
             return (Requeue(max(left.total_seconds(), 0.5)),)
-        return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
+        node = dig_migration(seen.migration, "status", "targetNode")
+        return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {node}")
     if (unknown := _absent_target(seen)) is not None:
         return (*_wait_out(seen), Requeue(max(liveness.seconds_to_next_look(unknown), 0.5)))
     if phases.phase_of(seen.vm) in phases.ENDED:
@@ -424,7 +424,7 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
         if left is not None and left <= 0:
             # The virt-handler writes Running before it begins, so one of the two writes conflicts.
             message = (
-                f"virt-handler of node {dig(seen.migration, 'status', 'sourceNode')} did not start the "
+                f"virt-handler of node {dig_migration(seen.migration, 'status', 'sourceNode')} did not start the "
                 "migration in time after the target was ready"
             )
             ended = (phases.CANCELLED, "Cancelled") if is_deleting(seen.migration) else (phases.FAILED, "SourceNotReady")

@@ -10,6 +10,7 @@ from apiserver.apis.meta import labels
 from apiserver.apis.meta.labels import Selector
 from apiserver.apis.meta.objects import Object, controller_of, dig, is_deleting, key_of, labels_of, namespace_of, uid_of
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.places.resources import REPLICA_SETS
 from controller.reconcilers.replica_sets import finished
 
@@ -46,7 +47,7 @@ def faults(replica_set: Object) -> tuple[str, ...]:
 
 def selector_of(replica_set: Object) -> Selector:
     """Return the selector of a sound set."""
-    return labels.from_json(dig(replica_set, "spec", "selector"))
+    return labels.from_json(dig_replica_set(replica_set, "spec", "selector"))
 
 
 def judge(replica_set: Object, machines: Iterable[Object]) -> Membership:
@@ -75,7 +76,7 @@ def controller_of_vm(vm: Object) -> list[str | Orphans]:
 
     A machine with malformed metadata has none, so that it disturbs no set.
     """
-    owners = dig(vm, "metadata", "ownerReferences") or []
+    owners = dig(vm, "metadata", "ownerReferences") or []  # untyped: it may be malformed
     if not isinstance(owners, list) or not all(isinstance(each, dict) for each in owners) or structure.of_metadata(vm):
         return []
     found = controller_of(vm)

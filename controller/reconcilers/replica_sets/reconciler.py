@@ -16,7 +16,6 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import (
     NamespacedName,
     Object,
-    dig,
     is_deleting,
     labels_of,
     name_of,
@@ -26,6 +25,7 @@ from apiserver.apis.meta.objects import (
     uid_of,
     without_managed_fields,
 )
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import replica_sets
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client, TransportError
@@ -127,10 +127,10 @@ class ReplicaSets:
 
     async def _adopt(self, replica_set: Object, vm: Object) -> None:
         reference = owner_reference(replica_set, REPLICA_SETS, block_owner_deletion=True)
-        await self._write_owners(vm, [*(dig(vm, "metadata", "ownerReferences") or ()), reference])
+        await self._write_owners(vm, [*(dig_vm(vm, "metadata", "ownerReferences") or ()), reference])
 
     async def _release(self, replica_set: Object, vm: Object) -> None:
-        kept = [each for each in dig(vm, "metadata", "ownerReferences") or () if each.get("uid") != uid_of(replica_set)]
+        kept = [dict(each) for each in dig_vm(vm, "metadata", "ownerReferences") or () if each.get("uid") != uid_of(replica_set)]
         await self._write_owners(vm, kept)
 
     async def _write_owners(self, vm: Object, owners: list[Object]) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, dig, is_deleting
+from apiserver.apis.meta.objects import Object, is_deleting
+from apiserver.apis.virt.kinds import dig_replica_set
 from controller.reconcilers.replica_sets import finished, membership, readiness, scale_down
 from controller.reconcilers.replica_sets.finished import Finished
 
@@ -73,7 +74,7 @@ def plan(seen: Observed) -> Plan:
 
 def _changes(replica_set: Object, active: Sequence[Object], ended: Finished) -> tuple[int, tuple[Object, ...]]:
     """Return how many machines to create, and which ones to delete."""
-    if is_deleting(replica_set) or dig(replica_set, "spec", "paused"):
+    if is_deleting(replica_set) or dig_replica_set(replica_set, "spec", "paused"):
         return 0, ()
     excess = len(active) - wanted_replicas(replica_set)
     too_many = tuple(scale_down.in_order(active)[:excess]) if excess > 0 else ()
@@ -90,10 +91,10 @@ def _next(seen: Observed, active: Sequence[Object], ended: Finished) -> float | 
 
 def wanted_replicas(replica_set: Object) -> int:
     """Return ``spec.replicas``."""
-    wanted = dig(replica_set, "spec", "replicas")
+    wanted = dig_replica_set(replica_set, "spec", "replicas")
     return 1 if wanted is None else int(wanted)
 
 
 def min_ready_seconds(replica_set: Object) -> int:
     """Return ``spec.minReadySeconds``."""
-    return int(dig(replica_set, "spec", "minReadySeconds") or 0)
+    return int(dig_replica_set(replica_set, "spec", "minReadySeconds") or 0)

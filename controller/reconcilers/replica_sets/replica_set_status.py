@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, dig, generation_of, labels_of, new_condition, with_condition, without_condition
+from apiserver.apis.meta.objects import Object, generation_of, labels_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle import replica_sets
 from controller.reconcilers.replica_sets import readiness
 from controller.reconcilers.replica_sets.replica_set_plan import Plan, min_ready_seconds, wanted_replicas
@@ -22,7 +24,7 @@ class Failure:
 
 def status(replica_set: Object, plan: Plan, failure: Failure | None, now: datetime) -> Object:
     """Return the set's status."""
-    wanted = (dig(replica_set, "spec", "template", "metadata", "labels") or {}).items()
+    wanted = (dig_replica_set(replica_set, "spec", "template", "metadata", "labels") or {}).items()
     available = [readiness.available_from(vm, min_ready_seconds(replica_set)) for vm in plan.active]
     return {
         "replicas": len(plan.active),
@@ -55,8 +57,8 @@ def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
 
 
 def _conditions(replica_set: Object, failure: Failure | None, lack: Failure | None, now: datetime) -> list[Object]:
-    found = list(dig(replica_set, "status", "conditions") or ())
-    pause = Failure(replica_sets.PAUSED, "spec.paused is true") if dig(replica_set, "spec", "paused") else None
+    found: list[Any] = list(dig_replica_set(replica_set, "status", "conditions") or ())
+    pause = Failure(replica_sets.PAUSED, "spec.paused is true") if dig_replica_set(replica_set, "spec", "paused") else None
     reasons = {replica_sets.REPLICA_FAILURE: failure, replica_sets.REPLICA_PAUSED: pause, replica_sets.RECONCILING: lack}
     for kind, why in reasons.items():
         if why is None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, annotations_of, dig, uid_of
+from apiserver.apis.meta.objects import Object, annotations_of, uid_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.lifecycle.replica_sets import DELETION_COST
@@ -35,7 +35,7 @@ def in_order(machines: Sequence[Object]) -> list[Object]:
             deletion_cost(vm),
             -nodes[node],
             -since.timestamp() if since is not None else 0.0,
-            _newest_first(str(dig(vm, "metadata", "creationTimestamp") or "")),
+            _newest_first(str(dig_vm(vm, "metadata", "creationTimestamp") or "")),
             uid_of(vm),
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from apiserver.apis.core.resources import NODES
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, uid_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import evictions, failed_starts, phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -35,7 +35,7 @@ def _migration_changed(controller: Controller, old: Object | None, new: Object |
 
 def _hardware(vm: Object) -> tuple[Any, Any]:
     """Return the desired and the running form of any machine, also of an invalid one, to compare them."""
-    return dig(vm, "spec"), dig(vm, "status", running.RUNNING)
+    return dig_vm(vm, "spec"), dig_vm(vm, "status", running.RUNNING)
 
 
 class VirtualMachines:

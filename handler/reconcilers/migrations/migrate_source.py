@@ -137,7 +137,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             await self._fail(migration, f"cannot connect to {destination.address or 'the target'}: {str(error) or 'timed out'}")
         else:
             self._emit(
-                migration, "Normal", "MigrationStarted", f"the guest is moving to node {objects.dig(migration, 'status', 'targetNode')}"
+                migration, "Normal", "MigrationStarted", f"the guest is moving to node {dig_migration(migration, 'status', 'targetNode')}"
             )
 
     async def _pause(self, migration: Object, connection: Connection) -> None:

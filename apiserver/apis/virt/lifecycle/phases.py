@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions
 
 PENDING: Final = "Pending"
@@ -122,7 +123,7 @@ def phase_of(obj: Mapping[str, Any]) -> str:
 
 def keeps_guest(vm: Mapping[str, Any]) -> bool:
     """Return True if a machine may have a guest or its image, and keeps its hardware and disks."""
-    return phase_of(vm) in WITH_GUEST or objects.dig(vm, "status", "managedSave") is not None
+    return phase_of(vm) in WITH_GUEST or dig_vm(vm, "status", "managedSave") is not None
 
 
 def is_unfinished(migration: Mapping[str, Any]) -> bool:

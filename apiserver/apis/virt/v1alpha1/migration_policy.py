@@ -14,6 +14,7 @@ from apiserver.apis.meta import names, objectmeta, quantity
 from apiserver.apis.meta.objects import dig
 from apiserver.apis.meta.schema import ATOMIC, ATOMIC_MAP, Int32, Int64, Kind, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_many
+from apiserver.apis.virt.kinds import dig_policy
 from apiserver.apis.virt.lifecycle import migration_policies as limits
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 from apiserver.apis.virt.v1alpha1.scheduling import SelectorOperator
@@ -135,7 +136,7 @@ def validate(obj: Object) -> list[FieldError]:
 
 def validate_update(obj: Object, old: Object) -> list[FieldError]:
     """Return all errors of an updated MigrationPolicy; an existing bandwidth may stay."""
-    given = dig(obj, "spec", "bandwidth")
+    given = dig_policy(obj, "spec", "bandwidth")
     if given is None or given != dig(old, "spec", "bandwidth"):
         return validate(obj)
     return validate({**obj, "spec": {key: value for key, value in obj["spec"].items() if key != "bandwidth"}})

@@ -13,6 +13,7 @@ from apiserver.apis.meta.objects import dig, namespace_of
 from apiserver.apis.meta.schema import ATOMIC_MAP, Int32, Int64, Kind, Model, Time, keyed_by
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle.replica_sets import CONDITION_TYPES
 from apiserver.apis.virt.spec import placeholders
 from apiserver.apis.virt.v1alpha1 import defaults, size, validation
@@ -132,7 +133,7 @@ def validate_status(obj: Object) -> list[FieldError]:
 
 
 def _validate_name(obj: Object) -> list[FieldError]:
-    name = dig(obj, "metadata", "name") or ""
+    name = dig_replica_set(obj, "metadata", "name") or ""
     return [too_long(Path("metadata").child("name"), MAX_NAME)] if len(name.encode()) > MAX_NAME else []
 
 
@@ -163,7 +164,7 @@ def _validate_template(obj: Object, allowed: Allowed) -> list[FieldError]:
         return []  # an error of the schema
     given = template.get("metadata") or {}
     found = objectmeta.validate_given({key: given[key] for key in ("labels", "annotations") if given.get(key)})
-    spec = placeholders.expanded(template["spec"], f"{dig(obj, 'metadata', 'name') or ''}-{_SAMPLE}", _SAMPLE)
+    spec = placeholders.expanded(template["spec"], f"{dig_replica_set(obj, 'metadata', 'name') or ''}-{_SAMPLE}", _SAMPLE)
     machine = {"metadata": {"namespace": namespace_of(obj)}, "spec": spec}
     found += placeholders.validate(template["spec"], Path("spec"))
     found += validation.validate_virtual_machine(machine, allowed)

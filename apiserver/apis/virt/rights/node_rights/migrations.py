@@ -27,8 +27,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from apiserver.apis.meta import objects
-from apiserver.apis.meta.objects import dig
 from apiserver.apis.meta.validation import FieldError, forbidden
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress, release
 from apiserver.apis.virt.places import forms, streams
 from apiserver.apis.virt.rights.node_rights import differences
@@ -183,7 +183,7 @@ def _outcome(write: MigrationWrite) -> Iterator[FieldError]:
 
 def _has_moved(write: MigrationWrite) -> bool:
     target = _status(write.old).get("targetPod")
-    return bool(target) and dig(write.machine, "status", "podName") == target
+    return bool(target) and dig_vm(write.machine, "status", "podName") == target
 
 
 def _status(obj: Object) -> Object:
