@@ -1,7 +1,7 @@
 """Costs of storage: ``python -m benchmarks.storage [--only WAY,…] [--count N] [--rounds N] [--no-uvloop]``.
 
 Prints one JSON object per line: operations per second and microseconds of our own processor time for each, with values of 2.5 KB and 16
-callers (``alone``: one). The ways are memory, etcd through gRPC's own library and etcd through our client, over mTLS unless the name has
+callers (``alone``: one). The ways are memory, and etcd through gRPC's own library, grpclib or our client, over mTLS unless the name has
 ``clear``. etcd runs without fsync, so that the disk is not measured.
 """
 
@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import uvloop
 
-from benchmarks.grpcio import GrpcioStorage
 from benchmarks.measuring import measured, repeated
+from benchmarks.other_grpc import GrpcioStorage, GrpclibStorage
 from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
 from storage.memory import MemoryStorage
@@ -28,7 +28,7 @@ from tests.fakes.etcd_tls import Authority
 
 CALLERS = 16
 VALUE = json.dumps({"kind": "VirtualMachine", "metadata": {"name": "vm"}, "spec": {str(n): "x" * 60 for n in range(36)}}).encode()
-WAYS = ("memory", "grpcio", "ours", "grpcio-clear", "ours-clear")
+WAYS = ("memory", "grpcio", "grpclib", "ours", "grpcio-clear", "ours-clear")
 
 
 class Measurable(Protocol):
@@ -110,6 +110,8 @@ def made(way: str, clear: str, secure: str, tls: Tls) -> Measurable:
             return MemoryStorage()
         case "grpcio":
             return GrpcioStorage(secure, tls)
+        case "grpclib":
+            return GrpclibStorage(secure, tls)
         case "grpcio-clear":
             return GrpcioStorage(clear, None)
         case "ours":
