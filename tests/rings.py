@@ -37,7 +37,7 @@ DIRECTORIES: Final[Mapping[str, Ring]] = MappingProxyType(
         "fuzz": "test",
         "models": "test",
         "oracle": "test",
-        "twin": "test",
+        "reference_server": "test",
         "host": "test",
         "cluster": "test",
     }
@@ -74,7 +74,7 @@ ROWS: Final = (
     _row("benchmarks/test_bench.py", 60, "benchmarks/api"),
     _row("benchmarks/test_gauge.py", 20, "benchmarks"),
     _row("benchmarks/test_imports.py", 20, "benchmarks/imports.py", "importer"),
-    _row("twin/test_stream_rights.py", 30, "apiserver/endpoints", "apiserver/admission"),
+    _row("reference_server/test_stream_rights.py", 30, "apiserver/endpoints", "apiserver/admission"),
     _row("oracle/test_health.py", 60, "examples/argocd", "controller/reconcilers/virtual_machines"),
     _row("host/handler/test_guest_migrates6.py", 25, "handler/network", "launcher/ipv6"),
     _row("host/handler/test_hot_plug_interfaces.py", 90, "handler/network", "launcher/main", "launcher/hypervisor"),

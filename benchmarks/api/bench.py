@@ -21,13 +21,15 @@ from benchmarks.api import machine, operations, report
 from benchmarks.api.loading import SampleFailed
 from benchmarks.api.operations import MEMORY, OPERATIONS, VARIED
 from benchmarks.api.rounds import Bench, prepared
+from tests.reference_server import servers
+from tests.reference_server.environment import GROUP, Environment
+from tests.reference_server.programs import ProgramFailed
+from tests.reference_server.servers import Variant
 from tests.testbed.progress import StepFailed
-from tests.twin import servers
-from tests.twin.environment import GROUP, Environment
-from tests.twin.programs import ProgramFailed
-from tests.twin.servers import Variant
 
-VARIANTS: Final = {each.name: each for each in (servers.TWIN_DEFAULT, servers.TWIN_TUNED, servers.OURS_FLUNDERS, servers.OURS_MACHINES)}
+VARIANTS: Final = {
+    each.name: each for each in (servers.REFERENCE_DEFAULT, servers.REFERENCE_TUNED, servers.OURS_FLUNDERS, servers.OURS_MACHINES)
+}
 AGGREGATED: Final = ("get", "get_rv0", "list_1k", "create", "update", "patch", "apply", "watch_saturated")
 
 
@@ -63,7 +65,7 @@ def variants(names: Sequence[str], *, aggregated: bool) -> list[Variant]:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench-api", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", help="operations, separated by commas (default: all; quick: all but varied ones)")
-    parser.add_argument("--servers", help=f"which of {', '.join(VARIANTS)} (default: twin,twin400,ours)")
+    parser.add_argument("--servers", help=f"which of {', '.join(VARIANTS)} (default: reference,reference400,ours)")
     parser.add_argument("--kind", choices=["flunder", "vm"], default="flunder", help="vm: our VirtualMachine is measured as well")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter samples: under four minutes")
     parser.add_argument("--rounds", type=int, help="samples of each operation and server (default 3; quick: 2)")
@@ -76,7 +78,7 @@ def parse() -> argparse.Namespace:
     given.ops = given.ops.split(",") if given.ops else list(usual)
     if unknown := sorted(set(given.ops) - set(operations.KEYS)):
         parser.error(f"no operation is called {', '.join(unknown)}; there are {', '.join(operations.KEYS)}")
-    names = given.servers or ("twin,ours" if given.through_aggregator else "twin,twin400,ours")
+    names = given.servers or ("reference,ours" if given.through_aggregator else "reference,reference400,ours")
     given.servers = names.split(",") + (["vms"] if given.kind == "vm" else [])
     given.rounds = given.rounds or (2 if given.quick else 3)
     given.output = given.output or Path("build/bench") / ("api-aggregated.json" if given.through_aggregator else "api.json")

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from benchmarks.api.operations import Operation
 from benchmarks.api.payloads import Kind
+from tests.reference_server.certificates import FRONT_PROXY, USER
+from tests.reference_server.environment import Environment
+from tests.reference_server.servers import Server
 from tests.testbed import build
-from tests.twin.certificates import FRONT_PROXY, USER
-from tests.twin.environment import Environment
-from tests.twin.servers import Server
 
 LOADGEN: Final = build.GoProgram("loadgen", "1", (".",), module="benchmarks/api/loadgen")
 SECONDS: Final = 300

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.reference_server.programs import ProgramFailed
 from tests.testbed import image_python, layout
-from tests.twin.programs import ProgramFailed
 
 
 def interpreter(named: str = "") -> str:

@@ -21,10 +21,10 @@ from benchmarks.api import machine, operations
 from benchmarks.api.loading import SampleFailed
 from benchmarks.api.operations import OPERATIONS, VARIED, Operation
 from benchmarks.api.rounds import Bench, prepared
+from tests.reference_server import servers
+from tests.reference_server.programs import ProgramFailed
 from tests.testbed import layout
 from tests.testbed.progress import StepFailed
-from tests.twin import servers
-from tests.twin.programs import ProgramFailed
 
 TOP: Final = 22
 _IDLE: Final = ("epoll_wait", "epoll_pwait", "uv__io_poll", "__GI_epoll")

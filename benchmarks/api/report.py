@@ -9,7 +9,7 @@ from typing import Any, Final
 from benchmarks.api.operations import MEMORY, OPERATIONS, THROUGH_AGGREGATOR, VARIED, Operation
 
 Result = dict[str, Any]
-TWIN, TUNED, OURS, MACHINES = "twin", "twin400", "ours", "vms"
+REFERENCE, TUNED, OURS, MACHINES = "reference", "reference400", "ours", "vms"
 _DELETE: Final = Operation("delete", "delete")
 ROWS: Final = (*OPERATIONS[:4], _DELETE, *OPERATIONS[4:], *VARIED, MEMORY)
 REVIEWED_APART: Final = 0.1
@@ -28,10 +28,10 @@ def costs(result: Result, key: str, name: str) -> list[float]:
     return [cost(key, sample) for sample in result["samples"].get(key, {}).get(name, [])]
 
 
-def ratio(result: Result, key: str, twin: str, ours: str = OURS) -> float | None:
+def ratio(result: Result, key: str, reference: str, ours: str = OURS) -> float | None:
     """Return the reference server's median cost divided by ours; None without both samples or with unequal work."""
-    theirs, own = costs(result, key, twin), costs(result, key, ours)
-    if not theirs or not own or statistics.median(own) == 0 or are_apart(result, key, twin, ours):
+    theirs, own = costs(result, key, reference), costs(result, key, ours)
+    if not theirs or not own or statistics.median(own) == 0 or are_apart(result, key, reference, ours):
         return None
     return round(statistics.median(theirs) / statistics.median(own), 2)
 
@@ -42,28 +42,28 @@ def reviewed(result: Result, key: str, name: str) -> float:
     return statistics.median(shares) if shares else 0.0
 
 
-def are_apart(result: Result, key: str, twin: str, ours: str = OURS) -> bool:
+def are_apart(result: Result, key: str, reference: str, ours: str = OURS) -> bool:
     """Return whether the shares of reviewed requests differ too much."""
-    return abs(reviewed(result, key, twin) - reviewed(result, key, ours)) > REVIEWED_APART
+    return abs(reviewed(result, key, reference) - reviewed(result, key, ours)) > REVIEWED_APART
 
 
 def apart(result: Result) -> dict[str, dict[str, str]]:
     """Return a failure for each operation with different shares of reviewed requests."""
-    measured = [key for key, samples in result["samples"].items() if samples.get(TWIN) and samples.get(OURS)]
+    measured = [key for key, samples in result["samples"].items() if samples.get(REFERENCE) and samples.get(OURS)]
     return {
         key: {
-            OURS: f"it asked for {reviewed(result, key, OURS):.2f} reviews a request, the twin for {reviewed(result, key, TWIN):.2f}:"
+            OURS: f"it asked for {reviewed(result, key, OURS):.2f} reviews a request, reference for {reviewed(result, key, REFERENCE):.2f}:"
             " they had not the same to do"
         }
         for key in measured
-        if are_apart(result, key, TWIN)
+        if are_apart(result, key, REFERENCE)
     }
 
 
 def finish(result: Result, *, through_aggregator: bool = False) -> Result:
     """Return the result with ratios, wanted ratios, and the failures of :func:`apart`."""
     keys = [each.key for each in (*OPERATIONS, *VARIED, MEMORY)]
-    ratios = {key: value for key in keys if (value := ratio(result, key, TWIN)) is not None}
+    ratios = {key: value for key in keys if (value := ratio(result, key, REFERENCE)) is not None}
     tuned = {key: value for key in keys if (value := ratio(result, key, TUNED)) is not None}
     wanted = {each.key: each.wanted for each in (*OPERATIONS, *VARIED, MEMORY) if each.wanted}
     if through_aggregator:
@@ -83,9 +83,9 @@ def table(result: Result) -> str:
         f" load {about['load_at_start']} at the start and {about.get('load_at_end', '?')} at the end",
         f"clients ask {about['asked']}; our server with: {features}, metrics, authorization by SubjectAccessReview, admission",
         "server's processor time for one operation in µs (watch: one delivery, its share of the write included); median (lowest-highest);"
-        " ratio: twin / ours; memory in MiB",
+        " ratio: reference / ours; memory in MiB",
         "",
-        f"{'operation':16}{'twin':>22}{'twin GOGC=400':>22}{'ours':>22}{'ratio':>8}{'/400':>7}{'wanted':>8}",
+        f"{'operation':16}{'reference':>22}{'reference GOGC=400':>22}{'ours':>22}{'ratio':>8}{'/400':>7}{'wanted':>8}",
     ]
     lines += [_row(result, each) for each in ROWS if result["samples"].get(each.key) or result["failures"].get(each.key)]
     lines += [
@@ -106,8 +106,8 @@ def table(result: Result) -> str:
 def _row(result: Result, operation: Operation) -> str:
     key = operation.key
     scale = 1 / 1024 if key == MEMORY.key else 1.0
-    cells = [_spread(costs(result, key, name), scale) for name in (TWIN, TUNED, OURS)]
-    found, tuned = ratio(result, key, TWIN), ratio(result, key, TUNED)
+    cells = [_spread(costs(result, key, name), scale) for name in (REFERENCE, TUNED, OURS)]
+    found, tuned = ratio(result, key, REFERENCE), ratio(result, key, TUNED)
     wanted = result["wanted"].get(key, 0.0)
     row = f"{key:16}" + "".join(f"{cell:>22}" for cell in cells)
     row += (

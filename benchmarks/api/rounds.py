@@ -16,10 +16,10 @@ from benchmarks.api import machine, payloads, varied
 from benchmarks.api.loading import Generator, SampleFailed
 from benchmarks.api.operations import DELETE, MEMORY, OPERATIONS, Operation
 from benchmarks.api.payloads import Kind
-from tests.twin import environment, servers
-from tests.twin.certificates import ADMIN, USER
-from tests.twin.environment import Environment
-from tests.twin.servers import Server, Variant
+from tests.reference_server import environment, servers
+from tests.reference_server.certificates import ADMIN, USER
+from tests.reference_server.environment import Environment
+from tests.reference_server.servers import Server, Variant
 
 SETTLE_SECONDS: Final = 4.0
 CACHE_SECONDS: Final = 60.0

@@ -22,8 +22,8 @@ from benchmarks.api.bench import VARIANTS
 from benchmarks.api.loading import SampleFailed
 from benchmarks.api.operations import Operation
 from benchmarks.api.rounds import Bench, Contestant, prepared, progress
+from tests.reference_server.programs import ProgramFailed
 from tests.testbed.progress import StepFailed
-from tests.twin.programs import ProgramFailed
 
 SHARDS: Final = 100
 """Number of values of one label among the objects."""
@@ -135,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-api-scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, default=100_000, help="how many at most (default 100,000; 0: no growth)")
     parser.add_argument("--watchers", type=int, default=2_000, help="how many (default 2,000; 0: none)")
-    parser.add_argument("--servers", default="twin,ours", help=f"which of {', '.join(VARIANTS)}")
+    parser.add_argument("--servers", default="reference,ours", help=f"which of {', '.join(VARIANTS)}")
     parser.add_argument("--revision", default="", help="measure our server as of this commit; default: the files as they are")
     parser.add_argument("--output", type=Path, default=Path("build/bench/api-scale.json"), help="where the JSON goes")
     given = parser.parse_args()

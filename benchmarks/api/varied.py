@@ -8,7 +8,7 @@ its user:
 - one in two has a ``traceparent``
 
 The authorizer reviews each user, verb and object; both servers cache 8,192 reviews, which do not expire during the run
-(``tests.twin.servers.VARIED``). In the long run, four in five reviews are cached, also on a slower server.
+(``tests.reference_server.servers.VARIED``). In the long run, four in five reviews are cached, also on a slower server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.api.operations import MANY
-from tests.twin.certificates import USERS
+from tests.reference_server.certificates import USERS
 
 COUNT: Final = 100
 """Number of users."""

@@ -31,7 +31,7 @@ from tests.component.handler.test_identity import claimed, handshake
 from tests.component.handler.world import eventually
 from tests.fakes import chart
 from tests.fakes.kubeapi import FakeAPI
-from tests.twin.environment import Environment, environment
+from tests.reference_server.environment import Environment, environment
 
 NAMESPACE = "kubevirt"
 NODES = ("node1", "node2")

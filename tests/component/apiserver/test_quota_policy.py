@@ -11,7 +11,7 @@ import pytest
 
 from tests.component.controller.test_pod_policy import PATHS, Cluster
 from tests.fakes import chart
-from tests.twin import environment
+from tests.reference_server import environment
 from tests.unit.charts.test_quota_policy import HARD, MACHINES, POLICY, QUOTA, REFUSED, VIRT_API, changed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

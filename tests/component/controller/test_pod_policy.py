@@ -19,9 +19,9 @@ from controller.reconcilers.certificates.consumers import ETCD_BUNDLE_ANNOTATION
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.pods import leftovers
-from tests.twin import environment
-from tests.twin.certificates import ADMIN, HOST
-from tests.twin.environment import Environment
+from tests.reference_server import environment
+from tests.reference_server.certificates import ADMIN, HOST
+from tests.reference_server.environment import Environment
 from tests.unit.charts import forbidden_pods, test_etcd_policy
 from tests.unit.charts.forbidden_pods import ACCOUNT, CREATIONS, DELETIONS, OURS, POLICY, SETTINGS, Pod, changed
 from tests.unit.controller.reconcilers.builders import UID, a_migration

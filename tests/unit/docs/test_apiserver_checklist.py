@@ -10,7 +10,7 @@ from typing import Final
 
 from tests import checklist
 from tests.checklist import DOCUMENT, ROOT, Row
-from tests.twin.cases import CASES
+from tests.reference_server.cases import CASES
 
 ROWS: Final = {
     "1.1": {"AGG": "MMMSMMMMSSSS"},
@@ -102,7 +102,7 @@ def test_every_test_that_is_named_exists_and_is_not_skipped() -> None:
             name, _, case = name.rstrip("]").partition("[")
             assert name in _functions(file), (row.id, test)
             assert not _functions(file)[name] & SKIPPING, (row.id, test)
-            assert not case or (name == "test_ours_answers_as_the_reference_twin_does" and case in cases), (row.id, test)
+            assert not case or (name == "test_ours_answers_as_the_reference_server_does" and case in cases), (row.id, test)
         assert len(row.tests) == len(set(row.tests)), row.id
 
 

@@ -22,7 +22,7 @@ def test_groups_begin_by_turn_and_the_longest_first() -> None:
         "tests/host/launcher/test_pauses.py::test_a",
         "tests/host/launcher/test_life.py::test_a",
         "tests/host/handler/test_dhcp.py::test_a",
-        "tests/twin/test_rows.py::test_a",
+        "tests/reference_server/test_rows.py::test_a",
         "tests/component/handler/test_probes.py::test_a",
         "tests/component/handler/test_agent.py::test_a",
     ]

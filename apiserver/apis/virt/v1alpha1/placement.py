@@ -1,7 +1,7 @@
 """Validation of the scheduling fields, as in kube-apiserver 1.36 for a Pod.
 
 virt-api refuses a machine whose pod kube-apiserver would refuse. Required fields may be missing if the schema found errors. Source:
-``k8s.io/kubernetes/pkg/apis/core/validation``; ``tests/twin/test_placement.py`` compares.
+``k8s.io/kubernetes/pkg/apis/core/validation``; ``tests/reference_server/test_placement.py`` compares.
 """
 
 from __future__ import annotations

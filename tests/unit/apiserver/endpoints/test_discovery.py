@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from apiserver.endpoints import discovery
-from tests.twin.flunders import GROUP, strategies
+from tests.reference_server.flunders import GROUP, strategies
 
 
 def test_subresources_are_left_out_where_there_are_none() -> None:

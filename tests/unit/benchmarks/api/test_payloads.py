@@ -6,7 +6,7 @@ from pathlib import Path
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from benchmarks.api import payloads
-from tests.twin import flunders
+from tests.reference_server import flunders
 
 
 def accepted(kind: payloads.Kind, strategy: Strategy) -> bool:

@@ -10,14 +10,14 @@ import pytest
 from benchmarks.api import payloads, varied
 from benchmarks.api.loading import load
 from benchmarks.api.operations import MANY, VARIED, Operation
-from tests.twin import servers
-from tests.twin.certificates import FRONT_PROXY, USER, USERS, Certificates
-from tests.twin.environment import GROUP, Environment
-from tests.twin.programs import Program
-from tests.twin.servers import Server, Variant
+from tests.reference_server import servers
+from tests.reference_server.certificates import FRONT_PROXY, USER, USERS, Certificates
+from tests.reference_server.environment import GROUP, Environment
+from tests.reference_server.programs import Program
+from tests.reference_server.servers import Server, Variant
 
 SEED = "varied_get-0"
-OF_THE_TWIN = {"--authentication-kubeconfig", "--authorization-kubeconfig"}
+OF_THE_REFERENCE = {"--authentication-kubeconfig", "--authorization-kubeconfig"}
 """Ours uses ``--kubeconfig`` for both."""
 OF_OURS = {"--shutdown-delay-duration", "--log-level"}
 """Flags of shutdown and log. Ours logs warnings only, like Go's default."""
@@ -38,18 +38,18 @@ def flags(here: Environment, variant: Variant) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("variant", [servers.TWIN_DEFAULT, servers.TWIN_TUNED], ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", [servers.REFERENCE_DEFAULT, servers.REFERENCE_TUNED], ids=lambda variant: variant.name)
 def test_both_servers_have_the_same_flags(here: Environment, variant: Variant) -> None:
-    twin, ours = flags(here, variant), flags(here, servers.OURS_FLUNDERS)
-    assert twin.keys() - ours.keys() == OF_THE_TWIN
-    assert ours.keys() - twin.keys() == OF_OURS
-    assert {name for name in twin.keys() & ours.keys() if twin[name] != ours[name]} == OF_EACH
-    assert {twin[name] for name in OF_THE_TWIN} == {ours["--kubeconfig"]}
+    reference, ours = flags(here, variant), flags(here, servers.OURS_FLUNDERS)
+    assert reference.keys() - ours.keys() == OF_THE_REFERENCE
+    assert ours.keys() - reference.keys() == OF_OURS
+    assert {name for name in reference.keys() & ours.keys() if reference[name] != ours[name]} == OF_EACH
+    assert {reference[name] for name in OF_THE_REFERENCE} == {ours["--kubeconfig"]}
 
 
 @pytest.mark.parametrize("operation", VARIED, ids=lambda operation: operation.key)
 def test_both_are_asked_for_the_same_by_the_front_proxy(here: Environment, operation: Operation) -> None:
-    assert servers.TWIN_DEFAULT.group == servers.OURS_FLUNDERS.group == GROUP
+    assert servers.REFERENCE_DEFAULT.group == servers.OURS_FLUNDERS.group == GROUP
     asked = load(here, payloads.flunder(GROUP), operation, USER)
     assert f"-cert={here.certificates.certificate(FRONT_PROXY)}" in asked
     assert f"-objects={MANY}" in asked

@@ -16,7 +16,7 @@ from apiserver.registry.generic.admission import Admission, AdmitAll, Attributes
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.store import Store, Stored
 from storage.memory import MemoryStorage
-from tests.twin import flunders
+from tests.reference_server import flunders
 
 DRY = WriteOptions(dry_run=True)
 

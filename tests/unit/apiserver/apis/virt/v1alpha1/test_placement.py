@@ -1,4 +1,4 @@
-"""Rules of the scheduling fields; ``tests/twin/test_placement.py`` sends the same table to kube-apiserver."""
+"""Rules of the scheduling fields; ``tests/reference_server/test_placement.py`` sends the same table to kube-apiserver."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.ports import free_port
+from tests.reference_server import certificates, programs
+from tests.reference_server.certificates import ADMIN, FRONT_PROXY, HOST, USER, USERS, Certificates
+from tests.reference_server.programs import Program
 from tests.testbed import build
-from tests.twin import certificates, programs
-from tests.twin.certificates import ADMIN, FRONT_PROXY, HOST, USER, USERS, Certificates
-from tests.twin.programs import Program
 
 GROUP: Final = "wardle.example.com"
 NAMESPACES: Final = ("bench", "many", "create", "apply", "watch")

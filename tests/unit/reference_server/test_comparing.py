@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.twin.asking import Answer
-from tests.twin.comparing import judge
-from tests.twin.rows import Step, get
+from tests.reference_server.asking import Answer
+from tests.reference_server.comparing import judge
+from tests.reference_server.rows import Step, get
 
 JSON: Final = {"content-type": "application/json"}
 CAUSES: Final = [{"reason": "FieldValueInvalid", "message": "m", "field": "spec.a"}, {"reason": "FieldValueRequired", "field": "spec.b"}]
@@ -35,24 +35,28 @@ OTHER_WORDS: Final = get(differs="other words")
     [
         (SAME, answer(status(message="other")), "message"),
         (OTHER_WORDS, answer(status(message="other", reason="BadRequest")), "reason"),
-        (OTHER_WORDS, answer(status(message="other", details={"name": "a", "causes": CAUSES[:1]})), "only the twin: details.causes.more"),
+        (
+            OTHER_WORDS,
+            answer(status(message="other", details={"name": "a", "causes": CAUSES[:1]})),
+            "only the reference: details.causes.more",
+        ),
         (OTHER_WORDS, answer(status(message="other", details={"name": "a", "causes": CAUSES[::-1]})), "details.causes.field"),
         (OTHER_WORDS, answer(status(message="other", metadata=None)), "metadata"),
         (OTHER_WORDS, answer({**status(message="other"), "metadata": {"continue": None}}), "only ours: metadata.continue"),
         (
             OTHER_WORDS,
             answer({name: value for name, value in status(message="other").items() if name != "details"}),
-            "only the twin: details",
+            "only the reference: details",
         ),
-        (OTHER_WORDS, answer({name: value for name, value in status().items() if name != "message"}), "only the twin: message"),
+        (OTHER_WORDS, answer({name: value for name, value in status().items() if name != "message"}), "only the reference: message"),
         (OTHER_WORDS, answer(status(message="other", code=True)), "code"),
         (OTHER_WORDS, answer(status(message="other"), code=400), "HTTP status"),
         (OTHER_WORDS, answer(status(message="other"), warning='299 - "w"'), "only ours: header warning"),
         (OTHER_WORDS, Answer(422, JSON, "text"), "body"),
         (OTHER_WORDS, answer(status()), "the words are the same"),
         (get(beside={"details.name": "why"}), answer(status()), "details.name is the same"),
-        (get(beside={"details.name": "why"}), answer(status(details={"name": "b"})), "only the twin: details.causes"),
-        (get(beside={"details.name": "why"}), answer(status(details={"causes": CAUSES})), "only the twin: details.name"),
+        (get(beside={"details.name": "why"}), answer(status(details={"name": "b"})), "only the reference: details.causes"),
+        (get(beside={"details.name": "why"}), answer(status(details={"causes": CAUSES})), "only the reference: details.name"),
     ],
 )
 def test_unnamed_differences_and_vain_exceptions_are_found(step: Step, ours: Answer, member: str) -> None:
@@ -66,7 +70,7 @@ def test_unnamed_differences_and_vain_exceptions_are_found(step: Step, ours: Ans
         (OTHER_WORDS, answer(status(message="other"))),
         (get(beside={"details": "why"}), answer(status(details=None))),
         (
-            get(differs="words", beside={"only the twin: details.causes.more": "why", "only ours: details.uid": "why"}),
+            get(differs="words", beside={"only the reference: details.causes.more": "why", "only ours: details.uid": "why"}),
             answer(status(message="other", details={"name": "a", "causes": CAUSES[:1], "uid": "u"})),
         ),
     ],
@@ -78,11 +82,11 @@ def test_named_differences_are_allowed(step: Step, ours: Answer) -> None:
 def test_null_is_not_absent() -> None:
     has, has_not = ({"kind": "Table", "rows": None}, {"kind": "Table"})
     assert judge(SAME, answer(has), answer(has)) == []
-    assert judge(SAME, answer(has), answer(has_not)) == ["only the twin: rows: twin null, ours nothing"]
-    assert judge(SAME, answer(has_not), answer(has)) == ["only ours: rows: twin nothing, ours null"]
+    assert judge(SAME, answer(has), answer(has_not)) == ["only the reference: rows: reference null, ours nothing"]
+    assert judge(SAME, answer(has_not), answer(has)) == ["only ours: rows: reference nothing, ours null"]
     named = get(beside={"rows": "why"})
     assert judge(named, answer(has), answer({**has, "rows": []})) == []
-    assert judge(named, answer(has), answer(has_not))[0].startswith("only the twin: rows")
+    assert judge(named, answer(has), answer(has_not))[0].startswith("only the reference: rows")
 
 
 def test_an_event_more_is_named_by_its_type() -> None:
@@ -91,7 +95,7 @@ def test_an_event_more_is_named_by_its_type() -> None:
     step = get(beside={"only ours: events.more.BOOKMARK": "a watch ends with a bookmark"})
     assert judge(step, watch(added), watch(added, bookmark)) == []
     assert judge(step, watch(added), watch(added, bookmark, added))[0].startswith("only ours: events.more.ADDED")
-    assert judge(SAME, watch(added), watch(bookmark)) == ['events.type: twin "ADDED", ours "BOOKMARK"']
+    assert judge(SAME, watch(added), watch(bookmark)) == ['events.type: reference "ADDED", ours "BOOKMARK"']
 
 
 @pytest.mark.parametrize(

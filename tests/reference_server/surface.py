@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.twin.rows import GROUP, JSON_ALONE, OWN_PATHS, WORDS, Case, Step, delete, flunder, get, patch, post, put
+from tests.reference_server.rows import GROUP, JSON_ALONE, OWN_PATHS, WORDS, Case, Step, delete, flunder, get, patch, post, put
 
 YAML: Final = "application/yaml"
 READS: Final = "what can be read has a head, too"
@@ -13,8 +13,8 @@ NO_OUTAGE: Final = "an outage of storage is nothing that a restart would mend"
 ANOTHER_PROGRAM: Final = dict.fromkeys(
     (
         "major", "minor", "gitVersion", "gitCommit", "goVersion", "compiler", "platform",
-        "only the twin: emulationMajor", "only the twin: emulationMinor",
-        "only the twin: minCompatibilityMajor", "only the twin: minCompatibilityMinor",
+        "only the reference: emulationMajor", "only the reference: emulationMinor",
+        "only the reference: minCompatibilityMajor", "only the reference: minCompatibilityMinor",
     ),
     "another program",
 )  # fmt: skip

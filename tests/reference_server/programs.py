@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.reference_server.certificates import HOST, Certificates
 from tests.testbed import layout
-from tests.twin.certificates import HOST, Certificates
 
 _GRACE_SECONDS: Final = 15.0
 

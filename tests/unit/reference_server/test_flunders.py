@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import HubObject
-from tests.twin.flunders import FlunderStrategy, FlunderV1beta1Strategy
+from tests.reference_server.flunders import FlunderStrategy, FlunderV1beta1Strategy
 
 
 @pytest.fixture

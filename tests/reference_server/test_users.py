@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from tests.twin import environment, servers
-from tests.twin.asking import Answer, Asker
-from tests.twin.certificates import READER, STRANGER, USER, Certificates
-from tests.twin.comparing import judge
-from tests.twin.environment import GROUP, Environment
-from tests.twin.rows import APPLY, JSON_PATCH, WORDS, Step, delete, flunder, get, patch, post, put
+from tests.reference_server import environment, servers
+from tests.reference_server.asking import Answer, Asker
+from tests.reference_server.certificates import READER, STRANGER, USER, Certificates
+from tests.reference_server.comparing import judge
+from tests.reference_server.environment import GROUP, Environment
+from tests.reference_server.rows import APPLY, JSON_PATCH, WORDS, Step, delete, flunder, get, patch, post, put
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -79,8 +79,8 @@ class Both:
     certificates: Certificates
 
     def ask(self, step: Step, user: str) -> tuple[Answer, Answer]:
-        twin, ours = (Asker(port, self.certificates, user).ask(step, NAMESPACE, lambda text: text) for port in self.ports)
-        return twin, ours
+        reference, ours = (Asker(port, self.certificates, user).ask(step, NAMESPACE, lambda text: text) for port in self.ports)
+        return reference, ours
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         here = stack.enter_context(environment.environment(tmp_path_factory.mktemp("users")))
         _allow(here)
         ports = []
-        for variant in (servers.TWIN_DEFAULT, servers.OURS_FLUNDERS):
+        for variant in (servers.REFERENCE_DEFAULT, servers.OURS_FLUNDERS):
             server = servers.Server(variant, here)
             stack.callback(server.end)
             server.start()
@@ -120,19 +120,19 @@ def _grant(here: Environment, kind: str, path: str, name: str, subject: dict[str
     here.ensure(f"{path}/{kind.lower()}bindings", binding)
 
 
-@pytest.mark.sample(2, "users of the reference twin")
+@pytest.mark.sample(2, "users of the reference server")
 @pytest.mark.parametrize("user", [USER, READER, STRANGER, NOBODY], ids=["user", "reader", "stranger", "nobody"])
 def test_a_user_is_let_do_and_refused_the_same_in_the_same_words(both: Both, user: str) -> None:
     found, codes = [], set()
     for step in STEPS:
-        twin, ours = both.ask(step, user)
-        codes.add(twin.code)
-        refused = twin.code == http.client.FORBIDDEN  # equal, whatever differs for allowed users
-        found += [f"{step.method} {step.path}: {wrong}" for wrong in judge(replace(step, differs="") if refused else step, twin, ours)]
+        reference, ours = both.ask(step, user)
+        codes.add(reference.code)
+        refused = reference.code == http.client.FORBIDDEN  # equal, whatever differs for allowed users
+        found += [f"{step.method} {step.path}: {wrong}" for wrong in judge(replace(step, differs="") if refused else step, reference, ours)]
     for step in CODES:
-        twin, ours = both.ask(step, user)
-        if ours.code != http.client.OK or twin.code != http.client.OK:
-            found += [f"{step.method} {step.path}: {wrong}" for wrong in judge(step, twin, ours)]
+        reference, ours = both.ask(step, user)
+        if ours.code != http.client.OK or reference.code != http.client.OK:
+            found += [f"{step.method} {step.path}: {wrong}" for wrong in judge(step, reference, ours)]
     assert not found, "\n" + "\n".join(found)
     assert 403 in codes
     assert (200 in codes) is (user in (USER, READER))

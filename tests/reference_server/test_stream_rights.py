@@ -24,9 +24,9 @@ from apiserver.server import options, running
 from apiserver.server.running import Kinds
 from storage.memory import MemoryStorage
 from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy, widget
-from tests.twin import environment
-from tests.twin.certificates import ADMIN, HOST, Certificates
-from tests.twin.environment import Environment
+from tests.reference_server import environment
+from tests.reference_server.certificates import ADMIN, HOST, Certificates
+from tests.reference_server.environment import Environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

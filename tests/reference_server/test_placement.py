@@ -11,8 +11,8 @@ import pytest
 
 from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.v1alpha1 import placement
-from tests.twin import environment
-from tests.twin.environment import Environment
+from tests.reference_server import environment
+from tests.reference_server.environment import Environment
 from tests.unit.apiserver.apis.virt.v1alpha1.test_placement import CASES, LABELS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

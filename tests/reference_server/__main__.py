@@ -1,4 +1,4 @@
-"""``python -m tests.twin up ours|twin|both``: print addresses and kubeconfigs as JSON lines, and run until interrupted."""
+"""``python -m tests.reference_server up ours|reference|both``: print addresses and kubeconfigs as JSON lines, and run until interrupted."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from tests.reference_server import environment, servers
+from tests.reference_server.certificates import ADMIN, USER
+from tests.reference_server.programs import ProgramFailed
+from tests.reference_server.servers import Server, Variant
 from tests.testbed.progress import StepFailed
-from tests.twin import environment, servers
-from tests.twin.certificates import ADMIN, USER
-from tests.twin.programs import ProgramFailed
-from tests.twin.servers import Server, Variant
 
 WHICH: Final[dict[str, tuple[Variant, ...]]] = {
     "ours": (servers.OURS_FLUNDERS,),
-    "twin": (servers.TWIN_DEFAULT,),
-    "both": (servers.TWIN_DEFAULT, servers.OURS_FLUNDERS),
+    "reference": (servers.REFERENCE_DEFAULT,),
+    "both": (servers.REFERENCE_DEFAULT, servers.OURS_FLUNDERS),
     "vms": (servers.OURS_MACHINES,),
 }
 
@@ -49,18 +49,18 @@ def up(which: str, directory: Path, *, cluster: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.twin", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.reference_server", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     upwards = commands.add_parser("up", help="run until interrupted")
     upwards.add_argument("which", choices=sorted(WHICH))
     upwards.add_argument("--directory", type=Path, help="where certificates, data and logs go; default: a new one that is removed")
     upwards.add_argument(
-        "--no-cluster", action="store_true", help="without kube-apiserver: only system:masters may do anything at the twin"
+        "--no-cluster", action="store_true", help="without kube-apiserver: only system:masters may do anything at the reference"
     )
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with tempfile.TemporaryDirectory(prefix="twin-") as temporary:
+        with tempfile.TemporaryDirectory(prefix="reference-") as temporary:
             up(given.which, given.directory or Path(temporary), cluster=not given.no_cluster)
     except KeyboardInterrupt:
         return

@@ -1,4 +1,4 @@
-"""Rare or wrong requests to both servers, in addition to :mod:`tests.twin.rows`."""
+"""Rare or wrong requests to both servers, in addition to :mod:`tests.reference_server.rows`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any, Final
 
-from tests.twin.rows import (
+from tests.reference_server.rows import (
     APPLY,
     BOOKMARKS,
     FIELDS,
@@ -34,11 +34,13 @@ _FISCHERS: Final = f"{_API}/fischers"
 _QUERY_COUNTS: Final = "a delete whose body says nothing is read from the query, so that ?dryRun=All spares the object"
 _SAFE_PATHS: Final = "Go answers 500 for a client's mistake"
 _ONLY_ALL: Final = "a collection in all namespaces is only read, however its path is written"
-_NO_WARNING: Final = {"only the twin: header warning": "a patch that is refused for its version is not held against the fields of none"}
+_NO_WARNING: Final = {
+    "only the reference: header warning": "a patch that is refused for its version is not held against the fields of none"
+}
 _NO_CELLS: Final = "bookmarks have no cells, so that the columns come with the first object"
 _TABLE_BOOKMARKS: Final = {
     "events.object.columnDefinitions": _NO_CELLS,
-    "only the twin: events.object.rows.cells.more": _NO_CELLS,
+    "only the reference: events.object.rows.cells.more": _NO_CELLS,
     "only ours: events.more.BOOKMARK": BOOKMARKS["only ours: events.more.BOOKMARK"],
 }
 _YAML: Final = "application/yaml"

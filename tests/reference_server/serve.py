@@ -1,4 +1,4 @@
-"""``python -m tests.twin.serve FLAG…``: flunders and fischers on our framework.
+"""``python -m tests.reference_server.serve FLAG…``: flunders and fischers on our framework.
 
 ``--api-group``: both servers need separate groups behind one kube-apiserver.
 """
@@ -13,7 +13,7 @@ import uvloop
 from apiserver import logs
 from apiserver.server import options, running
 from apiserver.server.running import Kinds
-from tests.twin import flunders
+from tests.reference_server import flunders
 
 
 def main() -> None:

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import pytest
 
-from tests.twin import environment, servers
-from tests.twin.asking import Asker, normal
-from tests.twin.certificates import HOST, Certificates
-from tests.twin.comparing import differences
-from tests.twin.environment import GROUP, Environment
-from tests.twin.rows import APPLY, JSON_PATCH, Step, delete, flunder, patch, post, put
+from tests.reference_server import environment, servers
+from tests.reference_server.asking import Asker, normal
+from tests.reference_server.certificates import HOST, Certificates
+from tests.reference_server.comparing import differences
+from tests.reference_server.environment import GROUP, Environment
+from tests.reference_server.rows import APPLY, JSON_PATCH, Step, delete, flunder, patch, post, put
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -141,7 +141,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         here.ensure("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ENDING}})
         here.call("DELETE", f"/api/v1/namespaces/{ENDING}")
         made = []
-        for variant in (servers.TWIN_DEFAULT, servers.OURS_FLUNDERS):
+        for variant in (servers.REFERENCE_DEFAULT, servers.OURS_FLUNDERS):
             server = servers.Server(variant, here)
             stack.callback(server.end)
             server.start()
@@ -265,17 +265,17 @@ STEPS: Final = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_webhooks_are_asked_and_heard_as_by_the_reference_twin(name: str, world: World) -> None:
+def test_webhooks_are_asked_and_heard_as_by_the_reference_server(name: str, world: World) -> None:
     """ADM-02, ADM-03, ADM-06, CRE-11, DRY-01: review and answer, field by field."""
-    twin, ours = world.both(STEPS[name])
-    _level(twin, ours)
-    found = [str(each) for each in differences(twin, ours)]
+    reference, ours = world.both(STEPS[name])
+    _level(reference, ours)
+    found = [str(each) for each in differences(reference, ours)]
     assert not found, "\n" + "\n".join(found)
 
 
-def _level(twin: Any, ours: Any) -> None:
+def _level(reference: Any, ours: Any) -> None:
     """Remove known differences unrelated to admission."""
-    for own, theirs in zip(ours["asked"], twin["asked"], strict=False):
+    for own, theirs in zip(ours["asked"], reference["asked"], strict=False):
         for obj, other in ((own["request"].get("object"), theirs["request"].get("object")),):
             if obj and other and "creationTimestamp" not in other["metadata"] and own["request"]["operation"] == "UPDATE":
                 obj["metadata"].pop("creationTimestamp", None)  # fields that a client omits are restored before webhooks are called

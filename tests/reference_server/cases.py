@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.twin import corners, rows, surface
+from tests.reference_server import corners, rows, surface
 
 CASES: Final = (*rows.CASES, *corners.CORNERS, *surface.SURFACE)

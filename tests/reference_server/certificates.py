@@ -26,7 +26,7 @@ _LIFETIME: Final = timedelta(days=2)
 _PROFILES: Final = {
     "server": Profile(
         "server",
-        ("localhost", "ours.default.svc", "twin.default.svc", "twin400.default.svc"),
+        ("localhost", "ours.default.svc", "reference.default.svc", "reference400.default.svc"),
         (HOST,),
         server=True,
     ),
@@ -80,7 +80,7 @@ def make(directory: Path) -> Certificates:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.now(UTC)
     made = Certificates(directory)
-    authority, front = new_authority("twin", _LIFETIME, now), new_authority("twin-front-proxy", _LIFETIME, now)
+    authority, front = new_authority("reference", _LIFETIME, now), new_authority("reference-front-proxy", _LIFETIME, now)
     write_file(made.authority, authority.certificate)
     write_file(made.front_proxy_authority, front.certificate)
     pairs = {name: issue(authority, profile, _LIFETIME, now) for name, profile in _PROFILES.items()}

@@ -2,7 +2,7 @@
 
 A member is named by its path without list positions: ``details.causes.field`` of a Status, ``events.object.spec`` of a watch's events.
 ``body`` is the whole; ``HTTP status`` and ``header content-type`` are next to it. A member that one side lacks is ``only ours:
-details.name`` or ``only the twin: details.name``. Items of only one list are ``more`` of it, by type if they have one: ``only ours:
+details.name`` or ``only the reference: details.name``. Items of only one list are ``more`` of it, by type if they have one: ``only ours:
 events.more.BOOKMARK``.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.twin.asking import Answer
-from tests.twin.rows import Step
+from tests.reference_server.asking import Answer
+from tests.reference_server.rows import Step
 
 ABSENT: Final = object()
 """Stands for a member that one side lacks; null is a value."""
@@ -32,47 +32,47 @@ REASONS: Final = {
 @dataclass(frozen=True)
 class Difference:
     member: str
-    twin: Any
+    reference: Any
     ours: Any
 
     @property
     def is_words(self) -> bool:
         """True if only human-readable messages differ."""
-        return self.member.rpartition(".")[2] == "message" and isinstance(self.twin, str) and isinstance(self.ours, str)
+        return self.member.rpartition(".")[2] == "message" and isinstance(self.reference, str) and isinstance(self.ours, str)
 
     @property
     def name(self) -> str:
-        if self.twin is ABSENT:
+        if self.reference is ABSENT:
             return f"only ours: {self.member}"
-        return f"only the twin: {self.member}" if self.ours is ABSENT else self.member
+        return f"only the reference: {self.member}" if self.ours is ABSENT else self.member
 
     def __str__(self) -> str:
-        return f"{self.name}: twin {_shown(self.twin)}, ours {_shown(self.ours)}"
+        return f"{self.name}: reference {_shown(self.reference)}, ours {_shown(self.ours)}"
 
 
 def _shown(value: Any) -> str:
     return "nothing" if value is ABSENT else json.dumps(value)[:300]
 
 
-def differences(twin: Any, ours: Any, member: str = "") -> Iterator[Difference]:
-    if isinstance(twin, dict) and isinstance(ours, dict):
-        for name in sorted(twin.keys() | ours.keys()):
-            yield from differences(twin.get(name, ABSENT), ours.get(name, ABSENT), f"{member}.{name}" if member else name)
-    elif isinstance(twin, list) and isinstance(ours, list):
-        for one, other in zip(twin, ours, strict=False):
+def differences(reference: Any, ours: Any, member: str = "") -> Iterator[Difference]:
+    if isinstance(reference, dict) and isinstance(ours, dict):
+        for name in sorted(reference.keys() | ours.keys()):
+            yield from differences(reference.get(name, ABSENT), ours.get(name, ABSENT), f"{member}.{name}" if member else name)
+    elif isinstance(reference, list) and isinstance(ours, list):
+        for one, other in zip(reference, ours, strict=False):
             yield from differences(one, other, member)
-        shorter = min(len(twin), len(ours))
-        yield from (Difference(_surplus(member, each), each, ABSENT) for each in twin[shorter:])
+        shorter = min(len(reference), len(ours))
+        yield from (Difference(_surplus(member, each), each, ABSENT) for each in reference[shorter:])
         yield from (Difference(_surplus(member, each), ABSENT, each) for each in ours[shorter:])
-    elif _is_empty_details(twin, ours, member):
+    elif _is_empty_details(reference, ours, member):
         return
-    elif type(twin) is not type(ours) or twin != ours:  # in Python, True equals 1
-        yield Difference(member or "body", twin, ours)
+    elif type(reference) is not type(ours) or reference != ours:  # in Python, True equals 1
+        yield Difference(member or "body", reference, ours)
 
 
-def _is_empty_details(twin: Any, ours: Any, member: str) -> bool:
+def _is_empty_details(reference: Any, ours: Any, member: str) -> bool:
     """True for empty details, which Go writes depending on the error: docs/differences.md."""
-    return member.rpartition(".")[2] == "details" and twin == {} and ours is ABSENT
+    return member.rpartition(".")[2] == "details" and reference == {} and ours is ABSENT
 
 
 def _surplus(member: str, item: Any) -> str:
@@ -80,18 +80,18 @@ def _surplus(member: str, item: Any) -> str:
     return ".".join(each for each in (member, "more", kind) if each)
 
 
-def compare(twin: Answer, ours: Answer) -> list[Difference]:
-    found = list(differences(twin.code, ours.code, "HTTP status"))
-    for name in sorted(twin.headers.keys() | ours.headers.keys()):
-        found += differences(twin.headers.get(name, ABSENT), ours.headers.get(name, ABSENT), f"header {name}")
-    return found + list(differences(twin.body, ours.body))
+def compare(reference: Answer, ours: Answer) -> list[Difference]:
+    found = list(differences(reference.code, ours.code, "HTTP status"))
+    for name in sorted(reference.headers.keys() | ours.headers.keys()):
+        found += differences(reference.headers.get(name, ABSENT), ours.headers.get(name, ABSENT), f"header {name}")
+    return found + list(differences(reference.body, ours.body))
 
 
-def judge(step: Step, twin: Answer, ours: Answer) -> list[str]:
+def judge(step: Step, reference: Answer, ours: Answer) -> list[str]:
     """Return a sentence for each unexpected difference, and each expected one that is absent."""
     if step.code:
-        return list(_decided(step, twin, ours))
-    found = compare(twin, ours)
+        return list(_decided(step, reference, ours))
+    found = compare(reference, ours)
     wrong = [str(each) for each in found if not (step.differs and each.is_words) and not _is_of(each, step.beside)]
     if step.differs and not any(each.is_words for each in found):
         wrong.append(f"the words are the same, and were to differ: {step.differs}")
@@ -104,11 +104,11 @@ def _is_of(difference: Difference, members: Iterable[str]) -> bool:
     return any(difference.name == each or difference.name.startswith(f"{each}.") for each in members)
 
 
-def _decided(step: Step, twin: Answer, ours: Answer) -> Iterator[str]:
+def _decided(step: Step, reference: Answer, ours: Answer) -> Iterator[str]:
     if ours.code != step.code:
         yield f"HTTP status: {ours.code} where {step.code} was decided ({step.differs})"
-    if twin.code == step.code:
-        yield f"HTTP status: the twin's is {twin.code}, too, and was to differ: {step.differs}"
+    if reference.code == step.code:
+        yield f"HTTP status: the reference's is {reference.code}, too, and was to differ: {step.differs}"
     if ours.code not in REASONS or step.method == "HEAD":
         return
     if ours.code == 404 and isinstance(ours.body, dict) and list(ours.body) == ["paths"]:

@@ -35,7 +35,7 @@ class Step:
     """Why ours has another message, or another ``code``."""
     code: int = 0
     beside: dict[str, str] = field(default_factory=dict)
-    """Members that differ, each with its reason (tests.twin.comparing)."""
+    """Members that differ, each with its reason (tests.reference_server.comparing)."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ PRECONDITION: Final = "a patch's uid is a precondition, as that of PUT is: 409, 
 OTHER_KIND: Final = "a patch does not turn an object into one of another kind or version: BadRequest, as for PUT"
 JSON_ALONE: Final = "we serve JSON and YAML, no protobuf"
 
-OWN_PATHS: Final = dict.fromkeys(("paths", "only the twin: paths.more"), "each server lists the paths that it has")
+OWN_PATHS: Final = dict.fromkeys(("paths", "only the reference: paths.more"), "each server lists the paths that it has")
 _KIND_HAS_COLUMNS: Final = "the columns of a kind are its own: the sample has none but its creation"
 COLUMNS: Final = {"columnDefinitions": _KIND_HAS_COLUMNS, "rows.cells": _KIND_HAS_COLUMNS}
 NO_ROWS: Final = {"columnDefinitions": _KIND_HAS_COLUMNS, "rows": "a list without items is [], and not null: clients count both alike"}
 EVENT_COLUMNS: Final = {f"events.object.{member}": why for member, why in COLUMNS.items()}
 NO_ADDRESS: Final = {
-    "only the twin: groups.serverAddressByClientCIDRs": "we do not know where clients reach us, and nobody uses what the twin says",
-    "only ours: apiVersion": "kube-apiserver says it; the twin leaves it out",
+    "only the reference: groups.serverAddressByClientCIDRs": "we do not know where clients reach us, and no client uses the reference's",
+    "only ours: apiVersion": "kube-apiserver says it; the reference leaves it out",
 }
 RESPONSE_KIND: Final = {
     f"items.versions.resources.responseKind.{member}": "they are said, and not left to the reader" for member in ("group", "version")
@@ -112,11 +112,11 @@ OPERATION: Final = {"only ours: details.causes": "the operation that cannot be d
 GIVEN: Final = {"details.causes.field": "the field that the request has is named; Go names one that it has not"}
 _ONLY_METADATA: Final = "bookmarks have nothing but metadata"
 BOOKMARKS: Final = {
-    "only the twin: events.object.spec": _ONLY_METADATA,
-    "only the twin: events.object.status": _ONLY_METADATA,
+    "only the reference: events.object.spec": _ONLY_METADATA,
+    "only the reference: events.object.status": _ONLY_METADATA,
     "only ours: events.more.BOOKMARK": "a watch ends with a bookmark whenever it ends",
 }
-TWICE: Final = {"only the twin: details.causes.more": "the sample validates metadata a second time by itself"}
+TWICE: Final = {"only the reference: details.causes.more": "the sample validates metadata a second time by itself"}
 
 CASES: Final = (
     Case(

@@ -1,4 +1,4 @@
-"""``python -m tests.twin.build`` builds the reference server, and prints its path."""
+"""``python -m tests.reference_server.build`` builds the reference server, and prints its path."""
 
 import sys
 
@@ -11,7 +11,7 @@ SAMPLE_APISERVER = build.GoProgram(
     KUBERNETES,
     ("k8s.io/sample-apiserver",),
     linker_flags=f"-X {_VERSION}.gitVersion=v1.36.3 -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36",
-    module="tests/twin/go/sample-apiserver",
+    module="tests/reference_server/go/sample-apiserver",
 )
 
 

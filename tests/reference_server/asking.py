@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import yaml
 
-from tests.twin.certificates import ADMIN, HOST, Certificates
-from tests.twin.rows import GROUP, Step
+from tests.reference_server.certificates import ADMIN, HOST, Certificates
+from tests.reference_server.rows import GROUP, Step
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME: Final = re.compile(r"20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z|\+00:00)")

@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 
-from tests.twin import environment, servers
-from tests.twin.asking import Answer, Asker
-from tests.twin.cases import CASES
-from tests.twin.comparing import judge
-from tests.twin.rows import Case, Step
+from tests.reference_server import environment, servers
+from tests.reference_server.asking import Answer, Asker
+from tests.reference_server.cases import CASES
+from tests.reference_server.comparing import judge
+from tests.reference_server.rows import Case, Step
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -24,7 +24,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asker, Aske
     with ExitStack() as stack:
         here = stack.enter_context(environment.environment(tmp_path_factory.mktemp("rows"), cluster=False))
         made = []
-        for variant in (servers.TWIN_DEFAULT, servers.OURS_FLUNDERS):
+        for variant in (servers.REFERENCE_DEFAULT, servers.OURS_FLUNDERS):
             server = servers.Server(variant, here)
             stack.callback(server.end)
             server.start()
@@ -33,10 +33,12 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asker, Aske
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_ours_answers_as_the_reference_twin_does(case: Case, both: tuple[Asker, Asker]) -> None:
-    twin, ours = (list(_run(case, each)) for each in both)
+def test_ours_answers_as_the_reference_server_does(case: Case, both: tuple[Asker, Asker]) -> None:
+    reference, ours = (list(_run(case, each)) for each in both)
     found = [
-        f"{_name(step)}: {wrong}" for step, theirs, own in zip(case.steps, twin, ours, strict=True) for wrong in judge(step, theirs, own)
+        f"{_name(step)}: {wrong}"
+        for step, theirs, own in zip(case.steps, reference, ours, strict=True)
+        for wrong in judge(step, theirs, own)
     ]
     assert not found, "\n" + "\n".join(found)
 

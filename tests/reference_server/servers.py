@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.ports import free_port
+from tests.reference_server import build, programs
+from tests.reference_server.certificates import ADMIN, HOST
+from tests.reference_server.environment import GROUP, Environment
+from tests.reference_server.programs import Program
 from tests.testbed import layout
-from tests.twin import build, programs
-from tests.twin.certificates import ADMIN, HOST
-from tests.twin.environment import GROUP, Environment
-from tests.twin.programs import Program
 
-TWIN, OURS, VMS = "twin", "ours", "vms"
+REFERENCE, OURS, VMS = "reference", "ours", "vms"
 _NO_CLUSTER: Final = (
     "--authentication-skip-lookup=true",
     "--enable-priority-and-fairness=false",
@@ -27,7 +27,7 @@ _NO_CLUSTER: Final = (
 class Variant:
     name: str
     kind: str
-    """``twin``, ``ours`` (flunders) or ``vms`` (virt-api itself)."""
+    """``reference``, ``ours`` (flunders) or ``vms`` (virt-api itself)."""
     environment: tuple[tuple[str, str], ...] = ()
     group: str = GROUP
 
@@ -41,8 +41,8 @@ class Setting:
 
 ORDINARY: Final = Setting()
 VARIED: Final = Setting(("--authorization-webhook-cache-authorized-ttl=1h",))
-TWIN_DEFAULT: Final = Variant("twin", TWIN)
-TWIN_TUNED: Final = Variant("twin400", TWIN, (("GOGC", "400"),))
+REFERENCE_DEFAULT: Final = Variant("reference", REFERENCE)
+REFERENCE_TUNED: Final = Variant("reference400", REFERENCE, (("GOGC", "400"),))
 OURS_FLUNDERS: Final = Variant("ours", OURS)
 OURS_MACHINES: Final = Variant("vms", VMS, group="kubevirt.io")
 
@@ -108,14 +108,14 @@ class Server:
         return True
 
     def flags(self) -> list[str]:
-        return [*self._common(), *(self._twin() if self.variant.kind == TWIN else self._python()), *self.setting.flags]
+        return [*self._common(), *(self._reference() if self.variant.kind == REFERENCE else self._python()), *self.setting.flags]
 
     def _program(self) -> list[str]:
-        if self.variant.kind == TWIN:
+        if self.variant.kind == REFERENCE:
             return [str(build.SAMPLE_APISERVER.binary())]
         if self.variant.kind == VMS:
             return [self.python, "-m", "apiserver.server"]
-        return [self.python, "-m", "tests.twin.serve", f"--api-group={self.variant.group}"]
+        return [self.python, "-m", "tests.reference_server.serve", f"--api-group={self.variant.group}"]
 
     def _common(self) -> list[str]:
         made = self.here.certificates
@@ -129,7 +129,7 @@ class Server:
             f"--etcd-prefix=/registry/{self.variant.name}",
         ]
 
-    def _twin(self) -> list[str]:
+    def _reference(self) -> list[str]:
         kubeconfig = self.here.kubeconfig()
         delegation = [f"--{use}kubeconfig={kubeconfig}" for use in ("", "authentication-", "authorization-")]
         more = () if self.here.kubernetes else _NO_CLUSTER
