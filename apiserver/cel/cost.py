@@ -1,7 +1,7 @@
 """Cost limits of evaluations, and the costs of steps.
 
 Limits are Kubernetes' (``k8s.io/apiserver/pkg/apis/cel``), costs are cel-go's runtime costs and Kubernetes' library costs
-(``pkg/cel/library/cost.go``); ``tests/oracle_cel`` compares the totals.
+(``pkg/cel/library/cost.go``); ``tests/reference_cel`` compares the totals.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Interpret YAML scalars as kube-apiserver's Go parser does: YAML 1.1 with exceptions. Pure.
 
-``tests/oracle/test_yaml.py`` compares both (``sigs.k8s.io/yaml``) over a generated table.
+``tests/reference_library/test_yaml.py`` compares both (``sigs.k8s.io/yaml``) over a generated table.
 """
 
 from __future__ import annotations

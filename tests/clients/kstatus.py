@@ -1,4 +1,4 @@
-"""kstatus' rules for an object of a kind that it does not know, in Python; tests/oracle/test_health.py compares them with Go's."""
+"""kstatus' rules for kinds that it does not know, in Python; tests/reference_library/test_health.py compares them with Go's."""
 
 from __future__ import annotations
 

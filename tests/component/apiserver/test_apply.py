@@ -1,4 +1,4 @@
-"""Apply through the whole server; ``tests/oracle`` compares the rules with Go's."""
+"""Apply through the whole server; ``tests/reference_library`` compares the rules with Go's."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ The picture::
 A set of fields has the form in which it is stored (``sets``): ``{"f:spec": {"f:running": {}}}``. Sets are shared, never changed in place,
 and sorted, because the order is part of the bytes.
 
-Promises, which ``tests/oracle`` compares with k8s.io/apimachinery by generated histories:
+Promises, which ``tests/reference_library`` compares with k8s.io/apimachinery by generated histories:
 
 * the object, the entries, their order and the text of every error are Go's;
 * where Go's result depends on the order of a hash table (which of two conflicts comes first), ours is sorted.

@@ -1,4 +1,4 @@
-"""CEL, by section of its specification. ``tests/oracle_cel`` compares more with cel-go."""
+"""CEL, by section of its specification. ``tests/reference_cel`` compares more with cel-go."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_no_function_takes_long(text: str) -> None:
 
 
 def test_the_cost_of_a_typical_policy_is_go_s() -> None:
-    """Costs from the oracle."""
+    """Costs from cel-go."""
     for text, cost in {
         "object.spec.running == false": 4,
         "object.spec.disks.all(d, d.name != 'x')": 16,

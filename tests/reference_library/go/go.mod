@@ -1,4 +1,4 @@
-module oracle
+module reference-library
 
 go 1.26.0
 

@@ -1,5 +1,5 @@
 // Answers, one JSON line for each line it reads, what Kubernetes' own libraries make of an object:
-// field managers of k8s.io/apimachinery, and its patches. The lines are described in tests/oracle/program.py.
+// field managers of k8s.io/apimachinery, and its patches. The lines are described in tests/reference_library/program.py.
 package main
 
 import (

@@ -1,4 +1,4 @@
-"""``python -m tests.oracle --sequences 50000 --seed 1``: run histories until one differs."""
+"""``python -m tests.reference_library --sequences 50000 --seed 1``: run histories until one differs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import random
 import sys
 import time
 
-from tests.oracle.compare import Difference
-from tests.oracle.histories import History, generate
-from tests.oracle.program import Oracle
-from tests.oracle.steps import Comparison
+from tests.reference_library.compare import Difference
+from tests.reference_library.histories import History, generate
+from tests.reference_library.program import Reference
+from tests.reference_library.steps import Comparison
 
 
 def run(count: int, seed: int, *, progress: bool = False) -> None:
-    with Oracle() as oracle:
-        comparison = Comparison(oracle)
+    with Reference() as reference:
+        comparison = Comparison(reference)
         versions = comparison.versions()
         began = time.monotonic()
         for number in range(count):
@@ -45,7 +45,7 @@ def _shortened(comparison: Comparison, history: History, difference: Difference)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.oracle", description="Compare our field managers with Go's.")
+    parser = argparse.ArgumentParser(prog="python -m tests.reference_library", description="Compare our field managers with Go's.")
     parser.add_argument("--sequences", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()

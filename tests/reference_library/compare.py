@@ -11,8 +11,8 @@ from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.managedfields.manager import FieldManager
 from apiserver.apis.meta.managedfields.schema import Atom
 from apiserver.apis.meta.managedfields.validating import validate
-from tests.oracle import kinds
-from tests.oracle.program import Answer, Oracle
+from tests.reference_library import kinds
+from tests.reference_library.program import Answer, Reference
 
 Json = dict[str, Any]
 _STATUS_IGNORES: Json = {"f:spec": {}, "f:metadata": {"f:labels": {}}}
@@ -50,8 +50,8 @@ class Side:
 class Both:
     """Both sides of one write to ``live`` (null: new) in one version."""
 
-    def __init__(self, oracle: Oracle, side: Side, version: str, live: Json | None, where: str, *, force: bool) -> None:
-        self._oracle = oracle
+    def __init__(self, reference: Reference, side: Side, version: str, live: Json | None, where: str, *, force: bool) -> None:
+        self._reference = reference
         self._side = side
         self._version = version
         self._atom = side.atoms[side.kind.api_version(version)]
@@ -107,7 +107,7 @@ class Both:
     def _asked(self, op: str, live: Any, body: Json, by: str, subresource: str) -> Answer:
         """Return Go's answer; repeat until it was made within one second."""
         while True:
-            answer = self._oracle.ask(
+            answer = self._reference.ask(
                 op=op,
                 schema=self._side.kind.name,
                 version=self._version,

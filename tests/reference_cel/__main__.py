@@ -1,4 +1,4 @@
-"""``python -m tests.oracle_cel --expressions 20000 --seed 1``: the table, then generated expressions."""
+"""``python -m tests.reference_cel --expressions 20000 --seed 1``: the table, then generated expressions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.oracle_cel import table
-from tests.oracle_cel.compare import compare
-from tests.oracle_cel.expressions import Generator
-from tests.oracle_cel.program import Oracle
+from tests.reference_cel import table
+from tests.reference_cel.compare import compare
+from tests.reference_cel.expressions import Generator
+from tests.reference_cel.program import Reference
 
 _SHOWN = 25
 
@@ -23,9 +23,9 @@ def main() -> int:
     options = parser.parse_args()
     counts: Counter[str] = Counter()
     shown = 0
-    with Oracle() as oracle:
+    with Reference() as reference:
         for expression in _all(options.expressions, options.seed):
-            found = compare(oracle, expression, table.VARIABLES)
+            found = compare(reference, expression, table.VARIABLES)
             counts[found.verdict] += 1
             if (found.verdict == "different" or (options.costs and found.verdict == "cost")) and shown < _SHOWN:
                 shown += 1

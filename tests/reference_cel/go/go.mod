@@ -1,4 +1,4 @@
-module oracle_cel
+module reference-cel
 
 go 1.26.0
 

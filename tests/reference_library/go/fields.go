@@ -173,14 +173,14 @@ func (k *registered) ConvertToVersion(in runtime.Object, target runtime.GroupVer
 	from := in.GetObjectKind().GroupVersionKind()
 	to, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{from})
 	if !ok {
-		return nil, runtime.NewNotRegisteredErrForTarget("oracle", nil, target)
+		return nil, runtime.NewNotRegisteredErrForTarget("reference", nil, target)
 	}
 	known := false
 	for _, version := range k.Versions {
 		known = known || (to.Version == version && to.Group == k.Group)
 	}
 	if !known {
-		return nil, runtime.NewNotRegisteredErrForTarget("oracle", nil, target)
+		return nil, runtime.NewNotRegisteredErrForTarget("reference", nil, target)
 	}
 	if from == to {
 		return in, nil

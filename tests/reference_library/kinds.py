@@ -92,7 +92,7 @@ def torture() -> Kind:
         "io.k8s.apimachinery.pkg.runtime.RawExtension": {"type": "object"},
     }
     renamed = {"v2": {"plain": "simple", "items": "elements"}}
-    return Kind("torture", "oracle.test", "Torture", "v1", schemas, {"v1": "t.v1.Torture", "v2": "t.v2.Torture"}, renamed)
+    return Kind("torture", "reference.test", "Torture", "v1", schemas, {"v1": "t.v1.Torture", "v2": "t.v2.Torture"}, renamed)
 
 
 _REF = "#/components/schemas/"
@@ -160,7 +160,7 @@ def _root(version: str) -> Json:
                 },
             },
         },
-        "x-kubernetes-group-version-kind": [{"group": "oracle.test", "version": version, "kind": "Torture"}],
+        "x-kubernetes-group-version-kind": [{"group": "reference.test", "version": version, "kind": "Torture"}],
     }
 
 

@@ -16,19 +16,19 @@ from apiserver.apis.meta.managedfields.elements import to_json
 from apiserver.apis.meta.managedfields.lastapplied import ANNOTATION
 from apiserver.apis.meta.managedfields.removing import fields_of
 from apiserver.apis.meta.managedfields.schema import Atom
-from tests.oracle import kinds
-from tests.oracle.compare import Both, Difference, Json, Side, is_valid
-from tests.oracle.histories import History, Step
-from tests.oracle.program import Oracle
-from tests.oracle.values import Values
+from tests.reference_library import kinds
+from tests.reference_library.compare import Both, Difference, Json, Side, is_valid
+from tests.reference_library.histories import History, Step
+from tests.reference_library.program import Reference
+from tests.reference_library.values import Values
 
 
 class Comparison:
-    def __init__(self, oracle: Oracle) -> None:
-        self._oracle = oracle
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
         self._sides = {each.name: Side(each) for each in (kinds.virtual_machines(), kinds.torture())}
         for side in self._sides.values():
-            answer = oracle.ask(**side.kind.registration())
+            answer = reference.ask(**side.kind.registration())
             assert not answer.error, answer.error
 
     def versions(self) -> dict[str, list[str]]:
@@ -42,12 +42,12 @@ class Comparison:
         """
         live: Json | None = None
         for number, step in enumerate(history.steps):
-            live = Writing(self._oracle, self._sides[history.kind], step, live, f"step {number}, {step}").result()
+            live = Writing(self._reference, self._sides[history.kind], step, live, f"step {number}, {step}").result()
 
 
 class Writing:
-    def __init__(self, oracle: Oracle, side: Side, step: Step, live: Json | None, where: str) -> None:
-        self._oracle = oracle
+    def __init__(self, reference: Reference, side: Side, step: Step, live: Json | None, where: str) -> None:
+        self._reference = reference
         self._side = side
         self._step = step
         self._where = where
@@ -58,7 +58,7 @@ class Writing:
         self._values = Values(self._random)
         self._live = _aged(side.kind.convert(live, self._api_version), step.older) if live is not None else None
 
-        self._both = Both(oracle, side, self._version, self._live, where, force=step.force)
+        self._both = Both(reference, side, self._version, self._live, where, force=step.force)
 
     @property
     def _object(self) -> Json:
@@ -190,7 +190,7 @@ class Writing:
         kind = self._side.kind
         component = kind.components[self._version]
         changed = self._changed()
-        answer = self._oracle.ask(op="strategic-diff", schema=kind.name, by=component, live=self._object, new=changed)
+        answer = self._reference.ask(op="strategic-diff", schema=kind.name, by=component, live=self._object, new=changed)
         if answer.error or not answer.object:
             return self._live
         shape = strategic_patch.Shape(kind.schemas[component], kind.schemas)
@@ -218,7 +218,7 @@ class Writing:
     def _patched(self, op: str, patch: Any, ours: Callable[[Json, Any], Any], *, strict_order: bool = True) -> Json | None:
         live = copy.deepcopy(self._object)
         kind = self._side.kind
-        answer = self._oracle.ask(op=op, schema=kind.name, by=kind.components[self._version], live=live, patch=patch)
+        answer = self._reference.ask(op=op, schema=kind.name, by=kind.components[self._version], live=live, patch=patch)
         try:
             result = ours(live, copy.deepcopy(patch))
         except StatusError as error:

@@ -22,7 +22,7 @@ import orjson
 
 from tests.testbed import build
 
-RECIPE = build.GoProgram("oracle", "0.36.3", (".",), module="tests/oracle/go")
+RECIPE = build.GoProgram("reference-library", "0.36.3", (".",), module="tests/reference_library/go")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Answer:
     after: int
 
 
-class Oracle:
+class Reference:
     """A running program; a context manager."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Oracle:
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the oracle ended with {process.wait(timeout=10)}")
+            raise RuntimeError(f"the reference library ended with {process.wait(timeout=10)}")
         said = orjson.loads(line)
         return Answer(
             said.get("object"),

@@ -12,7 +12,7 @@ import pytest
 
 from apiserver.apis.meta import json_patch, merge_patch
 from apiserver.apis.meta.errors import StatusError
-from tests.oracle.program import Oracle
+from tests.reference_library.program import Reference
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -21,8 +21,8 @@ _POINTERS = ("a", "b", "c~1d", "e~0f", "0", "1", "2", "-", "x")
 
 
 @pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    with Oracle() as running:
+def reference() -> Iterator[Reference]:
+    with Reference() as running:
         yield running
 
 
@@ -60,19 +60,19 @@ def _patched(document: Any, patch: Any) -> Any:
         return None
 
 
-def test_pat_03_json_patches_do_what_gos_do(oracle: Oracle) -> None:
+def test_pat_03_json_patches_do_what_gos_do(reference: Reference) -> None:
     for seed in range(6000):
         dice = random.Random(seed)
         document, patch = _document(dice), [_operation(dice) for _ in range(dice.choice((1, 1, 2, 3)))]
-        theirs = oracle.ask(op="json-patch", live=document, patch=patch)
+        theirs = reference.ask(op="json-patch", live=document, patch=patch)
         ours = _patched(document, patch)
         assert (ours is None) is bool(theirs.error), (seed, document, patch, ours, theirs)
         assert ours is None or json.dumps(ours, sort_keys=True) == json.dumps(theirs.object, sort_keys=True), (seed, document, patch)
 
 
-def test_pat_04_merge_patches_do_what_gos_do(oracle: Oracle) -> None:
+def test_pat_04_merge_patches_do_what_gos_do(reference: Reference) -> None:
     for seed in range(3000):
         dice = random.Random(seed)
         document, patch = _document(dice), _document(dice)
-        theirs = oracle.ask(op="merge-patch", live=document, patch=patch)
+        theirs = reference.ask(op="merge-patch", live=document, patch=patch)
         assert merge_patch.apply(copy.deepcopy(document), patch) == theirs.object, (seed, document, patch)

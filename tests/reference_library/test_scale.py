@@ -12,7 +12,7 @@ import pytest
 
 from apiserver.apis.meta.managedfields import openapi, sets
 from apiserver.apis.meta.managedfields.manager import FieldManager
-from tests.oracle.program import Oracle
+from tests.reference_library.program import Reference
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -35,28 +35,28 @@ SCALE = {"s.Scale": _schema("autoscaling", "v1", "Scale", {"type": "object", "pr
 
 
 @pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    with Oracle() as running:
+def reference() -> Iterator[Reference]:
+    with Reference() as running:
         for name, group, kind, schemas in (("set", "g", "Set", SET), ("scale", "autoscaling", "Scale", SCALE)):
             described = {"group": group, "kind": kind, "hub": "v1", "versions": ["v1"], "schemas": schemas, "empty": {}, "renamed": {}}
             assert not running.ask(op="register", schema=name, **described).error
         yield running
 
 
-def _scaled_by_go(oracle: Oracle, live: Json, replicas: int, by: str) -> list[Json]:
+def _scaled_by_go(reference: Reference, live: Json, replicas: int, by: str) -> list[Json]:
     entries = live["metadata"].get("managedFields") or []
-    of_scale = oracle.ask(op="scale-to", live=entries, group="g", version="v1", versions=["v1"]).managed_fields
+    of_scale = reference.ask(op="scale-to", live=entries, group="g", version="v1", versions=["v1"]).managed_fields
     before = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "n", "managedFields": of_scale}}
     before["spec"] = {"replicas": live["spec"].get("replicas", 0)}
     after = copy.deepcopy(before) | {"spec": {"replicas": replicas}}
-    written = oracle.ask(op="update", schema="scale", version="v1", subresource="scale", ignored={}, live=before, new=after, by=by)
+    written = reference.ask(op="update", schema="scale", version="v1", subresource="scale", ignored={}, live=before, new=after, by=by)
     assert not written.error, written.error
-    return oracle.ask(
+    return reference.ask(
         op="scale-from", live=entries, entries=written.managed_fields, group="g", version="v1", versions=["v1"]
     ).managed_fields
 
 
-def test_ssa_11_scale_moves_replicas_like_gos_handler(oracle: Oracle) -> None:
+def test_ssa_11_scale_moves_replicas_like_gos_handler(reference: Reference) -> None:
     atoms = {"g/v1": openapi.types({"components": {"schemas": SET}})["g/v1", "Set"]}
     main, scale = FieldManager("g/v1", "Set", atoms), FieldManager("g/v1", "Set", atoms, subresource="scale")
     for seed in range(300):
@@ -67,7 +67,7 @@ def test_ssa_11_scale_moves_replicas_like_gos_handler(oracle: Oracle) -> None:
             by, replicas = dice.choice("abc"), dice.randint(1, 3)
             if dice.random() < 0.5:
                 new = copy.deepcopy(live) | {"spec": {**live["spec"], "replicas": replicas}}
-                theirs = _scaled_by_go(oracle, live, replicas, by)
+                theirs = _scaled_by_go(reference, live, replicas, by)
                 scale.update(live, new, by, NOW)
                 assert _by_owner(new) == _by_owner({"metadata": {"managedFields": theirs}}), (seed, live)
                 live = new

@@ -11,7 +11,7 @@ import yaml
 
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.endpoints.yaml_reader import Reader
-from tests.oracle.program import Oracle
+from tests.reference_library.program import Reference
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -52,16 +52,16 @@ def same(left: Any, right: Any) -> bool:
 
 
 @pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    with Oracle() as running:
+def reference() -> Iterator[Reference]:
+    with Reference() as running:
         yield running
 
 
-def test_every_scalar_is_read_as_go_reads_it(oracle: Oracle) -> None:
+def test_every_scalar_is_read_as_go_reads_it(reference: Reference) -> None:
     differing = []
     for scalar in dict.fromkeys(scalars()):
         for text in (f"a: {scalar}\n", f"? {scalar}\n: 1\n", f"- {scalar}\n"):
-            answer = oracle.ask(op="yaml", text=text)
+            answer = reference.ask(op="yaml", text=text)
             theirs, found = BadRequest if answer.error else answer.object, ours(text)
             if "\ufffd" in str(theirs):
                 assert found is BadRequest, text  # invalid Unicode is refused (docs/differences.md)

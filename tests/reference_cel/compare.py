@@ -19,7 +19,7 @@ from apiserver.cel.library.networks import Cidr, Ip
 from apiserver.cel.library.standard import double_text
 from apiserver.cel.library.urls import Url
 from apiserver.cel.values import NANOS, CompileError, Duration, Message, Optional, Timestamp, Type, UInt, from_key, type_name
-from tests.oracle_cel.program import Oracle
+from tests.reference_cel.program import Reference
 
 ENVIRONMENT: Final = Environment(PATCH_LIBRARY, frozenset({"object", "params", "authorizer"}), patches=True)
 Verdict = Literal["same", "cost", "unchecked", "known", "different"]
@@ -36,12 +36,12 @@ class Comparison:
     theirs: Any
 
 
-def compare(oracle: Oracle, expression: str, variables: dict[str, Any]) -> Comparison:
+def compare(reference: Reference, expression: str, variables: dict[str, Any]) -> Comparison:
     """Evaluate an expression on both sides; return a verdict and both results.
 
     ``unchecked``: only Go's type checker refuses it; ``known``: see above; ``cost``: only the costs differ.
     """
-    theirs = oracle.ask(expression, variables)
+    theirs = reference.ask(expression, variables)
     try:
         program = compile_expression(ENVIRONMENT, expression)
     except CompileError as error:

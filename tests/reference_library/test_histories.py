@@ -1,10 +1,10 @@
-"""The usual amount of the differential test; ``python -m tests.oracle --sequences 50000`` runs more."""
+"""The usual amount of the differential test; ``python -m tests.reference_library --sequences 50000`` runs more."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.oracle.__main__ import run
+from tests.reference_library.__main__ import run
 
 
 @pytest.mark.slow

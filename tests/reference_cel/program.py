@@ -14,10 +14,10 @@ import orjson
 
 from tests.testbed import build
 
-RECIPE = build.GoProgram("oracle_cel", "0.36.3", (".",), module="tests/oracle_cel/go")
+RECIPE = build.GoProgram("reference-cel", "0.36.3", (".",), module="tests/reference_cel/go")
 
 
-class Oracle:
+class Reference:
     """A running program; a context manager."""
 
     def __init__(self) -> None:
@@ -45,6 +45,6 @@ class Oracle:
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the oracle ended with {process.wait(timeout=10)} on {expression!r}")
+            raise RuntimeError(f"the reference library ended with {process.wait(timeout=10)} on {expression!r}")
         answer: dict[str, Any] = orjson.loads(line)
         return answer
