@@ -18,9 +18,9 @@ def test_rows_and_columns_are_those_of_the_description() -> None:
     }
 
 
-def test_commits_of_the_run_are_ancestors_and_count_its_cells() -> None:
+def test_commits_of_the_run_are_ancestors_and_count_its_cases() -> None:
     document = table.DOCUMENT.read_text()
-    made = re.findall(r"([0-9a-f]{7,}) \((\d+) cells\)", document)
+    made = re.findall(r"([0-9a-f]{7,}) \((\d+) cases\)", document)
     assert sum(int(count) for _commit, count in made) == len(table.read(document))
     for commit, _count in made:
         command = ["git", "merge-base", "--is-ancestor", commit, "HEAD"]

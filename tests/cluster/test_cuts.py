@@ -1,4 +1,4 @@
-"""The worst cells of docs/faults.md, one cut each. ``make test-faults`` plays all."""
+"""The worst cases of docs/faults.md, one cut each. ``make test-faults`` plays all."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def player(kubeconfig: Path, testguest: None) -> Iterator[Player]:
 @pytest.mark.sample(5, "cuts of a migration")
 @pytest.mark.parametrize("name", description.WORST)
 def test_no_data_are_lost_none_runs_twice_and_nothing_hangs(player: Player, name: str) -> None:
-    (cell,) = description.chosen(name)
+    (case,) = description.chosen(name)
 
-    found = play_one(player, cell)
+    found = play_one(player, case)
 
     with never_again("two QEMU"):
         assert not [each for each in found.faults if "ran two" in each], found.text

@@ -1,6 +1,6 @@
-"""``python -m tests.cuts [WORDS]``: plays the cells with one of the words in their names, and writes docs/faults.md.
+"""``python -m tests.cuts [WORDS]``: plays the cases with one of the words in their names, and writes docs/faults.md.
 
-Cells with a good outcome in build/faults are skipped without ``--fresh``.
+Cases with a good outcome in build/faults are skipped without ``--fresh``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from tests.cluster import turns
 from tests.cuts import description, outcomes, table
-from tests.cuts.description import Cell
+from tests.cuts.description import Case
 from tests.cuts.outcomes import Outcome
 from tests.cuts.playing import Player, playing
 from tests.cuts.reading import Late
@@ -31,46 +31,46 @@ TRIES = 3
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cuts", description=__doc__)
-    parser.add_argument("words", nargs="*", help="parts of names of cells, such as handler-source or drain.etcd; default: all cells")
-    parser.add_argument("--fresh", action="store_true", help="play cells again of which a good outcome is kept")
-    parser.add_argument("--list", action="store_true", help="print the names of the cells, and play none")
+    parser.add_argument("words", nargs="*", help="parts of names of cases, such as handler-source or drain.etcd; default: all cases")
+    parser.add_argument("--fresh", action="store_true", help="play cases again of which a good outcome is kept")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases, and play none")
     given = parser.parse_args()
     try:
-        cells = description.chosen(" ".join(given.words))
+        cases = description.chosen(" ".join(given.words))
     except ValueError as error:
         parser.error(str(error))
     if given.list:
-        print("\n".join(each.name for each in cells))
+        print("\n".join(each.name for each in cases))
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # on SIGTERM it repairs its cuts
     if given.fresh:
-        outcomes.forget(cells)
+        outcomes.forget(cases)
     if not testbed_kubectl.is_own_cluster():
         parser.error("KUBECONFIG names another cluster than that of `make cluster-up`, whose processes and links this machine has")
-    known = outcomes.kept(cells)
-    left = [each for each in cells if each.name not in known or known[each.name].faults]
+    known = outcomes.kept(cases)
+    left = [each for each in cases if each.name not in known or known[each.name].faults]
     with turns.one_at_a_time(layout.cache() / ".tests-of-the-cluster.lock"):  # keeps cluster tests away from the cuts
         bad = play(left)
-    table.write(outcomes.kept(description.cells()), datetime.now(UTC).strftime("%Y-%m-%d"))
-    print(f"{len(cells) - len(bad)} of {len(cells)} cells are good; {table.DOCUMENT.relative_to(layout.REPOSITORY)} has them")
+    table.write(outcomes.kept(description.cases()), datetime.now(UTC).strftime("%Y-%m-%d"))
+    print(f"{len(cases) - len(bad)} of {len(cases)} cases are good; {table.DOCUMENT.relative_to(layout.REPOSITORY)} has them")
     return 1 if bad else 0
 
 
-def play(cells: Sequence[Cell]) -> list[str]:
+def play(cases: Sequence[Case]) -> list[str]:
     bad: list[str] = []
-    began, left, failures = time.monotonic(), list(cells), 0
+    began, left, failures = time.monotonic(), list(cases), 0
     while left and failures < TRIES:
         try:
             with playing(layout.kubeconfig()) as player:
                 is_well = True
                 while left and is_well:
-                    cell = left.pop(0)
-                    found = play_one(player, cell)
+                    case = left.pop(0)
+                    found = play_one(player, case)
                     outcomes.write(found)
-                    passed = f"{len(cells) - len(left)}/{len(cells)} {(time.monotonic() - began) / 60:.1f} min"
-                    print(f"{passed} {cell.name}: {found.text} {'; '.join(found.faults) or 'good'}", flush=True)
-                    is_well, failures = not found.faults, 0  # after a bad cell the next ones get new guests
-                    bad += [cell.name] if found.faults else []
+                    passed = f"{len(cases) - len(left)}/{len(cases)} {(time.monotonic() - began) / 60:.1f} min"
+                    print(f"{passed} {case.name}: {found.text} {'; '.join(found.faults) or 'good'}", flush=True)
+                    is_well, failures = not found.faults, 0  # after a bad case the next ones get new guests
+                    bad += [case.name] if found.faults else []
         except FAULTS_OF_THE_RUN as fault:
             failures += 1
             print(f"    the guests of the run cannot be made, or taken away: {type(fault).__name__}: {fault}", flush=True)
@@ -78,17 +78,17 @@ def play(cells: Sequence[Cell]) -> list[str]:
     return bad + [each.name for each in left]
 
 
-def play_one(player: Player, cell: Cell) -> Outcome:
-    found = Outcome(cell.name, "", ("not played",), commit(), 0.0)
+def play_one(player: Player, case: Case) -> Outcome:
+    found = Outcome(case.name, "", ("not played",), commit(), 0.0)
     for _ in range(TRIES):
         try:
-            seen = player.play(cell)
+            seen = player.play(case)
         except FAULTS_OF_THE_RUN as fault:
             words = f"{type(fault).__name__}: {fault}"[:500]
-            print(f"    {cell.name}: {words}", flush=True)
-            found = Outcome(cell.name, "", (f"missed: {words}",), commit(), 0.0)
+            print(f"    {case.name}: {words}", flush=True)
+            found = Outcome(case.name, "", (f"missed: {words}",), commit(), 0.0)
             continue
-        found = outcomes.outcome(cell, seen, commit())
+        found = outcomes.outcome(case, seen, commit())
         if not seen.step_seen:
             break
     return found

@@ -1,4 +1,4 @@
-"""Cuts, their steps and expected results: the rows, columns and cells of docs/faults.md."""
+"""Cuts, their steps and expected results: the rows, columns and cases of docs/faults.md."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Expected(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Case:
     cut: Cut
     step: Step
     expected: Expected
@@ -153,7 +153,7 @@ WORST: Final = (
     "migration.libvirtd-source.Running",
     "migration.libvirtd-target.Running",
 )
-"""The cells of ``make test``. The first one cuts nothing, which sets the strictest limits."""
+"""The cases of ``make test``. The first one cuts nothing, which sets the strictest limits."""
 
 _ENDS_THE_GUEST: Final = frozenset({"launcher-target", "qemu-target", "pod-target"})
 _MAY_FAIL_THE_MOVE: Final = _ENDS_THE_GUEST | {"nodes-apart", "source-off", "target-off"}
@@ -168,12 +168,12 @@ def expected(cut: str, step: Step) -> Expected:
     return Expected.MOVES
 
 
-def cells() -> Iterator[Cell]:
+def cases() -> Iterator[Case]:
     for operation in OPERATIONS:
         for cut in CUTS:
             for step in steps(operation):
                 if (operation, step.name) in APPLIES[cut.name]:
-                    yield Cell(cut, step, expected(cut.name, step))
+                    yield Case(cut, step, expected(cut.name, step))
 
 
 def steps(operation: Operation) -> list[Step]:
@@ -184,9 +184,9 @@ def cuts(operation: Operation) -> list[Cut]:
     return [each for each in CUTS if any(where == operation for where, _ in APPLIES[each.name])]
 
 
-def chosen(patterns: str) -> list[Cell]:
+def chosen(patterns: str) -> list[Case]:
     words = patterns.split()
     for word in words:
-        if not any(word in each.name for each in cells()):
-            raise ValueError(f"no cell has {word!r} in its name; cells: {' '.join(each.name for each in cells())}")
-    return [each for each in cells() if not words or any(word in each.name for word in words)]
+        if not any(word in each.name for each in cases()):
+            raise ValueError(f"no case has {word!r} in its name; cases: {' '.join(each.name for each in cases())}")
+    return [each for each in cases() if not words or any(word in each.name for word in words)]

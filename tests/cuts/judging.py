@@ -1,4 +1,4 @@
-"""Decides whether a cell lost data, ran a guest twice, or hung, by its observations."""
+"""Decides whether a case lost data, ran a guest twice, or hung, by its observations."""
 
 from __future__ import annotations
 

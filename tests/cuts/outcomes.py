@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cuts import judging
-from tests.cuts.description import Cell
+from tests.cuts.description import Case
 from tests.cuts.judging import Seen
 from tests.testbed import layout
 
@@ -19,19 +19,19 @@ DIRECTORY: Final = layout.REPOSITORY / "build" / "faults"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    cell: str
+    case: str
     text: str
     faults: tuple[str, ...]
     commit: str
     seconds: float
 
 
-def outcome(cell: Cell, seen: Seen, commit: str) -> Outcome:
-    return Outcome(cell.name, _text(seen), tuple(judging.faults(seen)), commit, round(seen.operation_seconds or 0.0, 1))
+def outcome(case: Case, seen: Seen, commit: str) -> Outcome:
+    return Outcome(case.name, _text(seen), tuple(judging.faults(seen)), commit, round(seen.operation_seconds or 0.0, 1))
 
 
 def _text(seen: Seen) -> str:
-    """Return a cell's text: guests' phases, the duration, and the longest pauses of guests and clients."""
+    """Return a case's text: guests' phases, the duration, and the longest pauses of guests and clients."""
     words = []
     for phase in sorted({each.phase for each in seen.guests}, reverse=True):
         count = sum(each.phase == phase for each in seen.guests)
@@ -52,19 +52,19 @@ def _text(seen: Seen) -> str:
 
 def write(found: Outcome, directory: Path = DIRECTORY) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{found.cell}.json").write_text(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
+    (directory / f"{found.case}.json").write_text(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
 
 
-def kept(cells: Iterable[Cell], directory: Path = DIRECTORY) -> dict[str, Outcome]:
+def kept(cases: Iterable[Case], directory: Path = DIRECTORY) -> dict[str, Outcome]:
     found = {}
-    for cell in cells:
-        path = directory / f"{cell.name}.json"
+    for case in cases:
+        path = directory / f"{case.name}.json"
         if path.exists():
             values = json.loads(path.read_text())
-            found[cell.name] = Outcome(**{**values, "faults": tuple(values["faults"])})
+            found[case.name] = Outcome(**{**values, "faults": tuple(values["faults"])})
     return found
 
 
-def forget(cells: Iterable[Cell], directory: Path = DIRECTORY) -> None:
-    for cell in cells:
-        (directory / f"{cell.name}.json").unlink(missing_ok=True)
+def forget(cases: Iterable[Case], directory: Path = DIRECTORY) -> None:
+    for case in cases:
+        (directory / f"{case.name}.json").unlink(missing_ok=True)

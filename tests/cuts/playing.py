@@ -1,4 +1,4 @@
-"""Plays cells: bring the operation to its step, cut, and observe."""
+"""Plays cases: bring the operation to its step, cut, and observe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cluster.kube import Kubectl
 from tests.cluster.serving import a_service
 from tests.cuts import cutting
 from tests.cuts.cutting import Cuts
-from tests.cuts.description import END_SECONDS, Cell
+from tests.cuts.description import END_SECONDS, Case
 from tests.cuts.guests import FINAL, MOVER, OTHER, QUIET_SAMPLES, Guests, policies
 from tests.cuts.judging import Guest, Seen
 from tests.cuts.reading import Late, Reader, until
@@ -31,7 +31,7 @@ ANSWER_SECONDS: Final = 60
 ANSWERS: Final = 5
 """One answer may belong to an earlier connection."""
 BLIND_SECONDS: Final = 3
-"""A longer gap in the observations makes the cell inconclusive."""
+"""A longer gap in the observations makes the case inconclusive."""
 DRAINS: Final = 6
 """``kubectl drain`` gives up on transient errors; users repeat it as well."""
 
@@ -58,8 +58,8 @@ class Player:
             if not self._guests.count_on(guest):
                 raise Late(f"{guest} does not count: {self._guests.status(guest)}")
 
-    def play(self, cell: Cell) -> Seen:
-        guests = (MOVER, OTHER) if cell.step.operation == "drain" else (MOVER,)
+    def play(self, case: Case) -> Seen:
+        guests = (MOVER, OTHER) if case.step.operation == "drain" else (MOVER,)
         self.prepare(*guests)
         self._watch.forget()
         first = {each: self._guests.watched(each).disk.newest() for each in guests}
@@ -70,11 +70,11 @@ class Player:
         with ExitStack() as mending:
             mending.callback(self._uncordon)
             with ExitStack() as held:
-                reached = self._steps.reach(cell.step.operation, cell.step.name, held)
+                reached = self._steps.reach(case.step.operation, case.step.name, held)
                 cut_at = time.monotonic()
-                mend = self._cuts.make(cell.cut.name, reached.place)
+                mend = self._cuts.make(case.cut.name, reached.place)
             mend()
-            seconds, repeated = self._end(cell, reached, cut_at)
+            seconds, repeated = self._end(case, reached, cut_at)
         counts = {each: self._guests.count_on(each, seconds=COUNT_SECONDS, on_console=True) for each in guests}
         is_answered = self._is_answered()
         over = time.monotonic()
@@ -82,7 +82,7 @@ class Player:
             if over - self._guests.watched(each).samples[-1].at > BLIND_SECONDS:
                 raise Late(f"nobody looks at {each} any more: {self._watch.fault or 'the thread ended'}")
         return Seen(
-            expected=cell.expected,
+            expected=case.expected,
             cut_at=cut_at,
             over=over,
             guests=[self._seen(each, reached, first[each], counts[each], seconds) for each in guests],
@@ -91,18 +91,18 @@ class Player:
             answers=[each for each in list(self._answers.times) if each >= begun],
             failures=[each for each in list(self._answers.failures) if each.at >= begun],
             is_answered=is_answered,
-            is_undisturbed=cell.is_undisturbed,
+            is_undisturbed=case.is_undisturbed,
             repeated=repeated,
         )
 
-    def _end(self, cell: Cell, reached: Reached, cut_at: float) -> tuple[float | None, int]:
+    def _end(self, case: Case, reached: Reached, cut_at: float) -> tuple[float | None, int]:
         repeated = 0
         try:
             if reached.migration:
                 until(
                     lambda: self._guests.migration(reached.migration).get("phase") in FINAL, seconds=END_SECONDS, what="the end", period=0.1
                 )
-            if cell.step.operation == "upgrade":
+            if case.step.operation == "upgrade":
                 for each in RESTARTED:
                     until(partial(self._is_rolled_out, each), seconds=END_SECONDS, what=f"the rollout of {each}", period=0.5)
             if reached.drain is not None:

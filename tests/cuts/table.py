@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tests.cuts.description import CUTS, END_SECONDS, OPERATIONS, cells, cuts, steps
+from tests.cuts.description import CUTS, END_SECONDS, OPERATIONS, cases, cuts, steps
 from tests.cuts.judging import PASSING_SECONDS, WINDOW_SECONDS
 from tests.cuts.outcomes import Outcome
 from tests.testbed import layout
@@ -41,7 +41,7 @@ has two cores and emulates the guests' processors. `{nothing}`: nothing to cut a
 
 def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: str) -> str:
     texts = {**before, **{name: _shown(each) for name, each in outcomes.items()}}
-    there = {each.name for each in cells()}
+    there = {each.name for each in cases()}
     parts = [_head(_made(outcomes.values(), date))]
     for operation in OPERATIONS:
         columns = steps(operation)
@@ -61,7 +61,7 @@ def _head(made: str) -> str:
 
 
 def read(document: str) -> dict[str, str]:
-    """Return the texts by cell, without cells that have nothing to cut or were not run."""
+    """Return the texts by case, without cases that have nothing to cut or were not run."""
     found: dict[str, str] = {}
     for section in document.split("\n## ")[1:]:
         operation = section.partition("\n")[0].lower()
@@ -89,7 +89,7 @@ def write(outcomes: Mapping[str, Outcome], date: str) -> None:
 
 def _made(outcomes: Iterable[Outcome], date: str) -> str:
     count = Counter(each.commit for each in outcomes)
-    commits = ", ".join(f"{commit} ({number} cells)" for commit, number in sorted(count.items()))
+    commits = ", ".join(f"{commit} ({number} cases)" for commit, number in sorted(count.items()))
     return f"Last run {date}, at {commits}." if commits else ""
 
 

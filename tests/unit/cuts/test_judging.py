@@ -76,7 +76,7 @@ def test_a_step_that_was_missed_is_no_result() -> None:
     assert judging.faults(replace(SEEN, step_seen="the phase was Running")) == ["missed: the phase was Running"]
 
 
-def test_required_outcome_is_the_cells() -> None:
+def test_required_outcome_is_the_cases() -> None:
     failed, anew = replace(GOOD, phase="Failed", message="it broke"), replace(GOOD, boots=2)
     assert of(failed) == ["mover: did not move: its Migration is Failed (it broke)"]
     assert of(failed, Expected.MOVES_OR_STAYS) == []
@@ -85,7 +85,7 @@ def test_required_outcome_is_the_cells() -> None:
 
 
 @pytest.mark.parametrize("is_undisturbed", [True, False])
-def test_foreign_answer_is_a_fault_of_every_cell(is_undisturbed: bool) -> None:
+def test_foreign_answer_is_a_fault_of_every_case(is_undisturbed: bool) -> None:
     failures = [Failure(4.0, f"{client.ANOTHER}: b'nginx'"), Failure(4.2, "TimeoutError"), Failure(4.4, f"{client.ANOTHER}: b'apache'")]
     found = judging.faults(replace(SEEN, failures=failures, is_undisturbed=is_undisturbed))
     assert found == ["client: 2 answers were not the guest's: another answer: b'nginx'"]

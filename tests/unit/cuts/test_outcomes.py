@@ -19,11 +19,11 @@ SEEN = Seen(
     operation_seconds=4.2,
     answers=[9.0, 10.5, 13.0, 14.0, 15.0],
 )
-(CELL,) = chosen("migration.etcd.Running")
+(CASE,) = chosen("migration.etcd.Running")
 
 
 def text(seen: Seen) -> str:
-    return outcomes.outcome(CELL, seen, "abc1234").text
+    return outcomes.outcome(CASE, seen, "abc1234").text
 
 
 def test_cell_shows_the_outcome_and_both_outages() -> None:
@@ -39,9 +39,9 @@ def test_a_cell_says_what_was_unusual() -> None:
 
 def test_stored_outcome_is_read_back(tmp_path: Path) -> None:
     directory = tmp_path / "faults"
-    found = outcomes.outcome(CELL, replace(SEEN, operation_seconds=None), "abc1234")
+    found = outcomes.outcome(CASE, replace(SEEN, operation_seconds=None), "abc1234")
     assert found.faults == ("hung: the operation was not over in time",)
     outcomes.write(found, directory)
-    assert outcomes.kept([CELL], directory) == {CELL.name: found}
-    outcomes.forget([CELL], directory)
-    assert outcomes.kept([CELL], directory) == {}
+    assert outcomes.kept([CASE], directory) == {CASE.name: found}
+    outcomes.forget([CASE], directory)
+    assert outcomes.kept([CASE], directory) == {}

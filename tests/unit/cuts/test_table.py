@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cuts import table
-from tests.cuts.description import APPLIES, CUTS, OPERATIONS, STEPS, WORST, Expected, cells, chosen, cuts, steps
+from tests.cuts.description import APPLIES, CUTS, OPERATIONS, STEPS, WORST, Expected, cases, chosen, cuts, steps
 from tests.cuts.outcomes import Outcome
 
 NAME = "drain.etcd.middle"
@@ -16,7 +16,7 @@ def outcome(*faults: str) -> Outcome:
 def test_written_table_is_read_back() -> None:
     document = table.written({NAME: outcome()}, {}, "2030-01-02")
     assert table.read(document) == {NAME: "2 Succeeded 20 s; 0.8/1.2"}
-    assert "Last run 2030-01-02, at abc1234 (1 cells)." in document
+    assert "Last run 2030-01-02, at abc1234 (1 cases)." in document
 
 
 def test_cells_of_which_nothing_is_kept_keep_their_text() -> None:
@@ -36,22 +36,22 @@ def test_the_axes_are_those_of_the_description() -> None:
 
 
 def test_every_cut_is_made_somewhere_and_every_step_is_met() -> None:
-    there = {each.name for each in cells()}
+    there = {each.name for each in cases()}
     assert set(APPLIES) == {each.name for each in CUTS}
-    assert {(each.step.operation, each.step.name) for each in cells()} == {(each.operation, each.name) for each in STEPS}
+    assert {(each.step.operation, each.step.name) for each in cases()} == {(each.operation, each.name) for each in STEPS}
     assert len(there) == sum(len(each) for each in APPLIES.values())
     assert there >= set(WORST)
 
 
 def test_cells_are_chosen_by_words_in_their_names() -> None:
     assert [each.name for each in chosen("drain.etcd")] == ["drain.etcd.first", "drain.etcd.middle", "drain.etcd.last"]
-    assert chosen("") == list(cells())
-    with pytest.raises(ValueError, match="no cell has 'etdc'"):
+    assert chosen("") == list(cases())
+    with pytest.raises(ValueError, match="no case has 'etdc'"):
         chosen("drain etdc")
 
 
 def test_only_cuts_of_the_guest_itself_may_restart_it() -> None:
-    anew = {each.name for each in cells() if each.expected is Expected.RESTARTS}
+    anew = {each.name for each in cases() if each.expected is Expected.RESTARTS}
     assert anew == {
         f"migration.{cut}.{step}" for cut in ("launcher-target", "qemu-target", "pod-target") for step in ("hand-over", "Succeeded")
     }
