@@ -32,6 +32,7 @@ _SINCE_11: Final[Mapping[str, type[port.HypervisorError]]] = {
 """Before libvirt 11.2 a command timeout has the code of an unresponsive agent, and a failed command that of an internal error."""
 _BY_CODE.update({getattr(libvirt, name): kind for name, kind in _SINCE_11.items() if hasattr(libvirt, name)})
 MAX_MESSAGE: Final = 2000
+_NO_SLOT: Final = "No more available PCI slots"
 
 
 @contextlib.contextmanager
@@ -50,6 +51,8 @@ def _words(error: libvirt.libvirtError) -> str:
     The validator names elements, but neither the full path nor the line.
     """
     text = str(error.get_error_message() or error)
+    if _NO_SLOT in text:
+        return f"{text}: detach another device, give the disk bus scsi, or restart the virtual machine"
     if error.get_error_code() != libvirt.VIR_ERR_XML_INVALID_SCHEMA:
         return text
     found = "; ".join(each for each in text.splitlines()[1:] if each)

@@ -148,7 +148,7 @@ def _require(bytes_: int, origin: Origin, holder: str) -> None:
 def _no_room(origin: Origin, why: str) -> files.NoRoom:
     message = (
         f"disk {origin.name!r}: source.create.size is {quantity.of_bytes(origin.created)}, and {why}: expand the PersistentVolumeClaim, "
-        "free space in it, or reduce source.create.size; the guest starts when the disk fits"
+        "free space in it, or reduce source.create.size; virt-handler tries again until the disk fits"
     )
     return files.NoRoom((origin.name,), message)
 

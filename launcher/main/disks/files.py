@@ -38,7 +38,8 @@ class ImagesMissing(NotReady):
     """Mounted claims without an image. Another process may still be filling them."""
 
     def __init__(self, disks: tuple[str, ...]) -> None:
-        super().__init__(disks, "; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: file not found in its claim" for name in disks))
+        missing = "; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: file not found in its claim" for name in disks)
+        super().__init__(disks, f"{missing}; copy an image there, or set source.create")
 
 
 class NoRoom(NotReady):

@@ -13,7 +13,7 @@ import pytest
 
 from launcher.hypervisor import translate
 from launcher.hypervisor.connection import LibvirtHypervisor
-from launcher.hypervisor.port import AGENT_SECONDS, AgentRefused, AgentSilent, OperationInvalid
+from launcher.hypervisor.port import AGENT_SECONDS, AgentRefused, AgentSilent, HypervisorError, OperationInvalid
 
 NAME = "test"  # the initial domain of libvirt's test driver
 
@@ -81,6 +81,14 @@ async def test_each_agent_failure_has_its_error(hypervisor: LibvirtHypervisor, a
     with pytest.raises(kind, match="ask the guest agent of domain test for guest-info") as raised:
         await hypervisor.ask_agent(NAME, "guest-info")
     assert type(raised.value) is kind
+
+
+def test_a_lack_of_pci_slots_names_the_remedies() -> None:
+    with (
+        pytest.raises(HypervisorError, match=r"^attach disk: .*No more available PCI slots: detach another .*, or restart the"),
+        translate.errors("attach disk"),
+    ):
+        raise an_error(libvirt.VIR_ERR_INTERNAL_ERROR, text="internal error: No more available PCI slots")
 
 
 @pytest.mark.parametrize(("name", "kind"), [("VIR_ERR_AGENT_COMMAND_TIMEOUT", AgentSilent), ("VIR_ERR_AGENT_COMMAND_FAILED", AgentRefused)])

@@ -93,7 +93,10 @@ async def test_missing_image_and_libvirts_failures_are_refusals(world: World, cl
     await world.domain.handle(SYNC)
     (claims / "data/disk.img").unlink()
     found = await refused(world, messages.AttachDisk(a_disk()))
-    assert (found.reason, str(found)) == ("NotReady", "disk 'data': disk.img: file not found in its claim")
+    assert (found.reason, str(found)) == (
+        "NotReady",
+        "disk 'data': disk.img: file not found in its claim; copy an image there, or set source.create",
+    )
     assert (await refused(world, messages.AttachDisk(a_disk("absent")))).reason == "Failed"
     for error, reason in ((HypervisorError("no PCI slot"), "Failed"), (OperationTimeout("no answer"), "Timeout")):
         world.hypervisor.fail_next = error
