@@ -1,8 +1,8 @@
 """``make bench-devices``: the cost of each device, in memory of the pod's processes and in seconds until the guest's prompt.
 
-The base is a tiny machine without devices. Each other machine has one more, and its price is the difference of medians. Machines run one at
-a time. The last one is the cloud image of ``examples/cloud-init.yaml``, until cloud-init has finished. Memory is the proportional set size
-of all processes of the pod. :mod:`benchmarks.operations` and :mod:`benchmarks.live_changes` measure the rest.
+A tiny machine without devices is the base. Each other machine has one more, and its price is the difference of medians. The last one is the
+cloud image of ``examples/cloud-init.yaml``, until cloud-init has finished. Memory is the proportional set size of all processes of the pod.
+Machines run one at a time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ _FIELDS: Final = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"
 _CLAIM: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "64Mi"}}}
 _BLANK: Final = {"name": "more", "type": "EmptyDisk", "source": {"size": "64Mi"}}
 _FILESYSTEM: Final = {"name": "ca", "type": "ConfigMap", "source": {"name": "kube-root-ca.crt"}}
-"""The ConfigMap that Kubernetes creates in every namespace."""
 DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     "disk": {"devices": {"disks": [_DISK]}},
     "empty disk": {"devices": {"disks": [_BLANK]}},
@@ -101,7 +100,7 @@ def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float) -> Sample:
-    """Create a machine, wait for its console output, and delete it; return the sample."""
+    """Create a machine, wait for its console output, and delete it."""
     name = manifest["metadata"]["name"]
     began = time.monotonic()
     kubectl.create(manifest)
@@ -129,7 +128,6 @@ def measure(kubectl: Kubectl, count: int, names: Sequence[str]) -> dict[str, lis
 
 
 def cloud(kubectl: Kubectl) -> Sample:
-    """Start the example until cloud-init has finished; return the sample."""
     with tempfile.TemporaryDirectory() as scratch:
         public = ssh.public(ssh.make_key(Path(scratch, "key")))
         kubectl("create", "secret", "generic", "my-keys", f"--from-file={public}")
@@ -160,7 +158,6 @@ def report(samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Create a namespace, measure in it, and delete it; return the report."""
     kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
     with gauges.namespace(kubectl):
         if arguments.changes_only:

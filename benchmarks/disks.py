@@ -1,8 +1,8 @@
 """``make bench-disks``: throughput and operations of a disk in the guest, compared with the same file outside.
 
-The disk is a file in a claim, of bus virtio and ``cache: none``, once without and once with its own I/O thread. ``gauge`` reads and writes
-it with O_DIRECT, in the guest and then in a container of the same node: 1 MiB sequentially, and 4 KiB at random positions, by one and by
-sixteen processes. One machine runs at a time.
+The disk is a file in a claim, with bus virtio and ``cache: none``, once with its own I/O thread. ``gauge`` uses it with O_DIRECT, in the
+guest and then in a container of the same node: 1 MiB sequentially, and 4 KiB at random positions, by one and by sixteen processes. One
+machine runs at a time.
 """
 
 from __future__ import annotations
@@ -50,14 +50,13 @@ WORKS: Final[Mapping[str, Work]] = {
     "random write, 4 KiB, 16 at a time": Work("random", "write", 4096, 16),
     "random read, 4 KiB, 16 at a time": Work("random", "read", 4096, 16),
 }
-"""Writes come before reads, so that reads find data."""
+"""Writes come first, so that reads find data."""
 
 Readings = dict[str, dict[str, list[Reading]]]
 """Readings by place and by work."""
 
 
 def machine(name: str, *, io_thread: bool, node: str) -> dict[str, Any]:
-    """Return a tiny machine with the file in the claim as its first disk."""
     manifest = copy.deepcopy(linux_vm(name))
     devices = manifest["spec"]["domain"]["devices"]
     devices |= {"graphics": [], "interfaces": []}
@@ -73,7 +72,7 @@ def written(mib: int) -> str:
 
 
 def run_all(run: Run, place: str, path: str, seconds: int, found: Readings) -> None:
-    """Run each work once, and add the readings to ``found``."""
+    """Run each work once, and add its reading to ``found``."""
     for name, work in WORKS.items():
         read = run(work.words(path, seconds), seconds + PATIENCE_SECONDS)
         found.setdefault(place, {}).setdefault(name, []).append(read)
@@ -94,7 +93,6 @@ def in_machine(kubectl: Kubectl, place: str, node: str, seconds: int, found: Rea
 
 
 def measure(kubectl: Kubectl, rounds: int, seconds: int, mib: int) -> tuple[Readings, str]:
-    """Measure in turn; return the readings and the last guest's acceleration."""
     node = gauges.nodes(kubectl)[0]
     claim = shared_claim(CLAIM)
     claim["spec"]["resources"]["requests"]["storage"] = f"{mib + 64}Mi"
@@ -119,7 +117,6 @@ def measure(kubectl: Kubectl, rounds: int, seconds: int, mib: int) -> tuple[Read
 
 
 def report(found: Readings, ran: str, seconds: int, mib: int) -> dict[str, Any]:
-    """Return medians of each work, and each guest's share of the container's figure."""
     works: dict[str, Any] = {}
     for name in WORKS:
         outside = gauges.median([each.per_second for each in found[OUTSIDE][name]])

@@ -54,7 +54,7 @@ _POD_ADDRESS: Final = "10.244.1.7"
 
 
 class Direct(Connect):
-    """The guest's port, at one virt-handler."""
+    """The guest's port at one virt-handler."""
 
     subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
     ping_seconds: ClassVar[float] = streams.PING_SECONDS
@@ -72,7 +72,7 @@ class Direct(Connect):
 
 
 class NodeSocket(socket.socket):
-    """A socket of a network with the pod's address on this machine."""
+    """A socket that connects to this machine instead of the pod's address."""
 
     def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]  # typeshed: of any family
         """Connect to this machine."""
@@ -93,7 +93,6 @@ class Place:
 
 
 async def serve_api(place: Place) -> None:
-    """Run virt-api over memory, without a cluster."""
     own = Files.in_directory(place.root / "virt-api")
 
     def kinds(_: Client | None) -> Kinds:
@@ -104,14 +103,12 @@ async def serve_api(place: Place) -> None:
 
 
 async def serve_handler(place: Place) -> None:
-    """Run virt-handler's stream server."""
     tls = ServerTls(Files.in_directory(place.root / "virt-handler"), clients=ssl.CERT_REQUIRED)
     target, limits, port = Target(POD, addresses=(_POD_ADDRESS,)), Limits(0, 0, 0), place.ports["virt-handler"]
     await Server(lambda *_: target, tls, host="127.0.0.1", port=port, kubelet=place.root, limits=limits, make_socket=NodeSocket).run()
 
 
 async def serve_plugin(place: Place) -> None:
-    """Run ``kubectl virt port-forward``."""
     own = Files.in_directory(place.root / "virt-api")
     tls = ssl.create_default_context(cafile=own.authorities)
     tls.load_cert_chain(own.certificate, own.key)  # as kube-apiserver, which gives virt-api larger reads
@@ -124,7 +121,7 @@ async def serve_plugin(place: Place) -> None:
 
 
 def serve_guest(port: int) -> None:
-    """Send or take bytes, as each connection asks by a letter and a number of eight bytes."""
+    """Send or take bytes: each connection begins with a letter and a number of eight bytes."""
 
     def one(link: socket.socket) -> None:
         with link:
@@ -148,11 +145,6 @@ def send(link: socket.socket, count: int) -> None:
 
 
 def take(link: socket.socket, count: int) -> None:
-    """Receive ``count`` bytes.
-
-    Raises:
-        ConnectionError: there are fewer.
-    """
     room = memoryview(bytearray(_PIECE))
     while count:
         taken = link.recv_into(room)
@@ -162,7 +154,7 @@ def take(link: socket.socket, count: int) -> None:
 
 
 def moved(port: int, direction: str, count: int) -> float:
-    """Move ``count`` bytes through a local port that leads to :func:`serve_guest`; return the seconds."""
+    """Move ``count`` bytes through a local port to :func:`serve_guest`; return the seconds."""
     with socket.create_connection(("127.0.0.1", port)) as link:
         began = time.monotonic()
         link.sendall(DIRECTIONS[direction] + count.to_bytes(8))
@@ -175,7 +167,6 @@ def moved(port: int, direction: str, count: int) -> float:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return user and system time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -205,7 +196,6 @@ async def hops() -> AsyncIterator[tuple[Place, Mapping[str, int]]]:
 
 
 async def listening(port: int) -> None:
-    """Wait until the port accepts connections."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -229,7 +219,6 @@ async def measure(mib: int, rounds: int, directions: Iterable[str]) -> None:
 
 
 def main() -> None:
-    """Measure, or run as one of the processes."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.forwarding", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--mib", type=int, default=256, help="MiB to move at once")
     parser.add_argument("--rounds", type=int, default=3, help="how often each direction is measured")
@@ -246,7 +235,7 @@ def main() -> None:
         case "guest":
             serve_guest(place.ports["guest"])
         case "plugin":
-            asyncio.run(serve_plugin(place))  # as the plugin's own main
+            asyncio.run(serve_plugin(place))
         case "virt-api":
             uvloop.run(serve_api(place))
         case _:

@@ -24,7 +24,7 @@ _SAID: Final = re.compile(r"gauge operations=(\d+) bytes=(\d+) microseconds=(\d+
 
 
 class NotMeasured(Exception):
-    """A run of ``gauge`` printed no figures; the message has its output."""
+    """``gauge`` printed no figures; the message has its output."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,16 @@ class Reading:
 
     @property
     def mib_per_second(self) -> float:
-        """Throughput."""
+        """Return the throughput."""
         return self.bytes / MIB / self.seconds
 
     @property
     def per_second(self) -> float:
-        """Operations, or connections, per second."""
+        """Return operations, or connections, per second."""
         return self.operations / self.seconds
 
 
 def reading(said: str) -> Reading:
-    """Return the figures from the output of ``gauge``."""
     found = _SAID.search(said)
     if found is None or not int(found[3]):
         raise NotMeasured(f"gauge said: {said.strip()[-500:] or 'nothing'}")
@@ -55,17 +54,14 @@ def reading(said: str) -> Reading:
 
 
 Run = Callable[[str, float], Reading]
-"""Runs ``gauge`` with these arguments and a timeout in seconds."""
+"""Runs ``gauge`` with arguments and a timeout in seconds."""
 
 
 def in_guest(guest: Console) -> Run:
-    """Return a function that runs ``gauge`` at a guest's prompt."""
     return lambda words, seconds: reading(guest.run(f"gauge {words} 2>&1", timeout=seconds))
 
 
 def in_pod(kubectl: Kubectl, pod: str) -> Run:
-    """Return a function that runs ``gauge`` in a pod of the guest's image."""
-
     def run(words: str, seconds: float) -> Reading:
         done = kubectl.try_run("exec", pod, "--", "/bin/gauge", *words.split(), timeout=seconds)
         return reading(done.stdout + done.stderr)
@@ -103,7 +99,6 @@ def nodes(kubectl: Kubectl) -> list[str]:
 
 
 def acceleration(kubectl: Kubectl, vm: str) -> str:
-    """Return what runs a machine's guest: ``kvm`` or ``emulation``."""
     return "kvm" if kubectl.json("get", "vm", vm)["status"]["domain"]["type"] == "kvm" else "emulation"
 
 
@@ -112,7 +107,6 @@ def median(values: list[float], digits: int = 1) -> float:
 
 
 def ratio(value: float, beside: float) -> float | None:
-    """Return the ratio of a value to another; None if that is zero."""
     return round(value / beside, 3) if beside else None
 
 
@@ -130,7 +124,7 @@ def namespace(kubectl: Kubectl) -> Iterator[None]:
 
 
 def parser(description: str, name: str) -> argparse.ArgumentParser:
-    """Return a parser with the options of all these benchmarks; ``name`` names the namespace and the result file."""
+    """Return a parser with the common options; ``name`` names the namespace and the result file."""
     found = argparse.ArgumentParser(description=description)
     found.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed")
     found.add_argument("--namespace", default=f"bench-{name}", help=f"namespace to make and remove (default bench-{name})")

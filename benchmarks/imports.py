@@ -1,8 +1,8 @@
 """``make bench-import``: duration and maximum pod memory of an image import, compared with a plain download of the same bytes.
 
 One image of 1 GiB without holes, with half of each 4 KiB block random, as raw and qcow2, each plain and in gzip, comes from a web server on
-the other node. An import is timed from the importer's start until the disk has its name. The download is busybox's wget of the same file
-into another claim on the guest's node, until the data is on the storage. Memory is the largest sum of proportional set sizes of the pod's
+the other node. An import lasts from the importer's start until the disk has its name. The download is busybox's wget of the same file into
+another claim on the guest's node, until the data is on the storage. Memory is the largest sum of proportional set sizes of the pod's
 processes, sampled five times a second.
 """
 
@@ -46,7 +46,7 @@ _TIMES: Final = re.compile(r"begun ([0-9.]+) ended ([0-9.]+)")
 
 
 class ImportFailed(Exception):
-    """The import failed; the message has the machine's status."""
+    """The message has the machine's status."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,11 @@ def file_of(format_: str) -> str:
 
 
 def write_raw(path: Path, mib: int) -> None:
-    """Write the raw image, with half of each block random."""
     with path.open("wb") as out:
         for _ in range(mib):
             out.write(b"".join(os.urandom(BLOCK // 2) + bytes(BLOCK // 2) for _ in range(MIB // BLOCK)))
         out.seek(510)
-        out.write(b"\x55\xaa")  # the mark of a boot sector
+        out.write(b"\x55\xaa")
 
 
 def write_images(directory: Path, formats: Sequence[str], mib: int) -> None:
@@ -98,7 +97,7 @@ def machine(name: str, url: str, node: str) -> dict[str, Any]:
 
 
 def claimed(kubectl: Kubectl, name: str, mib: int) -> Path:
-    """Create a claim, and return its directory on this machine."""
+    """Create a claim; return its directory on this machine."""
     claim = shared_claim(name)
     claim["spec"]["resources"]["requests"]["storage"] = f"{mib}Mi"
     kubectl.create(claim)
@@ -108,7 +107,7 @@ def claimed(kubectl: Kubectl, name: str, mib: int) -> Path:
 
 
 def imported(kubectl: Kubectl, url: str, node: str, mib: int) -> tuple[float, float]:
-    """Import the image into a machine; return the seconds and the maximum memory of its pod in MiB."""
+    """Import the image into a machine; return seconds and maximum memory of its pod in MiB."""
     directory = claimed(kubectl, TARGET, mib)
     name = "bench-import"
     kubectl.create(machine(name, url, node))
@@ -145,12 +144,12 @@ def _running_pod(kubectl: Kubectl, name: str) -> dict[str, Any] | None:
 def _memory_kib(pid: int) -> int:
     try:
         return processes.proportional_kib(pid)
-    except (OSError, StopIteration):  # the process has just ended
+    except (OSError, StopIteration):
         return 0
 
 
 def downloaded(kubectl: Kubectl, url: str) -> float:
-    """Download a file in a pod; return the seconds until it is on the storage."""
+    """Return the seconds of a pod's download until it is on the storage."""
     command = (
         "export PATH=/bin; read begun rest </proc/uptime && busybox wget -q -O /claim/plain "
         f"{url} && busybox dd if=/dev/null of=/claim/plain conv=notrunc,fsync 2>/dev/null && read ended rest </proc/uptime"
@@ -161,7 +160,6 @@ def downloaded(kubectl: Kubectl, url: str) -> float:
 
 
 def plain_seconds(said: str) -> float:
-    """Return the seconds between the times that the download printed."""
     found = _TIMES.search(said)
     if found is None:
         raise gauges.NotMeasured(f"the download said: {said.strip()[-300:] or 'nothing'}")
@@ -169,7 +167,6 @@ def plain_seconds(said: str) -> float:
 
 
 def measure(kubectl: Kubectl, formats: Sequence[str], rounds: int, mib: int) -> dict[str, list[Sample]]:
-    """Import and download each file in turn; return the samples by format."""
     first, *others = gauges.nodes(kubectl)
     directory = claimed(kubectl, IMAGES, mib)
     print(f"  writing images of {mib} MiB", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""How long an edit of a running machine takes to have its effect, for each kind of hardware.
+"""Seconds until an edit of a running machine has its effect, for each kind of hardware.
 
-One machine gets each edit of :data:`KINDS`, and the edit back, some times in turn. The clock starts before the patch of the spec. It ends
-when the guest sees the effect, or where a guest cannot see it, when the status says that libvirt has it.
+One machine gets each edit of :data:`KINDS`, and the edit back, some times in turn. The clock runs from the patch of the spec until the
+guest sees the effect, or where it cannot, until the status says that libvirt has it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Kind:
     edit: Callable[[Domain], Any]
     """Changes ``spec.domain`` of :func:`machine`."""
     seen: str
-    """A shell command that succeeds in the guest exactly while it has the edited hardware, or empty: the status says."""
+    """A shell command that succeeds in the guest exactly while it has the edited hardware; empty: the status says."""
     back: bool = True
-    """Whether the edit back is measured; otherwise the machine keeps the edit."""
+    """Whether the edit back is measured."""
 
 
 _DISK: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "16Mi"}}, "serial": "more"}
@@ -53,11 +53,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "memory, 256 MiB more": Kind(lambda domain: domain["memory"].update(guest="512Mi"), "[ $(free -m | awk '/Mem/ {print $2}') -gt 400 ]"),
     "processor": Kind(lambda domain: domain["cpu"].update(sockets=2), "", back=False),
 }
-"""By name. Processors are last, because they stay."""
+"""Processors are last, because they stay."""
 
 
 def machine() -> dict[str, Any]:
-    """Return a Linux machine with room for each edit."""
     manifest = copy.deepcopy(linux_vm(MACHINE))
     domain = manifest["spec"]["domain"]
     domain["cpu"] = {"sockets": 1, "maxSockets": 3}
@@ -69,7 +68,7 @@ def machine() -> dict[str, Any]:
 
 
 def measure(kubectl: Kubectl, count: int, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
-    """Return the medians of ``count`` edits and edits back of each kind, in seconds."""
+    """Return the median seconds of ``count`` edits and edits back of each kind."""
     kubectl.create(shared_claim(CLAIM))
     taken: dict[str, dict[str, list[float]]] = {name: {} for name in kinds}
     with operations.started(kubectl, machine()), console(kubectl, MACHINE) as guest:
@@ -84,7 +83,6 @@ def measure(kubectl: Kubectl, count: int, kinds: Mapping[str, Kind] = KINDS) -> 
 
 
 def _seconds(kubectl: Kubectl, guest: Console, kind: Kind, *, edited: bool) -> float:
-    """Edit the machine, or edit it back; return the seconds until the effect."""
     domain = machine()["spec"]["domain"]
     if edited:
         kind.edit(domain)

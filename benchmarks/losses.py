@@ -3,7 +3,7 @@
 One node after the other loses its kubelet and the processes of all our pods at once: virt-handler, the guest, and perhaps virt-api and the
 leading virt-controller. Its board reports that it is off as soon as the fence agent asks. Steps:
 
-- ``unknown``: virt-controller notices the silence
+- ``unknown``: virt-controller finds the node unreachable
 - ``fenced``: the agent's proof is written to the Node
 - ``gone``: Kubernetes has deleted the pod
 - ``running``: virt-handler of another node reports the guest
@@ -65,7 +65,6 @@ def lose(kubectl: Kubectl, system: Kubectl, node: layout.Node, other: str) -> di
 
 
 def measure(kubectl: Kubectl, system: Kubectl, count: int) -> list[dict[str, float]]:
-    """Lose a node ``count`` times."""
     node, other = losses.other_than_etcds(system)
     taken = []
     with tempfile.TemporaryDirectory() as directory, losses.fence_agent(system, Path(directory), board := Board(), node.name):

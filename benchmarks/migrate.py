@@ -1,9 +1,8 @@
 """``make bench-migrate``: successive live migrations of a guest with a client behind a Service.
 
 The guest counts on its console and answers HTTP. A pod sends the Service a request every tenth of a second, each on a new connection, with
-a limit of five seconds. For each migration the results are: seconds from ``create`` to its end and of each phase; bytes, rate and downtime
-from ``status.progress``; processor time of both virt-handlers beyond their idle rate, and of the relays; and the outcome of the client's
-attempts.
+a limit of five seconds. Results of each migration: seconds from ``create`` to its end and of each phase; bytes, rate and downtime from
+``status.progress``; processor time of both virt-handlers beyond their idle rate, and of the relays; and the client's attempts.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ RELAY: Final = "relays import carrier"
 GIB: Final = 1 << 30
 PATIENCE_SECONDS: Final = 600
 IDLE_SECONDS: Final = 20
-"""Measuring time of idle virt-handlers."""
 SETTLED_ANSWERS: Final = 20
 """Consecutive answers after a migration that end its client attempts."""
 HANGING_SECONDS: Final = 8
@@ -57,7 +55,7 @@ class Attempt:
 
     ended: datetime
     failure: str = ""
-    """The client's message of a failed attempt; empty: it was answered."""
+    """The client's message; empty: it was answered."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,6 @@ class Move:
     phase: str
     seconds: float
     phases: Mapping[str, float]
-    """Seconds in each phase."""
     progress: Mapping[str, Any]
     """``status.progress`` at its end."""
     handler_seconds: float
@@ -75,11 +72,10 @@ class Move:
     relay_seconds: float
     """Processor time of the relays of both nodes."""
     attempts: Sequence[Attempt] = field(default=())
-    """The client's attempts from ``create`` until it got answers again."""
+    """From ``create`` until the client got answers again."""
 
 
 def attempts_in(log: str) -> Iterator[Attempt]:
-    """Yield the attempts in the client's log; each line begins with its time."""
     for line in log.splitlines():
         time_, _, said = line.partition(" ")
         kind, _, words = said.partition(":")
@@ -126,17 +122,16 @@ def handlers(kubectl: Kubectl) -> list[dict[str, Any]]:
 
 
 def processor_seconds(pods: Sequence[dict[str, Any]]) -> float:
-    """Return the processor time of all processes of pods, including their ended children."""
+    """Return the processor time of all processes of pods."""
     return sum(processor_seconds_of(pid for pod in pods for pid in processes.of_pod(pod)).values())
 
 
 def relays(pods: Sequence[dict[str, Any]]) -> dict[int, float]:
-    """Return the processor time of each relay process in pods, by its pid."""
     return processor_seconds_of(pid for pod in pods for pid, command in processes.of_pod(pod).items() if RELAY in command)
 
 
 def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
-    """Return the processor time of each running process, including its ended children."""
+    """Return each running process's time, including its ended children."""
     found = {}
     for pid in pids:
         try:
@@ -148,7 +143,7 @@ def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
 
 
 def taken(before: Mapping[int, float], latest: Mapping[int, float]) -> float:
-    """Return the processor time of processes between two samples; new processes count from zero."""
+    """Return the time used between two samples; new processes count from zero."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in latest.items())
 
 
@@ -223,18 +218,17 @@ def told(found: Move) -> str:
 
 
 def mib_per_second(progress: Mapping[str, Any]) -> float | None:
-    """Return the average rate of a migration; None if its progress lacks it."""
+    """Return the average rate; None if the progress lacks it."""
     moved, milliseconds = int(progress.get("processedBytes") or 0), int(progress.get("elapsedMilliseconds") or 0)
     return moved / MIB / (milliseconds / 1000) if moved and milliseconds else None
 
 
 def kind_of(attempt: Attempt) -> str:
-    """Return the kind of a failure: the end of the client's message, without addresses."""
+    """Return the end of the client's message, without addresses."""
     return re.sub(r"\(?[0-9a-f.:\[\]]*[.:][0-9a-f.:\[\]]+\)?:? ?", "", attempt.failure.rpartition(": ")[2] or attempt.failure).strip()
 
 
 def idle(kubectl: Kubectl) -> float:
-    """Return the processor time per second of idle virt-handlers."""
     pods = handlers(kubectl)
     before = processor_seconds(pods)
     time.sleep(IDLE_SECONDS)

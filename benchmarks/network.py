@@ -22,14 +22,13 @@ from tests.cluster.manifests import linux_vm
 CONTAINER: Final = "container"
 PORT: Final = 5300
 WAYS: Final[Mapping[str, Mapping[str, Any]]] = {"masquerade": {}, "bridge": {}, "passt": {"ports": [{"port": PORT}]}}
-"""Interface types in the pod's network, with their required fields."""
 JOBS: Final = 4
 PATIENCE_SECONDS: Final = 60.0
 ADDRESS_SECONDS: Final = 60.0
 
 Found = TypeVar("Found")
 Readings = dict[str, dict[str, list[Reading]]]
-"""Readings by interface type and figure."""
+"""By interface type and figure."""
 
 FIGURES: Final[Mapping[str, tuple[str, str]]] = {
     "sent": ("here", "send {address} {port} {seconds}"),
@@ -37,16 +36,14 @@ FIGURES: Final[Mapping[str, tuple[str, str]]] = {
     "connections out": ("here", "connect {address} {port} {jobs} {seconds}"),
     "connections in": ("peer", "connect {address} {port} {jobs} {seconds}"),
 }
-"""Measurements: the initiating side, and the arguments of ``gauge``."""
+"""The initiating side, and the arguments of ``gauge``."""
 
 
 def words(figure: str, address: str, seconds: int) -> str:
-    """Return the arguments of ``gauge``."""
     return FIGURES[figure][1].format(address=address, port=PORT, jobs=JOBS, seconds=seconds)
 
 
 def machine(name: str, way: str, node: str) -> dict[str, Any]:
-    """Return a tiny machine with one interface."""
     manifest = copy.deepcopy(linux_vm(name))
     manifest["spec"]["domain"]["devices"] |= {"graphics": [], "interfaces": [{"name": "default", "type": way, **WAYS.get(way, {})}]}
     manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
@@ -70,9 +67,9 @@ def soon(look: Callable[[], Found], seconds: float) -> Found:
 
 
 def run_all(way: str, here: Run, peer: Run, addresses: tuple[str, str], seconds: int, found: Readings) -> None:
-    """Measure each figure once, and add it to ``found``; ``addresses``: of this side and of the peer."""
+    """Add each figure to ``found``; ``addresses``: of this side and of the peer."""
     mine, theirs = addresses
-    for run, address in ((here, theirs), (peer, mine)):  # both directions work before the measurement
+    for run, address in ((here, theirs), (peer, mine)):  # wait until both directions work
         soon(partial(run, f"connect {address} {PORT} 1 1", PATIENCE_SECONDS), ADDRESS_SECONDS)
     for figure, (begins, _) in FIGURES.items():
         run, address = (here, theirs) if begins == "here" else (peer, mine)
@@ -86,7 +83,6 @@ def told(figure: str, read: Reading) -> str:
 
 
 def address_of(kubectl: Kubectl, pod: str) -> str:
-    """Return the address of a pod once it runs."""
     kubectl("wait", "pod", pod, "--for=condition=Ready", "--timeout=120s", timeout=130)
     return str(kubectl.json("get", "pod", pod)["status"]["podIP"])
 
@@ -108,7 +104,6 @@ def in_machine(kubectl: Kubectl, way: str, node: str, peer: str, seconds: int, f
 
 
 def measure(kubectl: Kubectl, ways: Sequence[str], rounds: int, seconds: int) -> tuple[Readings, str]:
-    """Measure in turn; return the readings and the last guest's acceleration."""
     first, *others = gauges.nodes(kubectl)
     kubectl.create(gauges.a_pod("peer", "/bin/gauge", "serve", str(PORT), node=others[0] if others else first))
     kubectl.create(gauges.a_pod("container", "/bin/gauge", "serve", str(PORT), node=first))
@@ -124,12 +119,10 @@ def measure(kubectl: Kubectl, ways: Sequence[str], rounds: int, seconds: int) ->
 
 
 def figure_of(figure: str, readings: list[Reading]) -> float:
-    """Return the median of a figure: connections per second, or MiB per second."""
     return gauges.median([each.per_second if figure.startswith("connections") else each.mib_per_second for each in readings])
 
 
 def report(found: Readings, ran: str, seconds: int) -> dict[str, Any]:
-    """Return medians, and each type's share of the container's figure."""
     units = {figure: "per second" if figure.startswith("connections") else "MiB per second" for figure in FIGURES}
     ways: dict[str, Any] = {}
     for way, readings in found.items():

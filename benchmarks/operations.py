@@ -46,11 +46,10 @@ VERBS: Final[Mapping[str, tuple[str, ...]]] = {
     "sendkey": ("--keys", "KEY_A"),
     **dict.fromkeys(("suspend", "resume", "stop", "start", "poweroff"), ()),
 }
-"""Verbs in an order in which each applies, with their flags."""
+"""Verbs with their flags, in an order in which each applies."""
 
 
 def machine(memory_mib: int, run: str) -> dict[str, Any]:
-    """Return a tiny machine with a screen, and a claim for its memory."""
     manifest = tiny_vm(MACHINE, run=run, managedSave={"claimName": CLAIM})
     manifest["spec"]["domain"]["memory"] = {"guest": f"{memory_mib}Mi"}
     return manifest
@@ -58,7 +57,7 @@ def machine(memory_mib: int, run: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def started(kubectl: Kubectl, manifest: dict[str, Any], said: str = PROMPT) -> Iterator[dict[str, Any]]:
-    """Yield a machine whose console has printed ``said``; delete it afterwards."""
+    """Yield a machine after its console printed ``said``; delete it afterwards."""
     name = manifest["metadata"]["name"]
     kubectl.create(manifest)
     kubectl("wait", "vm", name, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
@@ -69,14 +68,12 @@ def started(kubectl: Kubectl, manifest: dict[str, Any], said: str = PROMPT) -> I
 
 
 def seconds_of(kubectl: Kubectl, *command: str) -> float:
-    """Return how long a command of the plugin takes."""
     began = time.monotonic()
     kubectl("virt", *command, timeout=START_SECONDS)
     return time.monotonic() - began
 
 
 def writes(kubectl: Kubectl) -> dict[str, int]:
-    """Return the writes of the machine's object by each verb."""
     found = {}
     with _versions(kubectl) as versions:
         for verb, flags in VERBS.items():
@@ -110,7 +107,7 @@ def _lines(descriptor: int) -> int:
 
 
 def screenshots(kubectl: Kubectl, count: int) -> list[float]:
-    """Return the seconds of each of ``count`` screenshots by ``kubectl get --raw``."""
+    """Return the seconds of each screenshot by ``kubectl get --raw``."""
     path = f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/{MACHINE}/screenshot"
     taken = []
     for _ in range(count):
@@ -163,7 +160,6 @@ class Stream:
 
 
 async def echo(link: Link, word: str) -> float:
-    """Return the milliseconds until the guest answers a line."""
     began, heard = time.monotonic(), b""
     await link.send(f"echo {word}\n".encode())
     async with asyncio.timeout(60):
@@ -192,9 +188,9 @@ async def echoes(kubectl: Kubectl, count: int) -> dict[str, list[float]]:
 
 
 def moved(port: int, direction: str, seconds: float) -> float:
-    """Return the MiB per second of one connection to ``gauge serve``: ``down`` or ``up``.
+    """Return the MiB per second of one connection to ``gauge serve``, ``down`` or ``up``.
 
-    Bytes count once the buffers of all hops are full: kubectl port-forward ends a connection with its first direction.
+    Counting starts after the buffers of all hops are full: kubectl port-forward ends a connection with its first direction.
     """
     with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
         link.sendall(b"r" if direction == "down" else b"s")
@@ -206,11 +202,7 @@ def moved(port: int, direction: str, seconds: float) -> float:
 
 
 def _count(step: Callable[[], int], seconds: float) -> int:
-    """Return the bytes that ``step`` moves in this time.
-
-    Raises:
-        ConnectionError: the other side ended the connection.
-    """
+    """Return the bytes that ``step`` moves in this time."""
     count, until = 0, time.monotonic() + seconds
     while time.monotonic() < until:
         if not (done := step()):

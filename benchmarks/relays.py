@@ -2,10 +2,10 @@
 
     python -m benchmarks.relays [--mib 2048] [--migrations 1,5] [--output build/bench/relays.json]
 
-Two processes are virt-handlers of two nodes, with real certificates. This process is QEMU at both ends, through the unix sockets of the
-pods. Needs root, because the sockets get the pods' user as owner. The results of each way: Gbit/s of all migrations, seconds of processor
-time per GiB on either side, and the delay of a timer in each event loop. The same run measures the same bytes through TLS alone and TCP
-alone, on loopback. All processes share one machine, so only the ratios are comparable.
+Two processes are virt-handlers of two nodes, with real certificates; this process is QEMU at both ends, through the pods' unix sockets.
+Needs root, because the sockets get the pods' user as owner. Results of each way: Gbit/s of all migrations, seconds of processor time per
+GiB on either side, and the delay of a timer in each event loop. The same run measures TLS alone and TCP alone, on loopback. All processes
+share one machine, so only the ratios are comparable.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ def node_of(transport: asyncio.BaseTransport | None) -> str:
 
 
 async def serve_target(root: Path, migrations: int) -> None:
-    """Run the target's virt-handler."""
     tls = ServerTls(Files.in_directory(root / "target"), clients=ssl.CERT_REQUIRED)
     incoming = Incoming(tls, node_of, host="127.0.0.1", port=0, kubelet=root)
 
@@ -71,7 +70,6 @@ async def serve_target(root: Path, migrations: int) -> None:
 
 
 async def serve_source(root: Path, migrations: int, port: int) -> None:
-    """Run the source's virt-handler."""
     tls = ClientTls(Files.in_directory(root / "source"))
     destination = Destination(NODES["target"], f"127.0.0.1:{port}")
     relays = [Outgoing(f"mig-{number}", f"source-{number}", destination, tls, node_of, root) for number in range(migrations)]
@@ -170,7 +168,7 @@ async def side(role: str, root: Path, migrations: int, port: int = 0) -> AsyncIt
 
 
 class Pods:
-    """QEMU of every migration: a reader and a writer, as threads."""
+    """QEMU of every migration: a reading and a writing thread."""
 
     def __init__(self, root: Path, migrations: int) -> None:
         self._root, self._migrations = root, migrations
@@ -185,7 +183,7 @@ class Pods:
             self._listeners.append(listener)
 
     def move(self, size: int) -> None:
-        """Send this amount in each migration, and wait until all of it has arrived."""
+        """Send ``size`` bytes in each migration, until all have arrived."""
         threads = [threading.Thread(target=self._send, args=(number, size)) for number in range(self._migrations)]
         threads += [threading.Thread(target=receive, args=(listener, size)) for listener in self._listeners]
         for thread in threads:
@@ -202,7 +200,7 @@ class Pods:
 
 
 def send(link: socket.socket, size: int) -> None:
-    """Send this amount, and wait for an acknowledging byte."""
+    """Send ``size`` bytes, and wait for an acknowledging byte."""
     chunk = memoryview(os.urandom(CHUNK_BYTES))
     for _ in range(size // CHUNK_BYTES):
         link.sendall(chunk)
@@ -210,7 +208,7 @@ def send(link: socket.socket, size: int) -> None:
 
 
 def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], socket.socket] = lambda link: link) -> None:
-    """Receive this amount from the first connection, and acknowledge it with a byte."""
+    """Receive ``size`` bytes from the first connection, and acknowledge them with a byte."""
     accepted, _ = listener.accept()
     with wrap(accepted) as link:
         buffer = memoryview(bytearray(CHUNK_BYTES))
@@ -221,7 +219,7 @@ def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], 
 
 
 async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
-    """Return the figures of a number of concurrent migrations."""
+    """Return the figures of concurrent migrations."""
     size = (mib << 20) // migrations
     pods = Pods(root, migrations)
     async with side("target", root, migrations) as target, side("source", root, migrations, (await target.said())["port"]) as source:
@@ -271,7 +269,6 @@ def bare(root: Path, mib: int, *, encrypted: bool) -> dict[str, Any]:
 
 
 def receive_bare(listener: socket.socket, root: Path, size: int, encrypted: bool) -> None:  # noqa: FBT001 - of a child process
-    """Run the receiving process."""
     tls = ServerTls(Files.in_directory(root / "target"), clients=ssl.CERT_REQUIRED).context
     receive(listener, size, lambda link: tls.wrap_socket(link, server_side=True) if encrypted else link)
 
@@ -318,7 +315,6 @@ def measure(migrations: list[int], mib: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure, or run as one of the virt-handlers."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.relays", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--mib", type=int, default=2048, help="MiB to move, by all migrations of a way together")
     parser.add_argument("--migrations", default="1,5", metavar="N,…", help="how many at once")

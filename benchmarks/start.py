@@ -1,8 +1,7 @@
 """``make bench-start``: seconds from create to Running of N tiny virtual machines, by stage, and their cost.
 
-Machines start one after the other, because several at once would measure their competition. Times are those of a client: the response to
-its POST, the events of its watches, ``GUEST-READY`` on the console. Memory is resident, and proportional, which divides shared pages. The
-guest is the tiny kernel, because Linux would add its own seconds.
+Machines start one after the other, so that they do not compete. Times are those of a client: the response to its POST, the events of its
+watches, ``GUEST-READY`` on the console. Memory is resident, and proportional, which divides shared pages.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ STAGES = ("api", "controller", "scheduling", "pod_start", "libvirt", "guest")
 
 @dataclass
 class Timeline:
-    """Times of one start, in seconds of one clock."""
+    """Times of one start, in seconds."""
 
     sent: float
     answered: float = 0.0
@@ -44,10 +43,10 @@ class Timeline:
     running: float = 0.0
     prompt: float = 0.0
     versions: set[str] = field(default_factory=set)
-    """The machine's resourceVersions until Running: its writes."""
+    """resourceVersions until Running, one for each write."""
 
     def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage; ``own`` is the time outside scheduling, pod start, libvirt and guest."""
+        """Return the seconds of each stage; ``own``: outside scheduling, pod start, libvirt and guest."""
         moments = [self.sent, self.answered, self.pod_created, self.pod_scheduled, self.pod_running, self.running, self.prompt]
         stages = {name: end - begin for name, begin, end in zip(STAGES, moments, moments[1:], strict=False)}
         return {**stages, "create_to_running": self.running - self.sent, "own": stages["api"] + stages["controller"]}
@@ -71,7 +70,6 @@ class Spread:
 
 
 async def follow(client: Client, resource: Resource, namespace: str, observe: Callable[[dict[str, Any], float], None], since: str) -> None:
-    """Call ``observe(object, now)`` for each object of an event."""
     async for event in client.watch(resource, namespace, resource_version=since):
         if event.type != watching.BOOKMARK:
             observe(event.object, time.monotonic())
@@ -188,7 +186,6 @@ def show(result: dict[str, Any]) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Create a namespace, measure in it, and delete it; return the report."""
     kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
     kubectl("create", "namespace", kubectl.namespace)
     kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")

@@ -70,7 +70,6 @@ class Direct(Connect):
 
 
 async def serve_api(root: Path, port: int, handler_port: int) -> None:
-    """Run virt-api over memory, without a cluster."""
     own = Files.in_directory(root / "virt-api")
 
     def kinds(_: Client | None) -> Kinds:
@@ -80,7 +79,7 @@ async def serve_api(root: Path, port: int, handler_port: int) -> None:
 
 
 def api_options(own: Files, port: int) -> Options:
-    """Return the options of a virt-api over memory that refuses no stream."""
+    """Return options without limits of streams."""
     return options.parse(
         [
             "--bind-address=127.0.0.1", f"--secure-port={port}", f"--tls-cert-file={own.certificate}", f"--tls-private-key-file={own.key}",
@@ -91,7 +90,6 @@ def api_options(own: Files, port: int) -> Options:
 
 
 async def serve_handler(root: Path, port: int) -> None:
-    """Run virt-handler's stream server."""
     tls = ServerTls(Files.in_directory(root / "virt-handler"), clients=ssl.CERT_REQUIRED)
     await Server(lambda *_: Target(POD), tls, host="127.0.0.1", port=port, kubelet=root, limits=Limits(0, 0, 0)).run()
 
@@ -143,7 +141,6 @@ class Scene:
 
 @asynccontextmanager
 async def scene() -> AsyncIterator[Scene]:
-    """Yield newly started servers."""
     with tempfile.TemporaryDirectory(prefix="streams") as name:
         root, guests = Path(name), Guests()
         authority = Authority(root)
@@ -169,7 +166,6 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 async def ready(port: int, tls: ssl.SSLContext) -> None:
-    """Wait until the port accepts connections."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -204,14 +200,12 @@ Flood = Callable[[ClientConnection], Awaitable[None]]
 
 
 async def typed(socket: ClientConnection, message: bytes) -> None:
-    """Send the message forever."""
     while True:
         await socket.send(message)
         await asyncio.sleep(0)  # otherwise a stream with room would block the event loop
 
 
 async def nothing(socket: ClientConnection) -> None:
-    """Read nothing."""
     del socket
     await asyncio.get_running_loop().create_future()
 
@@ -259,19 +253,16 @@ async def measure(what: str, count: int, seconds: float) -> None:
 
 
 async def ended(work: Awaitable[None]) -> None:
-    """Await the work until its stream is closed."""
     with contextlib.suppress(ConnectionClosed):
         await work
 
 
 async def measure_all(count: int, seconds: float) -> None:
-    """Print a line for each flood."""
     for what in FLOODS:
         await measure(what, count, seconds)
 
 
 def main() -> None:
-    """Measure, or run as one of the servers."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streams", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--streams", type=int, default=64, help="streams at once")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long each flood lasts")

@@ -116,7 +116,6 @@ def chosen_of(cache: WatchCache, chosen: selection.Selection) -> list[Item]:
 
 
 async def measure_watches(watches: int, kind: str) -> None:
-    """Measure the delivery of events to watches of one kind, and print the figures."""
     cache = WatchCache(MemoryStorage(), PREFIX, partial(codec.decode, STRATEGY))
     cache.synced.set()
     fill(cache, 2000)

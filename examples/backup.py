@@ -2,8 +2,8 @@
 
     kubectl get vms,migrationpolicies,vmrs -A -o json | python examples/backup.py > objects.json
 
-Values that depend on a machine's uid are written into its spec, because a new object has another uid. A machine that is off stays off. It
-reports properties without a field on standard error. It needs Python 3.11 or later and the checkout that contains it;
+It writes values that depend on a machine's uid into its spec, because a new object has another uid. A machine that is off stays off.
+Properties without a field are reported on standard error. It needs Python 3.11 and the checkout that contains it;
 docs/operating/releases.md has the procedure.
 """
 
@@ -27,13 +27,13 @@ from launcher.domain.cloud_init import meta_data
 from launcher.domain.document import domain_uuid
 
 KEPT: Final = ("name", "namespace", "labels", "annotations")
-"""Metadata to keep. The rest belongs to the server, or names objects that may be gone."""
+"""The rest of the metadata belongs to the server, or names objects that may be gone."""
 INITIATOR: Final = "iqn.2008-11.org.linux-kvm:"
 """QEMU's own initiator name, without the UUID."""
 
 
 def main() -> None:
-    """Read a List from standard input, and write the List to create."""
+    """Read a List from standard input; write the List to create."""
     items = json.load(sys.stdin)["items"]
     json.dump({"apiVersion": "v1", "kind": "List", "items": [_again(each) for each in items]}, sys.stdout, indent=1)
     for lost in (f"{namespace_of(each)}/{name_of(each)}: {why}" for each in items for why in _lost(each)):
@@ -68,7 +68,7 @@ def _said(vm: Object) -> Object:
 
 
 def _has_state(vm: Object) -> bool:
-    """Return whether UEFI or TPM keep state in a claim, in a directory named by ``firmware.uuid``, or by the uid without it."""
+    """Return whether UEFI or TPM keep state in a claim. Its directory is named by ``firmware.uuid``, else by the uid."""
     return bool(dig(domain_of(vm), "firmware", "persistentState", "claimName"))
 
 

@@ -22,12 +22,16 @@ NOT_RUN: Final = "destroyed: the pod was deleted before its guest ran"
 """As in ``launcher.main.decisions.life.termination_message``, which is not loaded yet."""
 
 ABSENT: Final = ("ssl", "_hashlib", "bz2", "lzma")
-"""Modules that asyncio, hashlib and shutil import if possible, and work without: 3.8 MiB of each pod, which uses no TLS or archives."""
+"""Modules that asyncio, hashlib and shutil import if possible, and work without: 3.8 MiB of each pod."""
 
 
 def main() -> int:
-    """Run virt-launcher and exit with its code. Returns only if there are arguments, 0 for help, else 2; or after the removal of images."""
-    if sys.argv[1:]:  # without argparse, to save memory in each pod
+    """Run virt-launcher and exit with its code.
+
+    Returns:
+        0 for help, 2 for other arguments, or the code of :func:`_delete_images`.
+    """
+    if sys.argv[1:]:  # argparse would cost memory
         asked = sys.argv[1] in {"-h", "--help"}
         print(HELP, file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
@@ -49,7 +53,7 @@ def main() -> int:
 
 
 def _delete_images(directory: Path) -> int:
-    """Delete the files of a deleted machine, which is all that this pod is for; return the exit code."""
+    """Delete the images of a deleted machine, this pod's only task; return the exit code."""
     try:
         for each in directory.iterdir():
             each.unlink()
@@ -61,7 +65,7 @@ def _delete_images(directory: Path) -> int:
 
 
 def _hold(path: Path) -> int:
-    """Listen for virt-handler, which takes a mount of this pod, until SIGTERM ends the process."""
+    """Listen for virt-handler, which takes a mount of this pod, until SIGTERM."""
     import socket
 
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -73,11 +77,11 @@ def _hold(path: Path) -> int:
 
 
 async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
-    """Exit with the result of ``run``, or 1 if it fails, without waiting for threads that hang in libvirt or on unresponsive disks."""
+    """Exit with the result of ``run``, or 1 if it fails. Threads may hang in libvirt or on unresponsive disks, so wait for none."""
     code = 1
     try:
         code = await run()
-    except Exception:  # of main: log the error before the exit
+    except Exception:  # log any error of main before the exit
         import logging
 
         logging.getLogger(__name__).exception("virt-launcher failed")
@@ -88,7 +92,7 @@ def _heed_sigterm() -> None:
     """Exit at once on SIGTERM, also if it is already pending, until the event loop handles it.
 
     The kernel drops signals without a handler in a container's first process, and the kubelet sends SIGTERM once. So the image's entry
-    point blocks it before Python starts, and this function unblocks it. Nothing has started yet, so there is nothing to end.
+    point blocks it before Python starts, and this function unblocks it.
     """
     signal.signal(signal.SIGTERM, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})

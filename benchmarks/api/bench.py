@@ -1,9 +1,8 @@
 """``make bench-api``: measures the reference server, the same with GOGC=400, and ours in turn, operation by operation.
 
-The server under test has its own processor; load generator, etcd and kube-apiserver use the other. A sample is one operation at one server.
-Processor time is the server's own (``/proc/PID/stat``), so a busy machine only changes throughput and latency.
-
-With ``--through-aggregator``, kube-apiserver proxies the requests.
+The server under test has its own processor; load generator, etcd and kube-apiserver use the other. Processor time is the server's own
+(``/proc/PID/stat``), so a busy machine only changes throughput and latency. With ``--through-aggregator``, kube-apiserver proxies the
+requests.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends our processes
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = parse()
     try:
         finished = report.finish(measured(given), through_aggregator=given.through_aggregator)

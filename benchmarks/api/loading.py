@@ -25,7 +25,7 @@ class SampleFailed(Exception):
 
 
 def load(here: Environment, kind: Kind, operation: Operation, user: str) -> list[str]:
-    """Write the payloads; return the load generator's flags for request and client."""
+    """Write the payloads; return the load generator's flags."""
     made = here.certificates
     template, patch = kind.write(here.directory / "payloads")
     shown = FRONT_PROXY if operation.varied else user
@@ -47,7 +47,7 @@ class Generator:
     cpus: frozenset[int]
 
     def run(self, server: Server, kind: Kind, operation: Operation, *more: str, user: str = USER, port: int = 0) -> dict[str, Any]:
-        """Run one operation against a server, or against a proxy at ``port``, and return the sample.
+        """Take one sample of a server, or of a proxy at ``port``.
 
         Raises:
             SampleFailed: a response was wrong.

@@ -15,7 +15,7 @@ from tests.testbed import image_python, layout
 
 
 def interpreter(named: str = "") -> str:
-    """Return the Python for our server: the given one, or that of virt-api's image.
+    """Return the given Python, or that of virt-api's image.
 
     Raises:
         StepFailed: it is not available.
@@ -24,7 +24,6 @@ def interpreter(named: str = "") -> str:
 
 
 def describe(revision: str, python: str) -> dict[str, Any]:
-    """Describe place and time of the measurement, the revision and the server's Python."""
     model = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     command = ["git", "describe", "--always", *([revision] if revision else ["--dirty"])]
     described = subprocess.run(command, capture_output=True, text=True, check=False, cwd=layout.REPOSITORY).stdout.strip()
@@ -43,7 +42,7 @@ def describe(revision: str, python: str) -> dict[str, Any]:
 def export(revision: str, directory: Path, python: str) -> Path:
     """Return a new directory with a revision's sources, or a copy of the current ones.
 
-    They are compiled for ``python``, because compiling imports takes some MiB. A revision may be a directory's path.
+    They are compiled for ``python``, because compiling imports takes some MiB. ``revision`` may be a directory's path.
     """
     if "/" in revision and Path(revision).is_dir():
         return Path(revision).absolute()
@@ -68,7 +67,7 @@ def split() -> tuple[frozenset[int], frozenset[int]]:
 
 
 def place() -> str | None:
-    """Return a directory in memory if there is plenty, so that no disk is measured; otherwise None."""
+    """Return a directory in memory with enough space, so that no disk is measured; otherwise None."""
     shared = Path("/dev/shm")
     if shared.is_dir() and shutil.disk_usage(shared).free > 6 << 30:
         return str(shared)

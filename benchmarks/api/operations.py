@@ -1,4 +1,4 @@
-"""Measured operations with their requests and wanted ratios."""
+"""Measured operations with their wanted ratios."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ class Operation:
 
     key: str
     verb: str
-    """The load generator's verb."""
     wanted: float = 0
     """Minimum ratio of the reference server's processor time to ours; 0: none."""
     namespace: str = "bench"
@@ -69,12 +68,11 @@ VARIED: Final = (
     replace(_VARIED, key="varied_patch", verb="patch", wanted=4),
     replace(_VARIED, key="varied_watch_50", verb="watch", wanted=2, connections=4, rate=50, watchers=50, quick_cpu=0.4),
 )
-"""Rows with realistic requests. The repeated rows of the same verbs have no minimum."""
+"""Rows with realistic requests; repeated rows of a verb have no minimum."""
 THROUGH_AGGREGATOR: Final = 2.5
 """The wanted ratio of every row through kube-apiserver."""
 MEMORY: Final = Operation("memory_10k", "", 4.5, many=True)
 QUICK: Final = tuple(each.key for each in (*OPERATIONS, MEMORY))
 """Default operations of a quick run, without varied ones, which need tens of thousands of reviews first."""
 KEYS: Final = tuple(each.key for each in (*OPERATIONS, *VARIED, MEMORY))
-# Operations without a wanted ratio.
 DELETE: Final = Operation("delete", "delete", namespace="create", names="c", objects=0)

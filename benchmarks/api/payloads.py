@@ -1,4 +1,4 @@
-"""Objects that the benchmark writes. Flunders have two fields, so annotations make up their size: about 4.4 KB with managedFields.
+"""Objects that the benchmark writes: about 4.4 KB with managedFields, mostly annotations.
 
 The load generator replaces ``@NAME@``, ``@SHARD@`` (the name's last two digits) and ``@SEQUENCE@``. The sequence is in an annotation and,
 if possible, in the spec, so that a write changes both.

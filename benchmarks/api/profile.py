@@ -1,7 +1,7 @@
 """``python -m benchmarks.api.profile get``: prints where our server spends its time during one operation.
 
-py-spy samples the server, including C code, a few hundred times a second. *self* is the time in a function itself, with C functions
-separate; *total* includes all that it calls. The load is that of ``make bench-api``.
+py-spy samples the server, including C code. *self* is the time in a function itself, with C functions separate; *total* includes all that
+it calls. The load is that of ``make bench-api``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ _WAITING: Final = ("_worker (concurrent/futures/thread.py)", "wait (threading.py
 
 
 def _deepest(frames: list[str]) -> str:
-    """Return the innermost Python function, or an empty string."""
     return next((frame for frame in reversed(frames) if ".py)" in frame), "")
 
 
@@ -57,7 +56,7 @@ def _short(frame: str) -> str:
     """Shorten ``get (/…/apiserver/registry/generic/store.py:12)`` to function and path from the package on."""
     name, _, place_ = frame.partition(" (")
     if name.startswith("0x"):
-        name = "?"  # a library without symbols, counted as one
+        name = "?"  # a library without symbols
     where = place_.rstrip(")").rpartition(":")[0] or place_.rstrip(")")
     for root in ("site-packages/", f"{layout.REPOSITORY}/", "/tree/", "dist-packages/", "python3.13/", "python3.11/", "lib/"):
         where = where.rpartition(root)[2]
@@ -65,7 +64,6 @@ def _short(frame: str) -> str:
 
 
 def render(operation: str, count: int, own: Counter[str], total: Counter[str]) -> str:
-    """Return both lists as text."""
     lines = [f"{operation}: {count} samples", "", f"{'self':>7}  function"]
     lines += [f"{number / count:7.1%}  {name}" for name, number in own.most_common(TOP)]
     lines += ["", f"{'total':>7}  function"]
@@ -106,7 +104,6 @@ def record(bench: Bench, operation: Operation, seconds: float, *, native: bool) 
 
 
 def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native: bool) -> dict[str, str]:
-    """Return the profile of each operation as text."""
     made = {}
     variant = servers.OURS_MACHINES if kind == "vm" else servers.OURS_FLUNDERS
     with prepared([variant], rounds=1, quick=True, python=machine.interpreter(), revision=revision) as (_, bench):
@@ -125,7 +122,7 @@ def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends our processes
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.api.profile", description=__doc__)
     parser.add_argument("operations", nargs="+", choices=[*(each.key for each in (*OPERATIONS, *VARIED)), "all"])
     parser.add_argument("--seconds", type=float, default=8, help="how long to look at each (default 8)")

@@ -43,7 +43,6 @@ def reviewed(result: Result, key: str, name: str) -> float:
 
 
 def are_apart(result: Result, key: str, reference: str, ours: str = OURS) -> bool:
-    """Return whether the shares of reviewed requests differ too much."""
     return abs(reviewed(result, key, reference) - reviewed(result, key, ours)) > REVIEWED_APART
 
 
@@ -61,7 +60,6 @@ def apart(result: Result) -> dict[str, dict[str, str]]:
 
 
 def finish(result: Result, *, through_aggregator: bool = False) -> Result:
-    """Return the result with ratios, wanted ratios, and the failures of :func:`apart`."""
     keys = [each.key for each in (*OPERATIONS, *VARIED, MEMORY)]
     ratios = {key: value for key in keys if (value := ratio(result, key, REFERENCE)) is not None}
     tuned = {key: value for key in keys if (value := ratio(result, key, TUNED)) is not None}

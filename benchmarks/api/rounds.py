@@ -33,9 +33,9 @@ class Contestant:
     server: Server
     kind: Kind
     port: int = 0
-    """The port of requests, for example kube-apiserver's in front of it; 0: the server's own."""
+    """Port of requests, for example kube-apiserver's; 0: the server's own."""
     introduced: str = ""
-    """The verb with cached reviews for users of the varied rows."""
+    """The verb with cached reviews for the varied users."""
 
     @property
     def name(self) -> str:
@@ -66,11 +66,7 @@ class Bench:
     failures: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def ask(self, contestant: Contestant, operation: Operation, *more: str, user: str = USER) -> dict[str, Any]:
-        """Return one new sample.
-
-        Raises:
-            SampleFailed: a response was wrong.
-        """
+        """Return one new sample."""
         return self.generator.run(contestant.server, contestant.kind, operation, *more, user=user, port=contestant.port)
 
     def note(self, key: str, name: str, sample: dict[str, Any]) -> None:
@@ -93,7 +89,7 @@ class Bench:
                 self.sample(operation, each)
 
     def ready(self, operation: Operation) -> None:
-        """Start all contestants in the operation's mode, with introductions for a varied one."""
+        """Start all contestants in the operation's mode."""
         for each in self.contestants:
             if each.server.use(servers.VARIED if operation.varied else servers.ORDINARY):
                 each.introduced = ""
@@ -101,7 +97,7 @@ class Bench:
                 self.introduce(each, operation)
 
     def introduce(self, contestant: Contestant, operation: Operation) -> None:
-        """Send each user's request for each of its objects once, unless the server has cached them."""
+        """Send each user's request for each of its objects once, unless the server has cached their reviews."""
         verb = "patch" if operation.verb == "watch" else operation.verb  # watchers also write
         if verb == contestant.introduced:
             return
@@ -116,7 +112,7 @@ class Bench:
         progress(f"introduced users to {contestant.name}")
 
     def fail(self, operation: Operation, contestant: Contestant, error: SampleFailed) -> None:
-        """Record that an operation failed; this contestant skips it then."""
+        """Record a failure; the contestant then skips the operation."""
         self.failures.setdefault(operation.key, {})[contestant.name] = str(error)
         print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)
 
@@ -144,11 +140,7 @@ class Bench:
         return len(self.samples.get(operation.key, {}).get(contestant.name, []))
 
     def vary(self, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Return a sample of a varied operation, with the same requests at each contestant, and the reviews.
-
-        Raises:
-            SampleFailed: a response was wrong.
-        """
+        """Return a sample of a varied operation with its share of reviews; all contestants get the same requests."""
         seed = f"{operation.key}-{self.taken(operation, contestant)}"
         lines = varied.write(contestant.server.here.directory, seed, varied.requests(seed))
         before = contestant.reviews()
@@ -158,7 +150,7 @@ class Bench:
         return {**sample, "reviewed": round((contestant.reviews() - before) / (sample["count"] + sample["warm"]), 3)}
 
     def memory(self, key: str = MEMORY.key, objects: int = 0) -> None:
-        """Restart each contestant with its stored objects, and measure its memory: at rest, and after one whole list."""
+        """Restart each contestant with its objects; measure its memory at rest and after one whole list."""
         self.ready(MEMORY)
         listing = next(each for each in OPERATIONS if each.key == "list_10k")
         listing = replace(listing, connections=1, objects=objects or listing.objects)
@@ -179,7 +171,7 @@ class Bench:
         return self.insist("status 429", contestant, listing, "-seconds=0", "-longest=0.01")
 
     def insist(self, passing: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Return a sample of a newly started server; retry while it fails with ``passing``.
+        """Return a sample of a new server; retry while it fails with ``passing``.
 
         Raises:
             SampleFailed: another response was wrong.
@@ -195,7 +187,6 @@ class Bench:
 
 
 def progress(text: str) -> None:
-    """Print the progress on one line."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K  {text}", end="", file=sys.stderr, flush=True)
 
@@ -205,8 +196,6 @@ def prepared(
     variants: Sequence[Variant], *, rounds: int, quick: bool, python: str, revision: str = ""
 ) -> Iterator[tuple[Environment, Bench]]:
     """Start etcd, kube-apiserver and the servers; yield the environment and the bench.
-
-    Ours runs on ``python`` (``machine.interpreter``).
 
     Raises:
         ProgramFailed, StepFailed: a server did not start, or was not built.

@@ -50,7 +50,7 @@ class Scale:
         print(f"{what:28}{contestant.name:9}{shown}", flush=True)
 
     def ask(self, what: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any] | None:
-        """Measure an operation at a contestant; return its figures, or None if it failed."""
+        """Return an operation's figures at a contestant, or None if it failed."""
         progress(f"{what} {contestant.name}")
         try:
             return self.bench.ask(contestant, operation, *more)
@@ -90,7 +90,7 @@ class Scale:
             )
 
     def lists(self, steps: list[int]) -> None:
-        """Measure several kinds of lists. The namespace ``many`` has all objects except those of the first step and the creates."""
+        """Measure kinds of lists. The namespace ``many`` has all objects except those of the first step and the creates."""
         count, many = steps[-1], steps[-1] - steps[0]
         one = f"o{steps[1]}--00007" if len(steps) > 1 else "absent"
         kinds = {
@@ -131,7 +131,7 @@ def _cost(sample: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends our processes
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="make bench-api-scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, default=100_000, help="how many at most (default 100,000; 0: no growth)")
     parser.add_argument("--watchers", type=int, default=2_000, help="how many (default 2,000; 0: none)")

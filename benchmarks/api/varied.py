@@ -1,14 +1,14 @@
 """Requests of many users for many objects, for the varied rows.
 
-The load generator sends a file with one line per request, the same to every server. The front proxy's certificate lets each request name
-its user:
+The load generator sends one request per line of a file, the same to every server. The front proxy's certificate lets each request name its
+user:
 
 - a request is for one of 10,000 random objects, from its owner among 100 users, with the right by their group
 - one request in twenty is from a new user
 - one in two has a ``traceparent``
 
-The authorizer reviews each user, verb and object; both servers cache 8,192 reviews, which do not expire during the run
-(``tests.reference_server.servers.VARIED``). In the long run, four in five reviews are cached, also on a slower server.
+Both servers cache 8,192 reviews of user, verb and object, which do not expire during the run (``tests.reference_server.servers.VARIED``). In the long
+run, four in five reviews are cached, also on a slower server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from benchmarks.api.operations import MANY
 from tests.reference_server.certificates import USERS
 
 COUNT: Final = 100
-"""Number of users."""
 NEWCOMERS: Final = 0.05
 TRACED: Final = 0.5
 LENGTH: Final = 60_000
@@ -30,7 +29,7 @@ LENGTH: Final = 60_000
 
 
 def requests(seed: str) -> Iterator[str]:
-    """Yield the lines of a sample's requests; equal seeds give equal requests."""
+    """Yield the lines of a sample; equal seeds give equal requests."""
     draw = random.Random(seed)
     for count in range(LENGTH):
         number = draw.randrange(MANY)
@@ -42,7 +41,7 @@ def requests(seed: str) -> Iterator[str]:
 
 
 def introductions() -> Iterator[str]:
-    """Yield requests by which every user requests each of its objects once."""
+    """Yield one request by each user for each of its objects."""
     for number in random.Random("introductions").sample(range(MANY), MANY):
         yield "\t".join([str(number), *identity(owner(number))])
 

@@ -31,7 +31,7 @@ class Case:
     count: int
     addresses: int = 1
     times: float = 1.0
-    """Factor of the duration, for attacks that send more."""
+    """Factor of the duration."""
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ async def run(case: Case, seconds: float, source: Path, python: str) -> dict[str
 
 
 class _Sockets:
-    """Maximum memory of the kernel for the server's connections."""
+    """Maximum kernel memory for the server's connections."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -124,7 +124,6 @@ def _figures(served: Served) -> dict[str, Any]:
 
 
 def line(found: dict[str, Any]) -> str:
-    """Return one line of the table."""
     served = [
         f"{each['answers'] - each['failed']}/{each['answers']} {each['median_ms']:.0f}/{each['slowest_ms']:.0f} ms"
         for each in (found["kept"], found["new"])

@@ -1,7 +1,7 @@
 """The attacks: ``python -m benchmarks.attacks.attackers NAME --port PORT --count N --seconds S``.
 
-Attackers have no credentials. Each attack opens up to ``count`` connections, stops after its seconds, and prints one JSON object: the
-numbers of opened connections, and of those that the server did not close.
+Attackers have no credentials. Each attack opens up to ``count`` connections, stops after its seconds, and prints the numbers of opened
+connections and of those that the server did not close as JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.attacks.wire import Wire
 
 MIB: Final = 1 << 20
 _AT_ONCE: Final = 64
-"""Maximum number of connections that are opened concurrently."""
+"""Connections opened concurrently."""
 _GET: Final = b"GET %b HTTP/1.1\r\nHost: virt-api\r\n%b\r\n"
 _HEAD: Final = b"GET /livez HTTP/1.1\r\nHost: virt-api\r\nX: "
 _POST: Final = b"POST %b HTTP/1.1\r\nHost: virt-api\r\nContent-Type: application/json\r\nContent-Length: 3000000\r\n\r\n"
@@ -31,7 +31,7 @@ _LOSSES: Final = (ConnectionError, OSError, ssl.SSLError, asyncio.IncompleteRead
 
 @dataclass
 class Attack:
-    """One run of an attack: parameters, connections and counts."""
+    """One run of an attack."""
 
     port: int
     count: int
@@ -88,8 +88,6 @@ class Attack:
 
 
 async def silent(attack: Attack) -> None:
-    """Connect and send nothing."""
-
     async def work() -> None:
         await attack.connect(shaken=False)
 
@@ -185,7 +183,7 @@ async def whole_heads(attack: Attack) -> None:
 
 
 async def remembered_heads(attack: Attack) -> None:
-    """Send heads of very many different fields, to displace others from a server's cache."""
+    """Send heads of many different fields, to displace others from a server's cache."""
 
     async def work() -> None:
         wire = await attack.connect()
@@ -212,8 +210,6 @@ async def slow_bodies(attack: Attack) -> None:
 
 
 async def unread_answers(attack: Attack) -> None:
-    """Send thousands of requests without reading a response."""
-
     async def work() -> None:
         wire = await attack.connect(reads=False)
         await wire.say((_GET % (b"/livez?verbose", b"")) * 200)
@@ -240,8 +236,6 @@ async def key_updates(attack: Attack) -> None:
 
 
 async def handshake_flood(attack: Attack) -> None:
-    """Repeat handshakes."""
-
     async def work() -> None:
         wire = await Wire.connect(attack.port, attack.source(attack.made))
         attack.made += 1
@@ -254,7 +248,7 @@ async def handshake_flood(attack: Attack) -> None:
 
 
 async def hello_flood(attack: Attack) -> None:
-    """Repeat one first TLS message on new connections: the server signs, and the attacker computes nothing."""
+    """Repeat one first TLS message on new connections: only the server computes."""
     hello = (await attack.connect(shaken=False)).hello()
 
     async def work() -> None:
@@ -268,8 +262,6 @@ async def hello_flood(attack: Attack) -> None:
 
 
 async def connection_flood(attack: Attack) -> None:
-    """Connect and close repeatedly."""
-
     async def work() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", attack.port, local_addr=(attack.source(attack.made), 0))
         attack.made += 1
@@ -320,11 +312,10 @@ ATTACKS: Final[dict[str, Callable[[Attack], Awaitable[None]]]] = {
 
 
 async def run(name: str, attack: Attack) -> dict[str, int]:
-    """Attack until the time is over; return the counts of connections."""
     try:
         async with asyncio.timeout(attack.seconds):
             await ATTACKS[name](attack)
-            await asyncio.Event().wait()  # keep the connections open
+            await asyncio.Event().wait()
     except TimeoutError:
         pass
     return {"connections": attack.made, "failed": attack.failed, "open_at_end": sum(each.is_open for each in attack.wires)}

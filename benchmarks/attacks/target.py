@@ -1,4 +1,4 @@
-"""The target: virt-api over memory, and the front proxy's client, which must be served during attacks."""
+"""The target: virt-api over memory, and the front proxy's client, which it must serve during attacks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MACHINES: Final = "/apis/kubevirt.io/v1alpha1/namespaces/default/virtualmachine
 _ALICE: Final = {"X-Remote-User": "alice", "X-Remote-Group": "people"}
 _PUBLIC: Final = frozenset({"/livez", "/readyz", "/healthz", "/version"})
 _MEMORY: Final = re.compile(r"skmem:\(r(\d+),rb\d+,t(\d+),tb\d+,f\d+,w(\d+)")
-"""Fields of ``ss --memory``: for receiving, for sending and for queued data (ss(8))."""
+"""Memory in ``ss --memory``: for receiving, sending and queued data (ss(8))."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Certificates:
 
 @asynccontextmanager
 async def cluster(certificates: Certificates) -> AsyncIterator[Config]:
-    """Yield the configuration for a fake cluster API: trusted authorities, token reviews (all invalid), and access reviews."""
+    """Yield the configuration of a fake cluster API, which rejects every token."""
     clients, proxies = certificates.make()
     kube = FakeAPI()
 
@@ -105,12 +105,12 @@ class Target:
 
     @property
     def resident_mib(self) -> float:
-        """Return its current resident memory."""
+        """Return current resident memory."""
         return self._status("VmRSS")
 
     @property
     def peak_mib(self) -> float:
-        """Return its maximum resident memory since :meth:`forget_peak`."""
+        """Return maximum resident memory since :meth:`forget_peak`."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
@@ -134,7 +134,7 @@ class Target:
 
 @asynccontextmanager
 async def serving(certificates: Certificates, config: Config, source: Path, python: str) -> AsyncIterator[Target]:
-    """Yield virt-api, run from these sources during the block, with default values for all limits on clients."""
+    """Yield virt-api run from ``source`` with default limits on clients."""
     directory, port = certificates.directory, free_port()
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": config.server}}],
@@ -180,7 +180,7 @@ class Served:
 
 
 class FrontProxy:
-    """Requests virtual machines like the aggregator: on one kept connection, and on a new one each time."""
+    """Requests virtual machines like the aggregator: on a kept connection, and on a new one each time."""
 
     def __init__(self, target: Target, certificates: Certificates) -> None:
         self._url = f"https://localhost:{target.port}{_MACHINES}"

@@ -30,7 +30,7 @@ class _Reader(asyncio.StreamReader):
 
 
 class Wire:
-    """One connection. Every way in which the server ends it raises ConnectionError."""
+    """One connection; its end by the server raises ConnectionError."""
 
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -72,7 +72,7 @@ class Wire:
         raise ConnectionError("the handshake needed no answer")
 
     async def shake(self) -> None:
-        """Complete the TLS handshake on this connection, without a client certificate."""
+        """Complete the TLS handshake without a client certificate."""
         self.send(self.hello())
         while True:
             data = await self.reader.read(1 << 16)
@@ -94,7 +94,7 @@ class Wire:
         self.writer.write(data)
 
     async def say(self, data: bytes) -> None:
-        """Send bytes through TLS; returns when the socket has accepted most of them."""
+        """Send bytes through TLS; return when the socket has accepted most of them."""
         self._object.write(data)
         self.send(self._outgoing.read())
         await self.writer.drain()
@@ -113,7 +113,7 @@ class Wire:
                 return b""
 
     def ask_for_keys(self, times: int) -> bytes:
-        """Return records that change our keys and request new keys from the server (RFC 8446, section 4.6.3)."""
+        """Return records that change our keys and request the server's new ones (RFC 8446, section 4.6.3)."""
         library = ctypes.CDLL(_ssl.__file__)
         pointer = ctypes.c_void_p.from_address(id(getattr(self._object, "_sslobj")) + _SSL_OF_OBJECT)  # noqa: B009 - no public name
         for _ in range(times):

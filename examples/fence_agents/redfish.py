@@ -5,8 +5,8 @@ Its data is the file nodes.json of the Secret:
 
     {"node1": {"system": "https://10.0.9.1/redfish/v1/Systems/1", "user": "fence", "password": "…", "powerOn": true}}
 
-The optional file ca.crt of the Secret has the authority of the boards' certificates; without it, the system's authorities count. With
-powerOn, the agent switches the node on again once the board has reported that it is off.
+The Secret's optional file ca.crt has the authority of the boards' certificates; the default are the system's. With powerOn, the agent
+switches the node on again once the board has reported that it is off.
 """
 
 from __future__ import annotations

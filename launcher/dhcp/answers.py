@@ -1,4 +1,4 @@
-"""Answers of the DHCP server to requests (RFC 2131, sections 4.1 and 4.3). Pure."""
+"""Answers of the DHCP server (RFC 2131, sections 4.1 and 4.3). Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ class Lease:
     mac: str
     address: str
     server: str
-    """The server's own address."""
     netmask: str
     mtu: int
     hostname: str = ""
     dns: tuple[str, ...] = ()
     search: tuple[str, ...] = ()
     router: str | None = None
-    """None: the server; empty: there is none."""
+    """None: ``server``; empty: none."""
     routes: tuple[tuple[str, str], ...] = ()
     """Destination and gateway of all routes, if there are more than the router's. The gateway is empty for destinations on the link."""
 
@@ -89,7 +88,7 @@ def _head(kind: int, lease: Lease) -> list[tuple[int, bytes]]:
 def _parameters(lease: Lease) -> list[tuple[int, bytes]]:
     found = [
         (message.SUBNET_MASK, _packed(lease.netmask)),
-        # RFC 3442: clients that read the routes ignore the router, so the routes come first in case of little room.
+        # RFC 3442: clients that read the routes ignore the router, so routes come first if room is short.
         (message.CLASSLESS_ROUTES, message.classless_routes(lease.routes)),
         (message.ROUTER, _packed(router) if (router := lease.server if lease.router is None else lease.router) else b""),
         (message.DNS_SERVERS, b"".join(map(_packed, lease.dns))),

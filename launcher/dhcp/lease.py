@@ -46,7 +46,7 @@ def bridge_of(interface: messages.Interface) -> str:
 
 
 def mtu_of_bridge(any_socket: socket.socket, bridge: str = network.BRIDGE) -> int:
-    """Return the MTU of the guest's network; ``any_socket`` is of the pod's network namespace.
+    """Return the MTU of the guest's network. ``any_socket`` is of the pod's network namespace.
 
     Raises:
         OSError: the bridge does not exist.
@@ -56,7 +56,6 @@ def mtu_of_bridge(any_socket: socket.socket, bridge: str = network.BRIDGE) -> in
 
 
 Mtu = Callable[[socket.socket, str], int]
-"""As ``mtu_of_bridge``."""
 
 
 def of(
@@ -73,7 +72,7 @@ def of(
         interface: one of :func:`with_dhcp`.
         any_socket: of the pod's network namespace.
         resolv_conf: the pod's.
-        mtu: returns a bridge's MTU.
+        mtu: as ``mtu_of_bridge``.
 
     Raises:
         OSError: the bridge does not exist.
@@ -93,15 +92,15 @@ def of(
 
 
 def hostname(name: str) -> str:
-    """Return a machine's host name: the first label of its name, as Kubernetes does for pods; empty if that is too long."""
+    """Return the first label of a machine's name, as Kubernetes does for pods; empty if it is too long."""
     label = name.partition(".")[0]
     return label if _HOST.fullmatch(label) else ""
 
 
 def of_pod(mac: str, given: messages.Lease) -> Lease:
-    """Return the lease of a guest with the pod's address. MTU, host name and resolver are not set.
+    """Return the lease of a guest with the pod's address, without MTU, host name and resolver.
 
-    A gateway outside of the address's network needs its own route, which must come before the route through it.
+    A gateway outside of the address's network needs its own route, before the route through it.
     """
     own = ipaddress.IPv4Interface(given.address)
     router = next((each.gateway for each in given.routes if each.destination == "0.0.0.0/0"), "")
@@ -132,7 +131,7 @@ def _is_reachable(address: str, family: socket.AddressFamily) -> bool:
     except OSError:
         return False
     if family == socket.AF_INET:
-        return packed[0] not in (0, 127)  # this host, loopback: RFC 6890
+        return packed[0] not in (0, 127)  # RFC 6890
     found = ipaddress.IPv6Address(packed)
     return not (found.is_loopback or found.is_unspecified or found.is_link_local or found.is_multicast or found.ipv4_mapped)
 

@@ -41,7 +41,7 @@ class Request:
     xid: int
     flags: int
     ciaddr: bytes
-    """The client's current address; zeros for none."""
+    """Zeros: none."""
     mac: bytes
     options: dict[int, bytes]
 
@@ -58,7 +58,7 @@ class Request:
 
 
 def parse(data: bytes) -> Request | None:
-    """Return the request of an Ethernet client on the same link; None for anything else or malformed data."""
+    """Return the request of an Ethernet client on the same link, or None."""
     if len(data) < _OPTIONS:
         return None
     op, hardware, length, _, xid, _, flags, ciaddr, _, _, giaddr, chaddr = _HEADER.unpack_from(data)
@@ -85,7 +85,7 @@ def _options(data: bytes) -> dict[int, bytes] | None:
 
 
 def encode(request: Request, yiaddr: bytes, options: Iterable[tuple[int, bytes]]) -> bytes:
-    """Return the reply's bytes. Options that would exceed the client's size limit are left out."""
+    """Return the reply's bytes, without options that exceed the client's size limit."""
     header = _HEADER.pack(
         BOOTREPLY, ETHERNET, MAC_BYTES, 0, request.xid, 0, request.flags, _NO_ADDRESS, yiaddr, _NO_ADDRESS, _NO_ADDRESS, request.mac
     )
@@ -105,7 +105,7 @@ def option(code: int, value: bytes) -> bytes:
 
 
 def classless_routes(routes: Iterable[tuple[str, str]]) -> bytes:
-    """Return the value of Classless Static Route: destinations (10.96.0.0/12) and gateways (RFC 3442)."""
+    """Return the value of Classless Static Route (RFC 3442)."""
     found = b""
     for destination, gateway in routes:
         network = ipaddress.IPv4Network(destination)
@@ -115,7 +115,7 @@ def classless_routes(routes: Iterable[tuple[str, str]]) -> bytes:
 
 
 def domain_search(domains: Iterable[str]) -> bytes:
-    """Return the value of Domain Search: DNS names, compressed (RFC 3397, RFC 1035 section 4.1.4)."""
+    """Return the value of Domain Search, compressed (RFC 3397, RFC 1035 section 4.1.4)."""
     found = bytearray()
     places: dict[tuple[bytes, ...], int] = {}
     for domain in domains:

@@ -34,7 +34,7 @@ PORTS: Final = Ports()
 
 
 class Server:
-    """DHCP server for the pod's guest, started by :meth:`serve`; a context manager that ends it."""
+    """DHCP server for the pod's guest; a context manager that ends it."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Server:
         bridge: Callable[[messages.Interface], str] = lease.bridge_of,
         ports: Ports = PORTS,
     ) -> None:
-        """Only store the settings.
+        """Store the settings.
 
         Args:
             find: returns the lease of an interface.

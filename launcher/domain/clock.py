@@ -12,11 +12,11 @@ from launcher.domain.values import InvalidSpecification, word
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the clock and its timers, or raise InvalidSpecification."""
+    """Append the clock and its timers."""
     clock = SubElement(tree.domain, "clock", _offset(definition.specification))
     said = hardware.timers(definition.specification)
     _append_rtc(clock, said.get("rtc") or {}, definition)
-    if definition.accelerator == "kvm":  # the emulator has no tick policies and needs none, nor the other two timers
+    if definition.accelerator == "kvm":  # the emulator has no tick policies, nor the other two timers
         policy = word((said.get("pit") or {}).get("tickPolicy") or "delay", "clock.timer.pit.tickPolicy")
         SubElement(clock, "timer", name="pit", tickpolicy=policy)
         for name, timer in (("kvm", "kvmclock"), ("hyperv", "hypervclock")):
@@ -26,11 +26,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def zone(specification: Mapping[str, Any]) -> str:
-    """Return the guest's time zone, checked to be no path out of the zone directory; empty for UTC.
-
-    Raises:
-        InvalidSpecification: the value is not a time zone.
-    """
+    """Return the guest's time zone, which cannot be a path out of the zone directory; empty for UTC."""
     given = (specification.get("clock") or {}).get("timezone")
     if given is not None and (not isinstance(given, str) or not hardware.ZONE.fullmatch(given)):
         raise InvalidSpecification(f"clock.timezone: {given!r} is not a time zone")

@@ -14,9 +14,8 @@ from apiserver.apis.virt.hardware import cloud_init
 from launcher.domain.values import InvalidSpecification
 
 MAX_KEYS: Final = 64
-"""Maximum number of public keys per machine."""
 MAX_KEY: Final = 4 << 10
-"""Maximum bytes of a public key. The largest RSA key, of 16384 bits, has 2800."""
+"""In bytes. The largest RSA key, of 16384 bits, has 2800."""
 
 _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
     cloud_init.NO_CLOUD: {"userData": "user-data", "networkData": "network-config", "metaData": "meta-data"},
@@ -32,13 +31,10 @@ def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], ma
     """Return the files of a cloud-init disk by their paths on it.
 
     Args:
-        kind: the disk's type, one of ``cloud_init.TYPES``.
+        kind: one of ``cloud_init.TYPES``.
         source: the disk's source.
         mounted: content that the kubelet mounted from Secrets, by datum.
         machine: arguments of :func:`meta_data`, for a disk without meta data.
-
-    Raises:
-        InvalidSpecification: names the field.
     """
     found: dict[str, bytes] = {}
     for datum, place in _PLACES[kind].items():
@@ -58,7 +54,7 @@ def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], ma
 
 
 def meta_data(kind: str, uid: str, hostname: str, keys: Sequence[str]) -> bytes:
-    """Return meta data as JSON. NoCloud reads YAML, and JSON is a subset of it.
+    """Return meta data as JSON, a subset of the YAML that NoCloud reads.
 
     Args:
         kind: one of ``cloud_init.TYPES``.

@@ -10,24 +10,19 @@ from apiserver.apis.virt.hardware import disks
 from launcher.domain.disk_origins import origins
 
 MAX_COPIED: Final = 8
-"""Maximum number of disks copied in one migration. Each takes one connection of the migration's relay."""
+"""Disks copied in one migration; each takes one connection of its relay."""
 _DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 
 def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the disks in ``spec.domain`` that keep data in the pod only.
-
-    Raises:
-        InvalidSpecification: as ``origins``.
-    """
+    """Return the names of the disks in ``spec.domain`` that keep data in the pod only."""
     return tuple(origin.name for origin in origins(specification) if origin.overlay is not None)
 
 
 def is_shallow(specification: Mapping[str, Any]) -> bool:
-    """Return whether a migration copies only what the guest wrote, because the data below the overlays is the same at the target.
+    """Return whether a migration copies only what the guest wrote, because the target has the same data below the overlays.
 
-    It is the same for claims, and for images named by digest. A tag may point to another image by now, so with a tag
-    the whole disks are copied.
+    That is so for claims, and for images named by digest. A tag may point to another image by now.
     """
     return all(_is_pinned(each) for each in disks.defaulted(specification) if disks.is_overlaid(each) and each.get("type") == disks.IMAGE)
 

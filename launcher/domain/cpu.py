@@ -12,11 +12,11 @@ from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification, one_of, word
 
 _EMULATED: Final = {"force": "require", "require": "require", "optional": "require", "disable": "disable", "forbid": "disable"}
-"""Feature policies for an emulated CPU. There is no host processor that a policy could depend on."""
+"""Feature policies for an emulated CPU: no host processor matters."""
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the processors, or raise InvalidSpecification."""
+    """Append the processors."""
     specification = definition.specification
     counts = hardware.counts(specification)
     if min(counts.values()) < 1:
@@ -35,7 +35,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why this specification's processors prevent live migration, or an empty string."""
+    """Return why the processors prevent live migration, or an empty string."""
     if not hardware.is_dedicated(specification):
         return ""
     return "its processors are pinned to exclusive processors of the node"
@@ -51,10 +51,10 @@ def _append_model(domain: Element, definition: Definition) -> Element:
             return SubElement(domain, "cpu", mode="host-model", check="partial")
         case "" | "host-passthrough" | "host-model":
             # "maximum" is everything that the emulator supports. Current distributions require more than qemu64 has (x86-64-v2), and Linux
-            # boots as fast with it as with named models (2.2 to 2.5 s of processor time for all). It does not depend on the node.
+            # boots as fast as with named models (2.2 to 2.5 s of processor time). It does not depend on the node.
             return SubElement(domain, "cpu", mode="maximum", check="none", migratable="on")
         case model:
-            # With KVM, libvirt first checks that the node's processor has all features. A guest that misses one fails with obscure errors.
+            # With KVM, libvirt checks that the node's processor has all features. A guest that misses one fails with obscure errors.
             cpu = SubElement(domain, "cpu", mode="custom", match="exact", check="partial" if is_kvm else "none")
             SubElement(cpu, "model", fallback="forbid").text = word(model, "cpu.model")
             return cpu
@@ -69,7 +69,7 @@ def _append_features(cpu: Element, definition: Definition) -> None:
 
 
 def _append_pins(domain: Element, definition: Definition) -> None:
-    """Pin each virtual processor to one of the pod's dedicated ones, if required. QEMU's other threads get those left, or else all."""
+    """Pin each virtual processor to a dedicated one of the pod, if required. QEMU's other threads get those left, or else all."""
     specification, own = definition.specification, definition.processors
     if not (needed := hardware.dedicated(specification)):
         return

@@ -1,4 +1,4 @@
-"""All inputs of a domain's XML, and the XML elements that several families append to."""
+"""All inputs of a domain's XML, and elements that several families append to."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from launcher.domain.disk_origins import Found
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """A network interface: the guest's MAC address, and the tap device made for it."""
+    """A network interface: the guest's MAC address and its tap device."""
 
     mac: str
     tap: str
-    """Empty for an interface that passt serves without a tap."""
+    """Empty for an interface of passt."""
     model: str = "virtio"
     name: str = ""
-    """The interface's name in ``devices.interfaces``."""
+    """As in ``devices.interfaces``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Definition:
     found: Mapping[str, Found] = field(default_factory=dict)
     """By the disk's name."""
     processors: Sequence[int] = ()
-    """The pod's dedicated processors, siblings next to each other; empty without dedicated ones."""
+    """The pod's dedicated processors, siblings next to each other."""
     nodes: Mapping[int, int] = field(default_factory=dict)
     """The NUMA nodes of these processors, if known."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Device plugins' variables with the pod's devices."""
     targets: Mapping[str, str] = field(default_factory=dict)
-    """libvirt's names (``vda``) that disks have already, by the disks' names."""
+    """libvirt's names (``vda``) of existing disks, by the disks' names."""
     pci_panic: bool = True
-    """True if libvirt supports QEMU's PCI panic device."""
+    """Whether libvirt supports QEMU's PCI panic device."""
 
 
 @dataclass(frozen=True, slots=True)

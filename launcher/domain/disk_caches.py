@@ -1,4 +1,4 @@
-"""Disks that two nodes have open during a migration, and whether a page cache may differ from the disk."""
+"""Disks that two nodes have open during a migration, and their page caches."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def shared(specification: Mapping[str, Any]) -> tuple[str, ...]:
 def not_migratable(xml: str, names: Mapping[str, str], moved: Collection[str]) -> str:
     """Return why the disks' cache modes prevent live migration, or an empty string.
 
-    The target does not see data that is still in the source's page cache, and does not read again what it has in its own. QEMU bypasses
-    both caches where ``cache`` says so, which is every disk on a file system that supports ``O_DIRECT``.
+    The target does not see data in the source's page cache, and does not read again what it has in its own. QEMU bypasses both caches where
+    ``cache`` says so, the default on a file system that supports ``O_DIRECT``.
 
     Args:
         xml: the domain, as ``launcher.domain.document`` makes it.

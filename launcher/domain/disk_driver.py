@@ -19,11 +19,7 @@ _WORDS: Final = {
 
 
 def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Found) -> Element:
-    """Append ``<driver>`` to a ``<disk>``, and return it.
-
-    Raises:
-        InvalidSpecification: a setting is unknown, or the file system does not support it.
-    """
+    """Append ``<driver>`` to a ``<disk>``, and return it. The file system must support its settings."""
     driver = SubElement(element, "driver", name="qemu", type=format_of(origin, found))
     if origin.empty:
         return driver
@@ -45,7 +41,7 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
     if not origin.read_only:
         said.setdefault("discard", "unmap")
     if disk["device"] == "disk":
-        # If a file system is full or storage is unreachable, the guest pauses until a user unpauses it, and loses nothing.
+        # On a full file system or unreachable storage, the guest pauses, and loses nothing.
         said.setdefault("errorPolicy", "stop")
     for name, allowed in _WORDS.items():
         if name in said:

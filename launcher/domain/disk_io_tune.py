@@ -11,11 +11,7 @@ from launcher.domain.values import InvalidSpecification, snake
 
 
 def append(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append the limits to a ``<disk>``, if it has any.
-
-    Raises:
-        InvalidSpecification: a limit is not a quantity.
-    """
+    """Append the limits to a ``<disk>``, if it has any."""
     try:
         limits = hardware.limits(disk)
     except ValueError as error:

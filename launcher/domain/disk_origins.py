@@ -23,28 +23,28 @@ class Origin:
     path: PurePosixPath
     """The mount point of a claim (:attr:`device` if it is a block device), or the file of an image."""
     image: bool
-    """The path is a file that is never written to."""
+    """Whether the path is a file that is never written to."""
     read_only: bool
     overlaid: bool = False
-    """True if the guest's writes go to an overlay file in this pod."""
+    """Whether the guest's writes go to an overlay file in this pod."""
     limit: int = 0
     """Maximum bytes of the disk below an overlay; the size of a blank disk."""
     blank: bool = False
-    """True if the overlay lacks a backing file."""
+    """Whether the overlay lacks a backing file."""
     created: int = 0
-    """Bytes of the blank disk that is created in an empty claim; 0: none is created."""
+    """Bytes of the blank disk to create in an empty claim; 0: none."""
     made: bool = False
-    """True if this pod makes the file before the domain."""
+    """Whether this pod makes the file before the domain."""
     empty: bool = False
-    """True for a drive without a medium."""
+    """Whether a drive has no medium."""
     network: bool = False
-    """True if QEMU connects to a server for the data; there is no path."""
+    """Whether QEMU connects to a server for the data; there is no path."""
     plugin: bool = False
-    """True if a plugin on the node put the file there."""
+    """Whether a plugin on the node put the file there."""
 
     @property
     def device(self) -> PurePosixPath:
-        """Return where the claim's device is, if it is a block device."""
+        """Return the path of a claim that is a block device."""
         return PurePosixPath(layout.DEVICES_DIRECTORY, self.name)
 
     @property
@@ -58,11 +58,11 @@ class Found:
     """Properties of an existing origin."""
 
     block: bool = False
-    """True if a claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
+    """Whether a claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
     format: Format = "raw"
     """Format of an image. Claims are always raw: with format detection, a guest could make its disk an overlay of another file."""
     direct: bool = True
-    """True if the file system supports O_DIRECT."""
+    """Whether the file system supports O_DIRECT."""
 
 
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
@@ -147,7 +147,7 @@ def _created(disk: Mapping[str, Any], path: str) -> int:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why this specification's disks prevent live migration, or an empty string."""
+    """Return why the disks prevent live migration, or an empty string."""
     of_node = [disk["name"] for disk in disks.defaulted(specification) if host_disks.is_host(disk)]
     if of_node:
         return f"the disk {of_node[0]!r} is a file of its node"

@@ -22,12 +22,12 @@ from launcher.domain.values import InvalidSpecification
 _BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
 _TARGET: Final = re.compile(r"(?:vd|sd)[a-z]{1,2}")
 _SCSI_DISKS: Final = 7
-"""Names that libvirt puts on one SCSI controller."""
+"""Target names that libvirt puts on one SCSI controller."""
 _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.+-: ")
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append a ``<disk>`` for each disk, and the controllers they need."""
+    """Append a ``<disk>`` for each disk, and its controllers."""
     specification = definition.specification
     targets = _targets(specification, definition.targets)
     threads, queues = io_threads.assigned(specification), hardware.queues(specification)
@@ -53,12 +53,12 @@ def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] =
 def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict[str, str]:
     """Return libvirt's names of all disks, by the disks' names.
 
-    A disk keeps its name while other disks come and go. A new one gets the first free name of its bus. The name of a disk that is not there
-    any more is free only for disks that are added later: for one moment the guest may have both.
+    A disk keeps its name while other disks come and go. A new one gets the first free name of its bus. A removed disk's name is free only
+    for disks added later, because for one moment the guest may have both.
 
     Args:
         given: libvirt's names that disks have, or had just before, by the disks' names.
-        specification: ``spec.domain``, with the disks that there are now.
+        specification: the current ``spec.domain``.
     """
     buses = {str(disk["name"]): _bus(disk, index) for index, disk in enumerate(hardware.defaulted(specification))}
     found: dict[str, str] = {}
@@ -82,8 +82,8 @@ def _targets(specification: Mapping[str, Any], given: Mapping[str, str]) -> list
 def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
     """Return how many SCSI controllers the disks need.
 
-    libvirt puts seven names on a controller (``sda`` to ``sdg`` on the first, on any bus). It adds missing controllers as ``lsi``, but most
-    guests lack a driver for that.
+    libvirt puts seven names on a controller (``sda`` to ``sdg`` on the first). It would add missing ones as ``lsi``, which most guests lack
+    a driver for.
     """
     places = [_index(target) for target, bus in targets if bus == "scsi"]
     return max(places) // _SCSI_DISKS + 1 if places else 0
@@ -146,7 +146,7 @@ def _letters(index: int) -> str:
 
 
 def _index(target: str) -> int:
-    """Return the position that the letters of a name stand for: 0 of ``sda``."""
+    """Return the index of a target's letters: 0 for ``sda``."""
     position = 0
     for letter in target[2:]:
         position = position * 26 + string.ascii_lowercase.index(letter) + 1

@@ -70,7 +70,7 @@ _FAMILIES: Final = (
     usb,
     pci,
 )
-"""In the order of the document. ``pci`` is last because it counts all other devices."""
+"""In the document's order. ``pci`` is last because it counts all other devices."""
 
 
 def domain_name(namespace: str, name: str) -> str:
@@ -79,11 +79,7 @@ def domain_name(namespace: str, name: str) -> str:
 
 
 def domain_uuid(uid: str, specification: Mapping[str, Any]) -> str:
-    """Return the UUID in the guest's firmware: the specified one, or one derived from the object's uid.
-
-    Raises:
-        InvalidSpecification: the specified value is not a UUID.
-    """
+    """Return the UUID in the guest's firmware: the specified one, or one derived from the object's uid."""
     wanted = (specification.get("firmware") or {}).get("uuid")
     if not wanted:
         return str(uuid.uuid5(_UUID_NAMESPACE, uid))
@@ -94,21 +90,14 @@ def domain_uuid(uid: str, specification: Mapping[str, Any]) -> str:
 
 
 def left_out(definition: Definition) -> tuple[str, ...]:
-    """Return the paths below ``spec.domain`` that the document of an emulated machine leaves out.
-
-    All of them only make a guest on a hypervisor faster or more accurate.
-    """
+    """Return the paths below ``spec.domain`` that an emulated machine leaves out. All only make guests faster or more accurate."""
     if definition.accelerator == "kvm":
         return ()
     return clock_fields.for_kvm_alone(definition.specification) + feature_fields.for_kvm_alone(definition.specification)
 
 
 def to_xml(definition: Definition) -> str:
-    """Return the domain's XML.
-
-    Raises:
-        InvalidSpecification: names the field.
-    """
+    """Return the domain's XML."""
     if definition.accelerator not in ("qemu", "kvm"):
         raise InvalidSpecification(f"accelerator: {definition.accelerator!r} must be qemu or kvm")
     domain = Element("domain", type=definition.accelerator)

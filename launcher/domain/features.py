@@ -11,11 +11,11 @@ from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
 
 _LIBVIRTS: Final = {"synictimer": "stimer", "vendorid": "vendor_id"}
-"""Enlightenments that have another name in libvirt."""
+"""Enlightenments with another name in libvirt."""
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the features. An emulated machine lacks those that only KVM has."""
+    """Append the features; those of KVM only with KVM."""
     said = hardware.given(definition.specification)
     if hardware.has_acpi(definition.specification):
         SubElement(tree.features, "acpi")

@@ -18,10 +18,10 @@ class Share:
     """A directory of the pod that the guest mounts as a file system."""
 
     name: str
-    """The tag with which the guest mounts it."""
+    """The tag by which the guest mounts it."""
     directory: str
     socket: str
-    """The path of the virtiofsd process's socket."""
+    """virtiofsd's socket."""
     read_only: bool
 
 
@@ -53,6 +53,6 @@ def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why this specification's file systems prevent live migration, or an empty string."""
+    """Return why the file systems prevent live migration, or an empty string."""
     named = [each.name for each in shares(specification)]
     return f"virtiofsd in its pod holds the guest's open files of the file system {named[0]!r}" if named else ""

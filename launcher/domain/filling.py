@@ -1,7 +1,6 @@
 """Fills values of the pod into a machine's own XML (``spec.domainXML``).
 
-It replaces bytes only in the places that docs/domain-xml.md names. It parses the XML again and refuses what virt-api refuses, because the
-launcher does not rely on virt-api's validation.
+It replaces bytes only in the places that docs/domain-xml.md names. It parses the XML again and refuses what virt-api refuses.
 """
 
 from __future__ import annotations
@@ -209,11 +208,7 @@ def names_by_target(text: str) -> dict[str, str]:
 def not_migratable(text: str, copied: Collection[str] = ()) -> str:
     """Return why a domain with this XML cannot migrate live, or an empty string.
 
-    The page caches of two nodes may differ for a disk that both have open.
-
-    Args:
-        text: ``spec.domainXML``.
-        copied: names of the disks that the migration copies.
+    The page caches of two nodes may differ for a disk that both have open, so ``copied`` names the disks that the migration copies.
     """
     try:
         disks = [each for each in reading.read(text).disks if each.name not in copied]

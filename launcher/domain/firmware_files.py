@@ -20,10 +20,11 @@ class Efi:
 
     code: PurePosixPath
     template: PurePosixPath
-    """The initial variables of a new machine."""
     variables: PurePosixPath
-    """This machine's variables. The file has the template's name, because variables without Secure Boot contain no keys, and Secure Boot
-    would check nothing with them."""
+    """This machine's variables, in a file with the template's name.
+
+    Variables without Secure Boot contain no keys, and Secure Boot would check nothing with them.
+    """
     secure: bool
 
 

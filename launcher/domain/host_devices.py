@@ -7,5 +7,5 @@ from launcher.domain.definition import Definition, Tree
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the devices, or raise InvalidSpecification."""
+    """Append the devices."""
     passed_through.append(tree, definition, "hostDevices")

@@ -17,7 +17,7 @@ _TAP: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # IFNAMSIZ
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append an interface for each tap device, for passt, and for the node's network cards, or raise InvalidSpecification."""
+    """Append an interface for each tap device, for passt, and for the node's network cards."""
     states = {str(each.get("name")): each.get("state") for each in hardware.defaulted(definition.specification)}
     settings = passt.settings(definition.specification)
     for tap in definition.taps:
@@ -29,7 +29,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why this specification's interfaces prevent live migration, or an empty string."""
+    """Return why the interfaces prevent live migration, or an empty string."""
     found = next((each for each in hardware.defaulted(specification) if hardware.takes_place_of_pod(each)), None)
     if found is None:
         return passt.not_migratable(specification)
@@ -54,4 +54,4 @@ def _append_interface(devices: Element, tap: Tap, queues: int, state: str | None
         SubElement(element, "driver", name="qemu", queues=str(queues))
     if state:
         SubElement(element, "link", state=word(state, "devices.interfaces.state"))
-    SubElement(element, "rom", enabled="no")  # network boot is not supported, so the image contains no option ROMs
+    SubElement(element, "rom", enabled="no")  # the image contains no option ROMs for network boot

@@ -1,4 +1,4 @@
-"""Threads of QEMU that serve disks: ``<iothreads>``. The disk's own element selects its thread."""
+"""QEMU's threads that serve disks: ``<iothreads>``. The disk's own element selects one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from launcher.domain.values import InvalidSpecification
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the number of threads, or raise InvalidSpecification."""
+    """Append the number of threads."""
     if hardware.shared(definition.specification) < 0:
         raise InvalidSpecification("ioThreads.count: must not be negative")
     if total := hardware.total(definition.specification):

@@ -12,11 +12,11 @@ from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
 
 SLOTS: Final = 16
-"""Slots for memory modules of any size."""
+"""For memory modules of any size."""
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the memory, its maximum and backing, and the balloon, or raise InvalidSpecification."""
+    """Append the memory, its maximum and backing, and the balloon."""
     specification = definition.specification
     try:
         amount = hardware.guest_bytes(specification)
@@ -39,7 +39,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_device(tree: Tree, amount: int) -> None:
-    """Append the device with the memory that the guest may get later; it starts with none of it."""
+    """Append the device for memory that the guest may get later; it starts empty."""
     target = SubElement(SubElement(tree.devices, "memory", model="virtio-mem"), "target")
     SubElement(target, "size", unit="b").text = str(amount)
     SubElement(target, "node").text = "0"

@@ -1,4 +1,4 @@
-"""Disks that QEMU itself reaches over the network: ``<source>`` of a ``<disk type='network'>``."""
+"""Disks that QEMU reaches over the network: ``<source>`` of a ``<disk type='network'>``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apiserver.apis.virt.hardware import network_disks as hardware
 from launcher.domain.values import InvalidSpecification, number
 
 RECONNECT_SECONDS: Final = 10
-"""How long a request waits for a new connection after a break. Then it fails, and ``driver.errorPolicy`` applies."""
+"""How long a request waits for a new connection. Then it fails, and ``driver.errorPolicy`` applies."""
 
 
 _USER: Final = re.compile(r'"user":"[^"\n]*"?')
@@ -20,21 +20,17 @@ _SECRETS: Final = uuid.UUID("f0a8f7a0-5d3c-4f0e-8c39-0d6a1f6b2c11")
 
 
 def secret_uuid(disk: str) -> str:
-    """Return the UUID of the libvirt secret with the password for a disk's server. It is the same in each pod of the machine."""
+    """Return the UUID of a disk's libvirt secret, the same in each pod."""
     return str(uuid.uuid5(_SECRETS, disk))
 
 
 def without_users(text: str) -> str:
-    """Remove user names from a message of QEMU or libvirt. QEMU repeats the options of a disk that it cannot open."""
+    """Remove user names from a message of QEMU, which repeats the options of a disk that it cannot open."""
     return _USER.sub('"user":"…"', text)
 
 
 def append_source(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<source>`` of a network disk, with its login if it has one.
-
-    Raises:
-        InvalidSpecification: the type is not supported, or a name of the server contains invalid characters.
-    """
+    """Append ``<source>`` of a network disk, with its login if it has one."""
     source, path = disk.get("source") or {}, f"devices.disks[{disk['name']}].source"
     if (append := APPENDED.get(disk["type"])) is None:
         raise InvalidSpecification(f"devices.disks[{disk['name']}].type: {disk['type']!r} is not supported")
@@ -131,4 +127,4 @@ APPENDED: Final[Mapping[str, Callable[[Element, Mapping[str, Any], str], Element
     hardware.NFS: _append_nfs,
     hardware.RBD: _append_rbd,
 }
-"""Functions that append ``<source>`` to an element and return it, by the disk's type. The last argument is the source's path."""
+"""Functions that append ``<source>`` and return it, by the disk's type. The last argument is the source's path."""

@@ -1,8 +1,8 @@
 """Devices of the node that device plugins gave to the pod for its guest.
 
-A plugin puts the addresses of allocated devices into a variable of the container, ``PCI_RESOURCE_<NAME>`` or ``MDEV_PCI_RESOURCE_<NAME>``,
-separated by commas. ``<NAME>`` is the resource's name in capitals with ``_`` for ``/`` and ``.`` (as in KubeVirt). The SR-IOV network
-device plugin uses ``PCIDEVICE_<NAME>``.
+A plugin puts the addresses of allocated devices into a variable of the container, separated by commas: ``PCI_RESOURCE_<NAME>`` or
+``MDEV_PCI_RESOURCE_<NAME>``, with the resource's name in capitals and ``_`` for ``/`` and ``.`` (as in KubeVirt). The SR-IOV network device
+plugin uses ``PCIDEVICE_<NAME>``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from launcher.domain.values import InvalidSpecification
 _PCI: Final = "PCI_RESOURCE"
 _MEDIATED: Final = "MDEV_PCI_RESOURCE"
 _NETWORK: Final = "PCIDEVICE"
-"""Prefix of the SR-IOV network device plugin."""
 _MAX_VALUE: Final = 4096
 _ADDRESS: Final = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{2}):([01][0-9a-fA-F])\.([0-7])")
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an environment that device plugins set."""
+    """Return an environment's variables of device plugins."""
     return {name: value for name, value in environment.items() if name.startswith((f"{_PCI}_", f"{_MEDIATED}_", f"{_NETWORK}_"))}
 
 
@@ -37,17 +36,13 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
 
 
 def append(tree: Tree, definition: Definition, field: str) -> None:
-    """Append a ``<hostdev>`` for each device of ``devices.<field>``.
-
-    Raises:
-        InvalidSpecification: the pod did not get the device, or its address is invalid.
-    """
+    """Append a ``<hostdev>`` for each device of ``devices.<field>``. The pod must have got it."""
     for path, (kind, address) in _addresses(definition).items():
         if not path.startswith(f"devices.{field}["):
             continue
         element = SubElement(tree.devices, "hostdev", mode="subsystem", type=kind)
         if kind == "pci":
-            element.set("managed", "no")  # the plugin bound it to vfio-pci, which the pod has no right to do
+            element.set("managed", "no")  # the plugin bound it to vfio-pci, which the pod may not
         else:
             element.set("model", "vfio-pci")
         SubElement(SubElement(element, "source"), "address", address)
@@ -70,7 +65,7 @@ def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
 
 
 def _given(resource: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (variable's prefix, address) of each device of ``resource`` that plugins gave."""
+    """Return (variable's prefix, address) of each device that plugins gave for ``resource``."""
     said = ((prefix, environment.get(_variable(prefix, resource), "")[:_MAX_VALUE]) for prefix in (_PCI, _MEDIATED, _NETWORK))
     return [(prefix, each.strip()) for prefix, value in said for each in value.split(",") if each.strip()]
 

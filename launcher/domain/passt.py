@@ -13,7 +13,7 @@ from launcher.domain.values import InvalidSpecification, number, one_of, socket
 
 PROTOCOLS: Final = ("TCP", "UDP")
 RECONNECT_SECONDS: Final = 1
-"""Time between QEMU's attempts to connect to passt."""
+"""Between QEMU's attempts to connect to passt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +21,12 @@ class Settings:
     """Settings of passt, the process that relays the guest's connections."""
 
     interface: str
-    """The name of the guest's interface."""
     ports: Mapping[str, tuple[int, ...]]
-    """Ports at which the guest is reachable, by protocol."""
+    """The guest's reachable ports, by protocol."""
 
 
 def settings(specification: Mapping[str, Any]) -> Settings | None:
-    """Return the settings of passt for ``spec.domain``; None: no interface has this type.
-
-    Raises:
-        InvalidSpecification: there is more than one such interface, or a port is invalid.
-    """
+    """Return the settings of passt for ``spec.domain``; None: no interface has this type. At most one may have it."""
     found = None
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.interfaces[{position}]"
@@ -56,10 +51,10 @@ def append(devices: Element, mac: str) -> None:
     source = SubElement(element, "source", type="unix", path=socket(layout.PASST_SOCKET), mode="client")
     SubElement(source, "reconnect", enabled="yes", timeout=str(RECONNECT_SECONDS))
     SubElement(element, "model", type="virtio")
-    SubElement(element, "rom", enabled="no")  # as for other cards
+    SubElement(element, "rom", enabled="no")
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why an interface of type passt prevents live migration, or an empty string."""
+    """Return why passt prevents live migration, or an empty string."""
     found = next(iter(hardware.of_passt(specification)), None)
     return f"interface {found.get('name')!r} uses passt, a process in its pod that holds all connections of the guest" if found else ""

@@ -9,13 +9,13 @@ from apiserver.apis.virt.hardware import machine
 from launcher.domain.definition import Definition, Tree
 
 SPARE_PORTS: Final = 4
-"""PCIe slots left for hot-plug. q35 accepts devices only behind root ports that exist when it starts."""
+"""PCIe slots for hot-plug. q35 accepts devices only behind root ports that exist when it starts."""
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """On q35, append a root port for each device that needs one, plus spare ports. Call it last.
+    """On q35, append spare root ports and one for each device that needs it. Call it last.
 
-    libvirt itself adds the port of a bridge, for conventional PCI devices such as a watchdog.
+    libvirt adds the port of a bridge for conventional PCI devices, such as a watchdog.
     """
     if "q35" not in machine.type_of(definition.specification):
         return
@@ -28,7 +28,7 @@ def append(tree: Tree, definition: Definition) -> None:
     needed += len(devices.findall("hostdev")) + len(devices.findall("filesystem"))
     needed += devices.find("memballoon[@model='virtio']") is not None
     needed += devices.find("memory") is not None
-    needed += 1  # virtio-serial
+    needed += 1
     SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
     for _ in range(needed + SPARE_PORTS):
         SubElement(devices, "controller", type="pci", model="pcie-root-port")

@@ -14,11 +14,7 @@ from launcher.domain.values import InvalidSpecification
 
 
 def served(disk: Mapping[str, Any], path: str) -> Served:
-    """Return what the plugin answered for a disk.
-
-    Raises:
-        InvalidSpecification: virt-handler sent no answer of the plugin, or an invalid one.
-    """
+    """Return the plugin's answer for a disk, which virt-handler sent."""
     found = plugin_disks.served(disk)
     if found is None:
         raise InvalidSpecification(f"{path}.source: its plugin has not set it up")
@@ -26,11 +22,7 @@ def served(disk: Mapping[str, Any], path: str) -> Served:
 
 
 def append_source(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<source>`` of a disk at a unix socket. QEMU reconnects, even to a new socket file.
-
-    Raises:
-        InvalidSpecification: as :func:`served`.
-    """
+    """Append ``<source>`` of a disk at a unix socket. QEMU reconnects, even to a new socket file."""
     name = str(disk["name"])
     export = served(disk, f"devices.disks[{name}]").export
     found = SubElement(element, "source", protocol="nbd")

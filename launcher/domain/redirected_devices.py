@@ -1,7 +1,7 @@
 """USB devices of clients: ``<redirdev>`` and ``<redirfilter>``.
 
-For each slot, QEMU listens on a unix socket and speaks the usbredir protocol with one client; further connections would wait. Only
-virt-handler connects there, and it refuses further clients. When the client disconnects, the guest sees an unplugged device.
+For each slot, QEMU listens on a unix socket and speaks the usbredir protocol with one client. Only virt-handler connects there, and it
+refuses further clients. When the client disconnects, the guest sees an unplugged device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]{2,4}")
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the slots and their filter, or raise InvalidSpecification."""
+    """Append the slots and their filter."""
     devices = hardware.defaulted(definition.specification)
     if devices is None:
         return

@@ -16,7 +16,7 @@ class State(IntEnum):
     BLOCKED = 2
     PAUSED = 3
     SHUTDOWN = 4
-    """The guest has powered off; QEMU is about to exit."""
+    """QEMU is about to exit."""
     SHUTOFF = 5
     CRASHED = 6
     PMSUSPENDED = 7
@@ -72,7 +72,7 @@ REASONS: Final[dict[State, tuple[str, ...]]] = {
     State.CRASHED: ("unknown", "panicked"),
     State.PMSUSPENDED: ("unknown",),
 }
-"""The words that ``virsh domstate --reason`` prints, by number."""
+"""As ``virsh domstate --reason`` prints them, by number."""
 
 ACTIVE: Final = frozenset({State.RUNNING, State.BLOCKED, State.PAUSED, State.SHUTDOWN, State.PMSUSPENDED})
 """States with a QEMU process."""
@@ -81,7 +81,7 @@ _RUNS: Final = frozenset({State.RUNNING, State.BLOCKED, State.PMSUSPENDED})
 
 
 def state_of(number: int) -> State:
-    """Return the state with libvirt's ``number``; NOSTATE for numbers of later versions."""
+    """Return the state with libvirt's ``number``; NOSTATE for later versions' numbers."""
     try:
         return State(number)
     except ValueError:
@@ -89,7 +89,7 @@ def state_of(number: int) -> State:
 
 
 def reason_of(state: State, number: int) -> str:
-    """Return libvirt's word for ``number`` as the reason of ``state``."""
+    """Return libvirt's word for a reason's ``number``."""
     words = REASONS[state]
     return words[number] if 0 <= number < len(words) else "unknown"
 
@@ -97,7 +97,7 @@ def reason_of(state: State, number: int) -> str:
 def has_arrived(state: State, reason: str) -> bool:
     """Return whether an incoming live migration is complete here.
 
-    Before that, libvirt pauses the domain for its own reasons. A complete domain is paused by ``user`` until it is resumed. If the
-    migration is aborted, the domain is in ``SHUTDOWN`` for a moment, which is not an arrival.
+    Before that, libvirt pauses the domain for its own reasons. A complete domain is paused by ``user``. An aborted migration is in
+    ``SHUTDOWN`` for a moment, which is not an arrival.
     """
     return state in _RUNS or (state is State.PAUSED and reason == "user")

@@ -8,14 +8,14 @@ from xml.etree.ElementTree import SubElement
 from launcher.domain.definition import Definition, Tree
 
 _PORTS: Final = 4
-"""Ports of a qemu-xhci by default."""
+"""A qemu-xhci's default."""
 _MOST_PORTS: Final = 15
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the USB controller, or ``none``, without which libvirt would add one. Call it after all USB devices exist.
+    """Append the USB controller, or ``none``, because libvirt would add one. Call it after all USB devices exist.
 
-    The controller has a port for each device. Otherwise libvirt puts a hub on the fourth port. Devices behind it are slow (USB 1.1).
+    The controller has a port for each device. Otherwise libvirt puts a slow hub (USB 1.1) on the fourth port.
     """
     del definition
     devices = len(tree.devices.findall("*[@bus='usb']")) + len(tree.devices.findall("disk/target[@bus='usb']"))

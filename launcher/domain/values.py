@@ -1,6 +1,6 @@
 """Checks values of a specification before they become part of the domain XML.
 
-virt-api validated them; the launcher does not rely on that.
+Each check returns the value, or raises ``InvalidSpecification``.
 """
 
 from __future__ import annotations
@@ -27,22 +27,14 @@ def snake(name: str) -> str:
 
 
 def segment(value: object, path: str) -> str:
-    """Return ``value`` if it is a single path component.
-
-    Raises:
-        InvalidSpecification: it is empty, contains a slash, or is ``.`` or ``..``.
-    """
+    """Return ``value`` if it is a single path component, not ``.`` or ``..``."""
     if not isinstance(value, str) or not value or value in (".", "..") or "/" in value or not value.isprintable():
         raise InvalidSpecification(f"{path}: {value!r} is not a file name")
     return value
 
 
 def confined(root: str, value: object, path: str) -> PurePosixPath:
-    """Return ``value`` as a path below ``root``.
-
-    Raises:
-        InvalidSpecification: it is absolute, empty or leaves ``root``.
-    """
+    """Return ``value`` as a path below ``root``, which it must not leave."""
     relative = PurePosixPath(value) if isinstance(value, str) else PurePosixPath()
     if not isinstance(value, str) or not relative.parts or relative.is_absolute() or ".." in relative.parts or not value.isprintable():
         raise InvalidSpecification(f"{path}: {value!r} is not a relative path inside its volume")
@@ -50,60 +42,35 @@ def confined(root: str, value: object, path: str) -> PurePosixPath:
 
 
 def word(value: object, path: str) -> str:
-    """Return ``value`` if it is one word of letters, digits and ``_.+-``.
-
-    Raises:
-        InvalidSpecification: it is not.
-    """
+    """Return ``value`` if it is one word of letters, digits and ``_.+-``."""
     if not isinstance(value, str) or not _WORD.fullmatch(value):
         raise InvalidSpecification(f"{path}: {value!r} is not allowed")
     return value
 
 
 def one_of(words: Collection[str], value: object, path: str) -> str:
-    """Return ``value`` if it is one of ``words``.
-
-    Raises:
-        InvalidSpecification: it is not.
-    """
+    """Return ``value`` if it is one of ``words``."""
     if not isinstance(value, str) or value not in words:
         raise InvalidSpecification(f"{path}: {value!r} is not supported")
     return value
 
 
 def number(value: object, least: int, most: int, path: str) -> str:
-    """Return ``value`` as digits if it is an integer from ``least`` to ``most``.
-
-    Raises:
-        InvalidSpecification: it is not.
-    """
+    """Return ``value`` as digits if it is an integer from ``least`` to ``most``."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidSpecification(f"{path}: {value!r} is not a number from {least} to {most}")
     return str(value)
 
 
 def printable(value: object, path: str) -> str:
-    """Return ``value`` if it is one line of text.
-
-    Raises:
-        InvalidSpecification: it contains control characters.
-    """
+    """Return ``value`` if it is text without control characters."""
     if not isinstance(value, str) or not value.isprintable():
         raise InvalidSpecification(f"{path}: control characters are not allowed")
     return value
 
 
 def smbios(given: Mapping[str, object], fields: Iterable[str], path: str) -> dict[str, str]:
-    """Return the given ``fields`` that are set, checked as strings of an SMBIOS table.
-
-    Args:
-        given: the object with the fields.
-        fields: their names.
-        path: the path of ``given``.
-
-    Raises:
-        InvalidSpecification: a string is empty, too long, or contains other characters than printable ASCII.
-    """
+    """Return the ``fields`` of ``given`` that are set, checked as SMBIOS strings: short printable ASCII."""
     found: dict[str, str] = {}
     for field in fields:
         value = given.get(field)

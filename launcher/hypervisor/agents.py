@@ -1,4 +1,4 @@
-"""Connection states of the domains' guest agents, from libvirt's events and an initial query."""
+"""Connection states of the domains' guest agents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 class Agents:
     """The connection state of each domain's guest agent.
 
-    Events arrive in libvirt's thread. They override the query, because they are newer or a newer one follows.
+    Events arrive in libvirt's thread. They override the initial query, because they are newer or a newer one follows.
     """
 
     def __init__(self) -> None:
@@ -19,11 +19,11 @@ class Agents:
         self._connected = {}
 
     def take(self, name: str, *, connected: bool) -> None:
-        """Record an event: whether a domain's agent is connected."""
+        """Record an event."""
         self._connected[name] = connected
 
     def look(self, name: str, look: Callable[[], bool]) -> None:
-        """Record what ``look`` returns for a domain, unless an event arrived, which may happen during the query."""
+        """Record what ``look`` returns for a domain, unless an event arrives, also during ``look``."""
         self._connected.setdefault(name, look())
 
     def is_connected(self, name: str) -> bool:

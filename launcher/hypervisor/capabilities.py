@@ -1,9 +1,9 @@
 """Print what libvirt knows of this node: ``python3 -m launcher.hypervisor.capabilities qemu|kvm``, the type of guests.
 
-:mod:`launcher.hypervisor.node_capabilities` runs it. It starts libvirtd as virt-launcher does. The output is JSON with three texts:
-``cache``, libvirt's cache of QEMU's capabilities; for ``kvm`` also ``domainCapabilities`` (https://libvirt.org/formatdomaincaps.html) and
-``hostModel``, the ``<cpu>`` of host-model with all its features (virConnectBaselineHypervisorCPU). The input is an earlier ``cache``, which
-saves libvirt its probe of QEMU if it is up to date.
+:mod:`launcher.hypervisor.node_capabilities` runs it. It starts libvirtd as virt-launcher does. The output is JSON: ``cache``, libvirt's
+cache of QEMU's capabilities; for ``kvm`` also ``domainCapabilities`` (https://libvirt.org/formatdomaincaps.html) and ``hostModel``, the
+``<cpu>`` of host-model with all its features (virConnectBaselineHypervisorCPU). The input is an earlier ``cache``, which saves a probe of
+QEMU if it is up to date.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ def _expanded(connection: libvirt.virConnect, host: str) -> str:
 
 @contextlib.contextmanager
 def _connected(daemon: Daemon) -> Iterator[libvirt.virConnect]:
-    """Run libvirtd, and yield a connection to it."""
     daemon.prepare(str(uuid.uuid4()))
     process = subprocess.Popen([LIBVIRTD], env=daemon.environment())
     try:

@@ -48,11 +48,11 @@ from launcher.hypervisor.translate import errors
 logger = logging.getLogger(__name__)
 
 PCI_PANIC_VERSION: Final = 9_001_000
-"""libvirt 9.1.0, in libvirt's encoding."""
+"""In libvirt's encoding."""
 CALL_SECONDS: Final = 30.0
-"""libvirt waits up to 30 s for a lock on the domain. Slower calls are errors."""
+"""libvirt waits up to 30 s for a lock on the domain."""
 KEEPALIVE: Final = (5, 4)
-"""Interval in seconds and count: the connection to a hung libvirtd ends after 25 s."""
+"""Interval in seconds and count: a connection to a hung libvirtd ends after 25 s."""
 AGENT_CALL_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 0.03
 _PIECE_BYTES: Final = 256 << 10
@@ -61,7 +61,7 @@ _PIECE_BYTES: Final = 256 << 10
 DOWNTIME_MILLISECONDS: Final = 300
 """QEMU's default of ``downtime-limit`` (``migration/options.c``)."""
 SCHEMA: Final = Path("/usr/share/libvirt/schemas/domain.rng")
-"""libvirt's schema, which libvirtd reads to validate XML."""
+"""libvirtd validates XML with it."""
 
 _MIGRATE_FLAGS: Final = (
     libvirt.VIR_MIGRATE_LIVE
@@ -83,7 +83,7 @@ _STATISTICS: Final = (
 )
 
 _LOCKED: Final = ("waiting to open tray", "is locked")
-"""Words of libvirt and QEMU about a guest that keeps its medium; they have no code for it."""
+"""libvirt and QEMU have no code for a guest that keeps its medium."""
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class LibvirtHypervisor:
         agent_call_seconds: float = AGENT_CALL_SECONDS,
         agent_command: Callable[[libvirt.virDomain, str, int], str] = _agent_command,
     ) -> None:
-        """Only store the settings.
+        """Store the settings.
 
         Args:
             uri: libvirt's URI.
@@ -123,9 +123,9 @@ class LibvirtHypervisor:
         self._callbacks: list[Callable[[], None]] = []
         self._agents = Agents()
         self._panicked: set[str] = set()
-        """Domains with a guest panic. Only an event reports this once libvirt destroyed the domain."""
+        """Domains with a guest panic, which only an event reports."""
         self._powered_off: set[str] = set()
-        """Domains that a watchdog powered off. libvirt reports them as crashed."""
+        """Domains that a watchdog powered off, which libvirt calls crashed."""
         self._reboots = Occurrences()
         self._watchdogs = Occurrences()
         self._disk_faults = DiskFaults()
@@ -138,11 +138,11 @@ class LibvirtHypervisor:
 
     @property
     def has_pci_panic(self) -> bool:
-        """Return whether libvirt supports the panic model ``pvpanic``. The pod's daemon has the version of this library."""
+        """Return whether libvirt supports the panic model ``pvpanic``. The pod's daemon has this library's version."""
         return bool(libvirt.getVersion() >= PCI_PANIC_VERSION)
 
     async def run(self) -> None:
-        """Connect to libvirtd, and again when the connection is lost, until cancelled."""
+        """Connect to libvirtd, and reconnect, until cancelled."""
         loop = asyncio.get_running_loop()
         eventloop.start()
         try:
@@ -223,7 +223,7 @@ class LibvirtHypervisor:
         return await self._call(f"describe domain {name}", lambda connection: str(connection.lookupByName(name).XMLDesc()))
 
     def _cause(self, name: str) -> str:
-        """Return why a domain crashed, which only events report: ``panicked``, ``watchdog``, or ``crashed`` if unknown."""
+        """Return ``panicked``, ``watchdog``, or ``crashed`` if no event told why."""
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
@@ -285,7 +285,7 @@ class LibvirtHypervisor:
                 raise OperationInvalid(f"reset domain {name}: the guest suspended itself to memory")
             self._reboots.expect(name, time.monotonic())
             domain.reset()
-            self._reboots.expect(name, time.monotonic())  # the event comes about now, and the call may have waited
+            self._reboots.expect(name, time.monotonic())  # the event comes about now; the call may have waited
 
         await self._call(f"reset domain {name}", reset)
 
@@ -488,7 +488,7 @@ class LibvirtHypervisor:
         except (Unavailable, OperationTimeout) as error:
             if self._connection is None or self._lost.is_set():
                 raise
-            raise MigrationFailed(str(error)) from error  # the connection to the target broke, not the one to libvirtd
+            raise MigrationFailed(str(error)) from error  # of the connection to the target
         except (DomainNotFound, OperationInvalid, MigrationFailed):
             raise
         except HypervisorError as error:
@@ -614,7 +614,7 @@ class LibvirtHypervisor:
         self._ready.set()
 
     def _register(self, connection: libvirt.virConnect, loop: asyncio.AbstractEventLoop) -> None:
-        """Register handlers that record events and call ``_changed`` in ``loop``. They run in libvirt's thread."""
+        """Register handlers, which record events in libvirt's thread and call ``_changed`` in ``loop``."""
 
         def later(function: Callable[[], None]) -> None:
             if not loop.is_closed():
@@ -688,12 +688,12 @@ class LibvirtHypervisor:
 
 
 def _lookup(connection: libvirt.virConnect, name: str) -> libvirt.virDomain | None:
-    # lookupByName logs an error in libvirtd for each absent domain. listing does not, and there are only a few domains.
+    # lookupByName logs an error in libvirtd for each absent domain.
     return next((domain for domain in connection.listAllDomains() if domain.name() == name), None)
 
 
 def _detached(domain: libvirt.virDomain, find: Callable[[ET.Element], str | None]) -> bool:
-    """Ask the guest to release the device that ``find`` returns the XML of; return whether the domain lacks it."""
+    """Ask the guest to release the device that ``find`` returns; return whether the domain lacks it."""
     if (found := find(_document(domain))) is None:
         return True
     try:
@@ -718,7 +718,7 @@ def _active_state(domain: libvirt.virDomain) -> State:
 def _disk_errors(domain: libvirt.virDomain) -> tuple[tuple[str, str], ...]:
     try:
         found: dict[str, int] = domain.diskErrors()
-    except libvirt.libvirtError as error:  # it resumed or ended meanwhile; only the state matters
+    except libvirt.libvirtError as error:  # it resumed or ended meanwhile
         logger.debug("cannot read disk errors of a paused domain", extra={"error": str(error)})
         return ()
     return tuple((disk, _DISK_ERRORS.get(number, "error")) for disk, number in sorted(found.items()))

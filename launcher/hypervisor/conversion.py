@@ -1,4 +1,4 @@
-"""Converts between libvirt's formats (job statistics, typed parameters, XML, answers of guest agents) and our values."""
+"""Converts between our values and libvirt's: job statistics, typed parameters, XML, answers of guest agents."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from launcher.domain.values import snake
 from launcher.hypervisor.port import NO_DISKS, Device, DeviceKind, Disks, HypervisorError, Memory, Progress, Terms, Usage
 
 MAX_ANSWER: Final = 2 << 20
-"""Maximum characters. A list of 10,000 packages takes half. libvirt accepts five times as many, but our pod has less memory."""
+"""In characters. A list of 10,000 packages takes half. libvirt accepts five times as many, but our pod has less memory."""
 
 _NAMED_BY: Final[Mapping[Usage, str]] = {"iscsi": "target", "ceph": "name"}
-"""The element that names a secret, by its usage."""
+"""The element that names a secret."""
 
 
 def progress(stats: Mapping[str, Any]) -> Progress | None:
@@ -25,7 +25,7 @@ def progress(stats: Mapping[str, Any]) -> Progress | None:
     if "time_elapsed" not in stats and "memory_total" not in stats:
         return None
     rate = int(stats.get("memory_bps", 0)) + int(stats.get("disk_bps", 0))
-    if not stats.get("memory_total", 0):  # disks are copied first, and libvirt reports no rate for that
+    if not stats.get("memory_total", 0):  # disks come first, and libvirt reports no rate for them
         rate = rate or int(stats.get("disk_processed", 0)) * 1000 // max(int(stats.get("time_elapsed", 0)), 1)
     return Progress(
         elapsed_milliseconds=int(stats.get("time_elapsed", 0)),
@@ -73,14 +73,14 @@ def cid(domain: Element) -> int:
 
 
 def vcpus(domain: Element) -> int:
-    """Return the number of a domain's processors now; 0 without a number."""
+    """Return a domain's current number of processors; 0 if unknown."""
     found = domain.find("vcpu")
     number = "" if found is None else found.get("current") or (found.text or "").strip()
     return int(number) if number.isdecimal() else 0
 
 
 def memory(domain: Element) -> Memory | None:
-    """Return the memory of a domain with one device that gives it more; None for others."""
+    """Return the memory of a domain with one device that gives it more, else None."""
     if (device := _memory_device(domain)) is None:
         return None
     size, current, requested = (amount_of(device.find(f"target/{each}")) for each in ("size", "current", "requested"))
@@ -88,7 +88,7 @@ def memory(domain: Element) -> Memory | None:
 
 
 def with_memory(domain: Element, amount: int) -> str:
-    """Return the XML of the device that gives a domain memory, with another request.
+    """Return the XML of a domain's memory device with another request.
 
     Raises:
         HypervisorError: the domain has no such device, or started with more memory.
@@ -111,7 +111,7 @@ def _memory_device(domain: Element) -> Element | None:
 
 
 def amount_of(element: Element | None) -> int:
-    """Return an amount of memory, which libvirt writes in KiB; 0 if it is absent."""
+    """Return bytes; the default unit is KiB. 0 if it is absent."""
     text = "" if element is None else (element.text or "").strip()
     return int(text) * (1 if element is not None and element.get("unit") == "b" else 1024) if text.isdecimal() else 0
 
@@ -123,15 +123,15 @@ def disk_of(domain: Element, target: str) -> str | None:
 
 
 def source_of(disk: Element) -> Mapping[str, str]:
-    """Return the file or device of a disk; empty for a drive without a medium. Network disks have the name that they have there."""
+    """Return a disk's file, device or network name; empty for a drive without a medium."""
     found = disk.find("source")
     return {} if found is None else {key: found.get(key, "") for key in ("file", "dev", "name") if found.get(key)}
 
 
 def with_medium(domain: Element, target: str, disk: str) -> str | None:
-    """Return the XML of a domain's drive with the medium of another disk's XML, or none; None if the drive has it.
+    """Return a drive's XML with the medium of another disk's XML, or none; None if the drive has it.
 
-    All else stays as the domain has it, because libvirt refuses an update that changes more.
+    All else stays, because libvirt refuses an update that changes more.
     """
     if (text := disk_of(domain, target)) is None:
         return None
@@ -194,7 +194,7 @@ def io_tune(limits: Mapping[str, int]) -> dict[str, int]:
 
 
 def with_link(domain: Element, mac: str, *, up: bool) -> str | None:
-    """Return the XML of an interface of a domain with another link state; None without that interface."""
+    """Return an interface's XML with another link state; None without that interface."""
     if (interface := _interface(domain, mac)) is None:
         return None
     for link in interface.findall("link"):

@@ -23,7 +23,7 @@ cgroup_controllers = []
 
 
 def qemu_conf(certificates: Path, *, hugepages: bool) -> str:
-    """Return ``qemu.conf``. Without privileges, libvirt uses only the given mount for huge pages, and fails if it does not exist.
+    """Return ``qemu.conf``. Without privileges, libvirt uses only the given mount for huge pages, which must exist.
 
     The directory of the certificates must exist when libvirtd starts; its files, when a domain has a disk that needs them.
     """
@@ -45,14 +45,14 @@ class Daemon:
 
     @property
     def socket(self) -> Path:
-        """Return its socket: ``layout.LIBVIRT_SOCKET``."""
+        """Return ``layout.LIBVIRT_SOCKET``."""
         return self.directory / "libvirt" / "libvirt-sock"
 
     def environment(self) -> dict[str, str]:
         """Return the variables that keep all its files below the two directories.
 
         By default, glibc gives each thread its own heap and cache of free memory. For libvirtd's dozen threads that costs megabytes, 0.4 of
-        them for the caches, without benefit.
+        them for the caches.
         """
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -70,8 +70,7 @@ class Daemon:
         """Create its directories and write its configuration.
 
         Args:
-            host_uuid: unique per pod. libvirt refuses to migrate between equal ones, and its default is the node's firmware UUID, which all
-                pods of a node share.
+            host_uuid: unique per pod. libvirt refuses to migrate between equal ones; its default is the node's firmware UUID.
         """
         certificates = self.directory / Path(layout.NBD_CERTIFICATES_DIRECTORY).name
         for name in ("home", "config/libvirt", "data", "libvirt", certificates.name):
@@ -87,10 +86,10 @@ class Daemon:
         )
 
     def capabilities(self, emulator: str) -> Path:
-        """Return libvirt's cache of an emulator's capabilities. libvirt finds out by itself whether it is outdated."""
+        """Return libvirt's cache of an emulator's capabilities. libvirt detects whether it is outdated."""
         name = hashlib.sha256(emulator.encode()).hexdigest()
         return self.cache / "libvirt" / "qemu" / "cache" / "capabilities" / f"{name}.xml"
 
     def qemu_log(self, domain: str) -> Path:
-        """Return the file for the output of the QEMU of ``domain``."""
+        """Return the file for QEMU's output."""
         return self.cache / "libvirt" / "qemu" / "log" / f"{domain}.log"

@@ -13,7 +13,7 @@ from launcher.hypervisor.port import NO_SPACE, DiskFault
 NEWS_SECONDS: Final = 10.0
 """Interval at which a repeated error is reported again."""
 _OUR_WORDS: Final = {"enospc": NO_SPACE}
-"""Our error by libvirt's reason in ``VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON``. The reason of all other errors is empty."""
+"""By libvirt's reason in ``VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON``, which is empty for other errors."""
 
 
 class DiskFaults:
@@ -23,7 +23,7 @@ class DiskFaults:
         self._last: dict[str, dict[str, DiskFault]] = {}
         """By domain and alias of the disk, which libvirt's events contain."""
         self._reported: dict[tuple[str, str], float] = {}
-        """When an error was last reported, by domain and alias."""
+        """Last report of an error, by domain and alias."""
 
     def take(self, domain: str, alias: str, reason: str, *, ignored: bool, now: float) -> bool:
         """Record an error, and return whether to report it.
@@ -47,10 +47,7 @@ class DiskFaults:
         return False
 
     def of(self, domain: str, targets: Mapping[str, str]) -> tuple[DiskFault, ...]:
-        """Return the last errors of a domain's disks by libvirt's target names; ``targets`` has these by alias.
-
-        The thread of libvirt's events may add errors meanwhile.
-        """
-        last = dict(self._last.get(domain, {}))  # a copy is one step of the interpreter; the original may grow during the loop
+        """Return the last errors of a domain's disks by libvirt's target names; ``targets`` has these by alias."""
+        last = dict(self._last.get(domain, {}))  # the thread of libvirt's events may add errors; a copy is one step of the interpreter
         found = ((targets[alias], each) for alias, each in last.items() if alias in targets)
         return tuple(DiskFault(target, each.error, each.ignored, each.time) for target, each in sorted(found, key=lambda pair: pair[0]))

@@ -1,7 +1,7 @@
 """The thread in which libvirt's events arrive.
 
-libvirt has one event loop per process, registered before the first connection. In its own thread, libvirt's implementation is independent
-of asyncio: it answers keep-alive messages while the asyncio loop is busy, and leaves no handles behind when that loop ends.
+libvirt has one event loop per process, registered before the first connection. In its own thread it answers keep-alive messages while the
+asyncio loop is busy, and leaves no handles behind when that loop ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def start() -> threading.Thread:
 
     It is a daemon thread, so the process can exit without stopping it.
     """
-    libvirt.registerErrorHandler(lambda _context, _error: None, None)  # by default libvirt prints each error to stderr; we raise them
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)  # by default libvirt prints each error to stderr
     libvirt.virEventRegisterDefaultImpl()
     # The implementation wakes up for handles and timers only. Without a timer it would miss its first registration.
     libvirt.virEventAddTimeout(60_000, lambda _timer, _opaque: None, None)

@@ -1,12 +1,10 @@
 """Write what libvirt knows of QEMU and of this node's processors: ``python3 -m launcher.hypervisor.node_capabilities DIRECTORY TYPE…``.
 
 It runs from virt-launcher's image as an init container of virt-handler, because the results depend on this libvirt and QEMU. virt-handler
-trusts the files, because no guest ever runs in this pod. It could not trust a launcher, which its guest may control.
+trusts the files, because no guest ever runs in this pod. It writes for each ``TYPE`` of guests, ``qemu`` or ``kvm``:
 
-It writes for each ``TYPE`` of guests, ``qemu`` or ``kvm``:
-
-* ``DIRECTORY/TYPE.xml``: libvirt's cache of QEMU's capabilities. virt-handler gives it to the node's launcher pods. libvirt there ignores
-  it if it is outdated (:mod:`launcher.hypervisor.emulator`).
+* ``DIRECTORY/TYPE.xml``: libvirt's cache of QEMU's capabilities (:mod:`launcher.hypervisor.emulator`). virt-handler gives it to the node's
+  launcher pods.
 * ``DIRECTORY/kvm.json``: CPU features of guests with KVM.
 
 A file is missing if libvirt fails, and those of ``kvm`` without KVM. ``capabilities`` asks libvirt as the user of launcher pods, without
@@ -28,7 +26,7 @@ from apiserver.apis.virt.places import layout
 logger = logging.getLogger(__name__)
 
 DEVICE: Final = Path("/dev/kvm")
-"""In this container's own /dev: the node's device is left alone."""
+"""In this container's own /dev, so its mode may change."""
 SECONDS: Final = 60.0
 """For each type. QEMU answers in 4 s. After this time, virt-handler starts without the files."""
 
@@ -74,7 +72,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Write all files. The exit status is always 0."""
+    """Write all files; return 0."""
     logs.configure("info")
     directory, *types = arguments
     Path(directory).mkdir(mode=0o700, parents=True, exist_ok=True)

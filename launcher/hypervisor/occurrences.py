@@ -1,7 +1,7 @@
 """Counts of reboots and watchdog timeouts in guests.
 
-One reboot may cause two resets, because SeaBIOS resets the machine again when it finds that it ran before. And a guest that resets in a
-loop must not cause a status write each time.
+One reboot may cause two resets, because SeaBIOS resets a machine that ran before. And a guest that resets in a loop must not cause a status
+write each time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Occurrences:
 
     def __init__(self) -> None:
         self._counted: dict[str, tuple[int, float]] = {}
-        """Count and start time of the last occurrence, by domain."""
+        """Count and start of the last occurrence, by domain."""
 
     def take(self, domain: str, now: float) -> None:
         """Count an event, unless it belongs to the last occurrence; ``now`` is monotonic time in seconds."""

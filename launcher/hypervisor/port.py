@@ -1,26 +1,26 @@
 """The hypervisor as virt-launcher needs it: a port.
 
-1. Methods name a domain. They leave other domains alone.
+1. Methods affect only the named domain.
 2. A method returns when it is done, raises one of the errors below, or is cancelled. After ``Unavailable``, ``OperationTimeout`` and
    cancellation it is unknown whether it was done: observe.
 3. ``observe`` returns the current state, never an older one than before.
-4. After each change of any domain, each callback of ``subscribe`` is called at least once, in the event loop and without arguments:
-   observe. It is also called after a reconnection, because events may have been lost.
+4. After each change of any domain, and after a reconnection, each callback of ``subscribe`` is called at least once, in the event loop and
+   without arguments: observe.
 5. ``create`` makes a persistent domain and starts it paused, before its first instruction. If it raises ``HypervisorError`` other than
-   those of rule 2, no domain is left. If the domain exists, it raises ``DomainExists`` and leaves it alone.
+   those of rule 2, no domain is left. If the domain exists, it raises ``DomainExists``.
 6. ``suspend``, ``resume``, ``limit_disk``, ``set_link``, ``add_vcpus``, ``request_memory`` and ``destroy`` are idempotent; ``destroy`` of
    an absent domain does nothing. ``resume`` ends any pause, including the guest's own suspension to memory. The cause of a pause may pause
    it again.
 7. ``migrate`` returns when the domain is complete and paused on the target, even if it ran before, and should be gone here. If it raises,
    the target's copy, if any, is paused as well; only ``observe`` tells where the domain is. Its terms apply to this migration only. Copied
    disks have the content of the moment when the domain stopped here. A domain that stays continues with its own disks.
-8. ``reset`` returns after the machine's reset. It leaves the processors as they were: running or paused. Observations do not count it as a
-   reboot. It raises ``OperationInvalid`` if the guest suspended itself to memory.
+8. ``reset`` returns after the machine's reset. It leaves the processors running or paused. Observations do not count it as a reboot. It
+   raises ``OperationInvalid`` if the guest suspended itself to memory.
 9. ``reboot``, ``inject_nmi`` and ``send_keys`` return when the request was sent; the guest decides. With ``agent``, ``reboot`` may return
    only after the guest's reboot. After a reboot by the power button, the machine is reset when the guest powers off.
 10. ``save`` returns when the memory is in the file, with mode 0600, and the domain has ended with reason ``saved``; a failed one leaves the
-    domain as it was, or ended. ``restore`` makes a persistent domain from the file, paused. It raises an error if the XML has other
-    hardware than the file; then no domain is left, and the file is unchanged.
+    domain as it was, or ended. ``restore`` makes a persistent domain from the file, paused. If the XML has other hardware than the file, it
+    raises an error; then no domain is left, and the file is unchanged.
 11. Methods may be called concurrently. During ``migrate`` and ``save``, ``observe``, ``progress`` and ``abort_job`` answer at once, and so
     does ``suspend`` during ``migrate``. A domain that is then suspended arrives as any other; if it stays, it is resumed or remains paused.
 """
@@ -40,7 +40,6 @@ DeviceKind = Literal["disk", "interface"]
 AGENT_SECONDS: Final = 3
 """A guest agent's time to answer, and before that to get ready."""
 NO_SPACE: Final = "no space left"
-"""Our text for the error of a disk on full storage."""
 
 
 class HypervisorError(Exception):
@@ -48,7 +47,7 @@ class HypervisorError(Exception):
 
 
 class Unavailable(HypervisorError):
-    """There is currently no connection to the hypervisor; it reconnects."""
+    """The hypervisor is not connected; it reconnects."""
 
 
 class OperationTimeout(HypervisorError):
@@ -68,7 +67,7 @@ class OperationInvalid(HypervisorError):
 
 
 class AgentSilent(OperationInvalid):
-    """No guest agent is connected, or it does not answer. Another command would take as long."""
+    """No guest agent is connected, or it does not answer."""
 
 
 class AgentRefused(OperationInvalid):
@@ -92,26 +91,25 @@ class DiskFault:
     error: str
     """``NO_SPACE``, or another text for users."""
     ignored: bool
-    """True if the guest saw a success, false if it saw a failure."""
+    """Whether the guest saw a success."""
     time: float
     """Of this process' monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A disk or network interface that the domain has now."""
+    """A current disk or network interface of the domain."""
 
     kind: DeviceKind
     target: str
-    """libvirt's name of it: ``vda``, or the tap of an interface; empty where it has none."""
+    """libvirt's name: ``vda``, or the tap of an interface; empty without one."""
     address: str = ""
     """Its place in the guest: ``pci 0000:01:00.0``, ``drive 0:0:0:1``."""
     mac: str = ""
-    """Of an interface."""
     limits: tuple[tuple[str, int], ...] = ()
     """Limits of a disk, by their names in ``ioTune``."""
     is_empty: bool = False
-    """True for a drive without a medium."""
+    """Whether a drive has no medium."""
     is_up: bool | None = None
     """Link state of an emulated card; None for others."""
 
@@ -121,11 +119,11 @@ class Memory:
     """The memory of a domain that may get more, in bytes."""
 
     at_boot: int
-    """What it started with, and always has."""
+    """What it always has."""
     plugged: int
     """What the guest has in addition."""
     requested: int
-    """What the guest should have in addition. It takes and releases this at its own pace."""
+    """What the guest should have in addition; it takes and releases this at its own pace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,23 +136,22 @@ class Observation:
     """``qemu``, ``kvm``, or ``test``."""
     state: State
     reason: str
-    """libvirt's reason, except two that libvirt calls crashed: ``panicked`` if the guest panicked, ``watchdog`` if its watchdog powered it
-    off."""
+    """libvirt's, but instead of crashed: ``panicked`` if the guest panicked, ``watchdog`` if its watchdog powered it off."""
     agent_connected: bool = False
     reboots: int = 0
-    """The guest's reboots since this process started."""
+    """By the guest, since this process started."""
     watchdogs: int = 0
-    """Number of times that its watchdog fired since then."""
+    """How often its watchdog fired since then."""
     disk_errors: tuple[tuple[str, str], ...] = ()
     """For a domain paused by an I/O error: libvirt's target name of each disk, and the error."""
     disk_faults: tuple[DiskFault, ...] = ()
     """The last error of each disk that did not pause the guest, since this process started."""
     cid: int = 0
-    """The guest's vsock address (AF_VSOCK); 0 without one."""
+    """Its vsock address (AF_VSOCK); 0 without one."""
     devices: tuple[Device, ...] = ()
     """Disks and interfaces, in the order of the XML."""
     vcpus: int = 0
-    """Virtual processors now; 0: unknown."""
+    """Current virtual processors; 0: unknown."""
     memory: Memory | None = None
     """None for a domain that keeps its memory."""
 
@@ -174,12 +171,10 @@ class Terms:
     """Limits and options of one migration."""
 
     bandwidth_bytes: int = 0
-    """Maximum bytes per second; 0: unlimited. libvirt counts in MiB, at least one. Copied disks share it, and memory gets as much as one of
-    them."""
+    """Maximum per second, counted in MiB; 0: unlimited. Copied disks share it, and memory gets as much as one of them."""
     max_downtime_milliseconds: int = 0
     """Longest pause at the end, as QEMU estimates it; 0: QEMU's default."""
     parallel_connections: int = 1
-    """Connections for the memory."""
     auto_converge: bool = False
     """QEMU may slow the processors down until memory changes more slowly than it is sent."""
 
@@ -196,9 +191,9 @@ class Disks:
     shallow: bool = False
     """True: copy only what was written to the overlays. False: copy all that the guest sees."""
     shared: bool = False
-    """There are writable disks that both sides have open, without a page cache. The hypervisor must accept that."""
+    """Both sides have writable disks open, without a page cache. The hypervisor must accept that."""
     uri: str = ""
-    """Path of the unix socket for the copies: here, and at the target, where QEMU listens."""
+    """Unix socket for the copies: here, and at the target, where QEMU listens."""
 
 
 NO_DISKS: Final = Disks()
@@ -252,7 +247,7 @@ class Hypervisor(Protocol):
         """Return the domain's present XML, without passwords."""
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """Define the domain ``name`` and start it paused; ``validate``: check it against libvirt's schema first, if installed."""
+        """Define the domain and start it paused; ``validate``: check it against libvirt's schema first, if installed."""
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
         """Store or replace the secret with this UUID, to which domain XML refers. It stays in memory, and no client can read it."""
@@ -264,19 +259,19 @@ class Hypervisor(Protocol):
         """Stop the processors."""
 
     async def reset(self, name: str) -> None:
-        """Reset the machine at once, as by its reset button."""
+        """Reset the machine at once."""
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
-        """Send the guest a power-off request, by ACPI or its agent. The guest decides."""
+        """Request that the guest powers off, by ACPI or its agent."""
 
     async def reboot(self, name: str, *, agent: bool = False) -> None:
         """Request that the guest reboots, by ACPI or its agent."""
 
     async def screenshot(self, name: str, limit: int) -> bytes:
-        """Return a picture of the first screen as PNG of at most ``limit`` bytes.
+        """Return the first screen as PNG.
 
         Raises:
-            OperationInvalid: it has no screen, or the picture is longer.
+            OperationInvalid: it has no screen, or the picture is longer than ``limit`` bytes.
         """
 
     async def inject_nmi(self, name: str) -> None:
@@ -289,10 +284,10 @@ class Hypervisor(Protocol):
         """Replace the limits of a running domain's disk, given by libvirt's target name; missing ones are removed."""
 
     async def add_vcpus(self, name: str, count: int) -> None:
-        """Plug virtual processors into a running domain until it has ``count``; it must have no more."""
+        """Plug virtual processors into a running domain, which must have no more, until it has ``count``."""
 
     async def request_memory(self, name: str, amount: int) -> None:
-        """Request that a running domain's guest has this much memory, in bytes; the guest takes and releases memory at its own pace.
+        """Request that a running domain's guest has this many bytes of memory (:attr:`Memory.requested`).
 
         Raises:
             HypervisorError: the domain keeps its memory, or started with more, or cannot have so much.
@@ -311,10 +306,7 @@ class Hypervisor(Protocol):
         """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it."""
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Give a running domain's drive the medium of its new XML, or none; return False if the guest locks the tray.
-
-        The drive keeps its medium then. Nothing happens if it has that medium.
-        """
+        """Give a running domain's drive the medium of its new XML, or none. Return False, without a change, if the guest locks the tray."""
 
     async def attach_interface(self, name: str, mac: str, interface: str) -> None:
         """Give the running domain an interface, by its XML; nothing if it has one with this MAC address."""
@@ -332,7 +324,7 @@ class Hypervisor(Protocol):
         """Write the domain's memory and devices to a new file, and end it."""
 
     async def restore(self, name: str, path: str, xml: str) -> None:
-        """Start the domain ``name`` from a file of ``save``, paused, with this XML."""
+        """Start the domain from a file of ``save``, paused, with this XML."""
 
     async def abort_job(self, name: str) -> None:
         """Abort the running migration or save, if any."""

@@ -37,7 +37,7 @@ _NO_SLOT: Final = "No more available PCI slots"
 
 @contextlib.contextmanager
 def errors(doing: str) -> Iterator[None]:
-    """Translate libvirt's errors in the ``with`` block to the errors of ``port``, with ``doing`` as prefix of the message."""
+    """Translate libvirt's errors in the ``with`` block to those of ``port``, with ``doing`` as prefix of the message."""
     try:
         yield
     except libvirt.libvirtError as error:
@@ -46,10 +46,7 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _words(error: libvirt.libvirtError) -> str:
-    """Return libvirt's message; for XML that violates its schema (checked only for ``spec.domainXML``), the useful part.
-
-    The validator names elements, but neither the full path nor the line.
-    """
+    """Return libvirt's message; for XML that violates its schema (checked only for ``spec.domainXML``), the useful part."""
     text = str(error.get_error_message() or error)
     if _NO_SLOT in text:
         return f"{text}: detach another device, give the disk bus scsi, or restart the virtual machine"

@@ -20,7 +20,7 @@ FOR_EVER: Final = 0xFFFFFFFF
 MAX_DUID: Final = 130
 """Bytes (RFC 8415, section 11.1)."""
 MAX_ASSOCIATIONS: Final = 4
-"""Maximum number of associations per message, and addresses per association, that are answered."""
+"""Answered associations per message, and addresses per association."""
 NAMES_BYTES: Final = 700
 """For the search list: an answer must fit into IPv6's least MTU (1280)."""
 _HEAD: Final = 4
@@ -66,7 +66,7 @@ def option(code: int, value: bytes) -> bytes:
 
 
 def server_id(told: Settings) -> bytes:
-    """Return the server's DUID, made of its MAC address (RFC 8415, section 11.4). It is the same in each pod of the guest."""
+    """Return the server's DUID, made of its MAC address (RFC 8415, section 11.4), the same in each pod of the guest."""
     return struct.pack("!HH", 3, _ETHERNET) + told.server_mac
 
 
@@ -84,7 +84,7 @@ def answer(data: bytes, told: Settings) -> bytes | None:
             return _message(REPLY, request, told, list(_granted(request, told)))
         case kind if kind == CONFIRM:
             return _confirmed(request, told)
-        case kind if kind in (RELEASE, DECLINE):  # the address remains the guest's in any case
+        case kind if kind in (RELEASE, DECLINE):  # the address remains the guest's
             return _message(REPLY, request, told, [(STATUS, _status(SUCCESS))])
         case kind if kind == INFORMATION_REQUEST:
             return _message(REPLY, request, told, [])

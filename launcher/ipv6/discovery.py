@@ -39,7 +39,7 @@ def answer(packet: Packet, told: Settings) -> bytes | None:
 
 
 def advertisement(told: Settings, destination: bytes = ALL_NODES) -> bytes:
-    """Return the frame of a router advertisement, by default to all nodes."""
+    """Return a router advertisement's frame."""
     lifetime = ROUTER_SECONDS if told.is_default else 0
     head = struct.pack("!BBHBBHII", ROUTER_ADVERTISEMENT, 0, 0, 64, _MANAGED_AND_OTHER, lifetime, 0, 0)
     return _frame(told, packed(told.router), destination, head + b"".join(_options(told)))
@@ -78,7 +78,7 @@ def _resolved(packet: Packet, told: Settings) -> bytes | None:
     if packet.source != UNSPECIFIED:
         flags |= _SOLICITED
     elif SOURCE_MAC in options or packet.destination != _GROUPS_OF_SOLICITED + target[13:]:
-        return None  # duplicate address detection must use the address's group (section 7.1.1)
+        return None  # section 7.1.1
     body = struct.pack("!BBHI", NEIGHBOUR_ADVERTISEMENT, 0, 0, flags << 24) + target + _option(TARGET_MAC, told.router_mac)
     return _frame(told, target, _sender(packet), body)
 

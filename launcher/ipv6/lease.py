@@ -13,7 +13,7 @@ from launcher.ipv6.settings import Settings
 from launcher.protocol import messages
 
 _LEAST_MTU: Final = 1280
-"""The least MTU of IPv6 (RFC 8200, section 5)."""
+"""RFC 8200, section 5."""
 _MOST_MTU: Final = 0xFFFF
 
 

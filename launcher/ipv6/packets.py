@@ -26,7 +26,6 @@ class Packet:
     source: bytes
     destination: bytes
     protocol: int
-    """UDP or ICMPV6."""
     hop_limit: int
     payload: bytes
     """Including its header."""

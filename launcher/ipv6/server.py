@@ -28,7 +28,7 @@ TURN_FRAMES: Final = 16
 ADVERTISE_SECONDS: Final = 600.0
 """Interval of unsolicited advertisements: several per router lifetime (``discovery.ROUTER_SECONDS``)."""
 AGAIN_SECONDS: Final = 5.0
-"""Interval of attempts to reopen a tap that disappeared or cannot be read."""
+"""Interval of attempts to reopen the tap."""
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TAP: Final = 0x0002
 _IFF_NO_PI: Final = 0x1000
@@ -51,7 +51,7 @@ def open_tap() -> int:
 
 
 class Server:
-    """Router advertisements and DHCPv6 for the guest, started by :meth:`serve`; a context manager that ends it."""
+    """Router advertisements and DHCPv6 for the guest; a context manager that ends them."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class Server:
         self._advertise_seconds, self._turn_frames = advertise_seconds, turn_frames
         self._tap: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        """For the next advertisement, or the next attempt to reopen the tap."""
+        """For the next advertisement or attempt to reopen the tap."""
         self._began = float("-inf")
-        """When the tap was last opened, in the event loop's time."""
+        """When the tap was opened, in the event loop's time."""
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +109,7 @@ class Server:
         for _ in range(self._turn_frames):
             try:
                 frame = os.read(tap, FRAME_BYTES)
-            except BlockingIOError:  # no more frames
+            except BlockingIOError:
                 return
             except OSError as error:
                 self._lose(told, error)

@@ -11,21 +11,19 @@ class Settings:
     """The only client, its address, and its router. MAC addresses are bytes, other addresses text."""
 
     mac: bytes
-    """The guest's."""
     address: str
     router: str
-    """The link-local address in advertisements."""
+    """Link-local, as in advertisements."""
     server_mac: bytes
-    """The MAC address of virt-launcher's own frames, also in its DUID."""
+    """Of virt-launcher's own frames; also in its DUID."""
     mtu: int
     server: str
-    """The link-local address of virt-launcher's DHCPv6 server."""
+    """Link-local address of virt-launcher's DHCPv6 server."""
     router_mac: bytes = b""
     """Empty if the router announces its MAC address itself."""
     answers: tuple[str, ...] = ()
     """The router's addresses that only virt-launcher answers for."""
     is_default: bool = True
-    """True if the router is a default router."""
     on_link: str = ""
     """The network that is on the link; empty: only the router is."""
     dns: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """virt-launcher's process: pid 1 of the pod of one virtual machine.
 
-``process`` starts the parts that run side by side, and ends them in order. ``managed_domain`` is the one domain of the pod. The guest
-keeps running when another process ends (virt-handler, libvirtd, a viewer). When the guest is off, the pod ends.
+``process`` starts the parts that run side by side, and ends them in order. ``managed_domain`` is the one domain of the pod. The guest keeps
+running when another process ends (virt-handler, libvirtd, a viewer).
 
 Packages, from the bottom up:
 
@@ -12,5 +12,5 @@ Packages, from the bottom up:
     lifecycle   prepare, start, watch, migrate, suspend and stop the domain
 
 A part of ``lifecycle`` puts facts into its ``record`` and reads the newest state there after every await. ``decisions.known`` defines that
-state and the effect of each fact. ``lifecycle.making`` bounds what a SIGTERM abandons. ``decisions.times`` has all time limits.
+state. ``lifecycle.making`` bounds what a SIGTERM abandons. ``decisions.times`` has all time limits.
 """

@@ -78,7 +78,7 @@ class ManagedDomain:
         images: Path = saved_images.ROOT,
         console_pipe: Callable[[], ConsolePipe] = default_console_pipe,
     ) -> None:
-        """Only create the parts.
+        """Create the parts.
 
         Args:
             hypervisor: has the domain.
@@ -183,11 +183,7 @@ class ManagedDomain:
                 self._stop.request(now.machine.grace_seconds if now.machine is not None else 0.0)
 
     async def handle(self, request: messages.Action) -> None:
-        """Carry out a request.
-
-        Raises:
-            RequestRefused: with the reason.
-        """
+        """Carry out a request, or raise RequestRefused."""
         match request:
             case messages.Import():
                 await self._imports.ask(request.machine)

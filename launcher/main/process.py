@@ -1,8 +1,7 @@
 """The concurrent parts of virt-launcher, and the order in which they end.
 
-Start: libvirtd, its connection, the console, the wire protocol. End: first the guest; then clients get the last status; then libvirtd
-stops; the exit code and termination message report the result to the kubelet. After a migration the process stays for some seconds, because
-virt-handler forwards connections that still come to this pod.
+First the guest ends; then clients get the last status; then libvirtd stops; the exit code and termination message report the result to the
+kubelet.
 """
 
 from __future__ import annotations
@@ -38,11 +37,13 @@ logger = logging.getLogger(__name__)
 VERSION: Final = "0.1.0"
 STOP_LIBVIRTD_SECONDS: Final = 3.0
 UNUSED_LIBVIRTD_SECONDS: Final = 0.5
-"""Time limit for libvirtd to stop if no guest ran: it has nothing to save, and may still be querying QEMU."""
+"""For libvirtd to stop if no guest ran: it has nothing to save, and may still be querying QEMU."""
 FLUSH_SECONDS: Final = 1.0
 LINGER_SECONDS: Final = 10.0
-"""How long a pod stays after its guest moved. Kubelets, virt-controller and kube-proxy take two to four seconds to redirect a Service, and
-more than six on overloaded nodes."""
+"""How long a pod stays after its guest moved, because virt-handler forwards connections that still come to it.
+
+Kubelets, virt-controller and kube-proxy take two to four seconds to redirect a Service, and more than six on overloaded nodes.
+"""
 
 
 async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(layout.CACHE_DIRECTORY)) -> int:
@@ -95,7 +96,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
             tasks = [group.create_task(part) for part in parts]
             wire = group.create_task(server.run(directory / layout.LAUNCHER_SOCKET))
             gc.collect()
-            gc.freeze()  # none of the existing objects will become garbage
+            gc.freeze()
             await domain.run()
             heard = await _flush(server)
             for task in tasks:
@@ -114,7 +115,7 @@ def _prepare(directory: Path, daemon: Daemon) -> None:
 
 
 async def _flush(server: Server) -> bool:
-    """Wait briefly for clients to receive the last status, because they store it. Return True if they did."""
+    """Wait briefly for clients, which store the last status, to receive it; return whether they did."""
     try:
         async with asyncio.timeout(FLUSH_SECONDS):
             await server.flush()
@@ -125,10 +126,7 @@ async def _flush(server: Server) -> bool:
 
 
 async def _linger(server: Server) -> None:
-    """Keep the pod's network while virt-handler is connected, at most ``LINGER_SECONDS``.
-
-    Without virt-handler no connections are forwarded, and the pod's end shows where the guest is.
-    """
+    """Keep the pod's network while virt-handler is connected, at most ``LINGER_SECONDS``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LINGER_SECONDS):
             await server.deserted()
@@ -137,7 +135,7 @@ async def _linger(server: Server) -> None:
 def _write_termination_message(ending: messages.Ending | None) -> None:
     message = life.termination_message(ending)
     try:
-        if qemu_log.TERMINATION_LOG.exists():  # created by the kubelet; it does not exist elsewhere
+        if qemu_log.TERMINATION_LOG.exists():  # only the kubelet creates it
             qemu_log.TERMINATION_LOG.write_text(message)
     except OSError as error:
         logger.warning("cannot write the termination message", extra={"error": str(error)})

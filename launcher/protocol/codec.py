@@ -1,7 +1,6 @@
 """Conversion of messages to bytes and back, without sockets.
 
 Each side has one ``Receiver`` per connection, which turns received chunks of any size into messages, and sends what ``encode`` returns.
-Types are checked against the annotations of ``messages``.
 """
 
 from __future__ import annotations
@@ -22,14 +21,17 @@ MAX_LINE_BYTES: Final = 1 << 20
 """The largest VirtualMachine is far smaller; etcd accepts no object above 1.5 MiB."""
 
 MAX_REPLY_BYTES: Final = 1 << 19
-"""For a line from virt-launcher, which contains a status. With 64 interfaces of 16 addresses and the longest names it takes half."""
+"""For a line with a status. With 64 interfaces of 16 addresses and the longest names it takes half."""
 MAX_CONTENT_BYTES: Final = 192 << 10
 """For the text of a ``Content`` as JSON: as much as virt-handler accepts from a launcher in two seconds."""
 MAX_ITEMS: Final = 128
 """Per list: twice the longest one in use."""
 MAX_HELD_BYTES: Final = 1 << 19
-"""Memory for the texts of a status. virt-handler keeps one status per pod of its node. One character outside of the BMP quadruples the
-memory of a line, and nested lists can hold sixteen thousand texts; an honest launcher takes at most two thirds of this limit."""
+"""Memory for the texts of a status. virt-handler keeps one status per pod of its node.
+
+One character outside of the BMP quadruples the memory of a line, and nested lists can hold sixteen thousand texts; an honest launcher takes
+at most two thirds of this limit.
+"""
 MAX_INTEGER: Final = (1 << 63) - 1
 MAX_RELEASE: Final = 64
 """Characters of a launcher's release in messages."""
@@ -74,11 +76,7 @@ class Receiver(Generic[M]):
             raise
 
     def close(self) -> None:
-        """Handle the end of the connection.
-
-        Raises:
-            ProtocolError: it ended in the middle of a line.
-        """
+        """Handle the end of the connection; raise ProtocolError in the middle of a line."""
         if self._buffer:
             raise ProtocolError(f"the connection was closed inside a message, after {len(self._buffer)} bytes of it")
 
@@ -177,11 +175,7 @@ def _check_version(hello: object) -> None:
 
 
 def read(kind: type[M], value: object, path: str) -> M:
-    """Convert plain JSON to a dataclass; ``path`` names the value in errors.
-
-    Raises:
-        ProtocolError: it does not match.
-    """
+    """Convert plain JSON to a dataclass, or raise ProtocolError; ``path`` names the value in errors."""
     found: M = _checked(kind, value, path)
     return found
 
@@ -225,7 +219,7 @@ def _members(kind: type) -> tuple[tuple[str, Any, bool], ...]:
 
 
 def _checked(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # types are the data here
-    """Return ``value`` as an instance of the annotation ``kind``; ``path`` is for errors."""
+    """Return ``value`` as an instance of the annotation ``kind``."""
     origin = get_origin(kind)
     if is_dataclass(kind):
         return _dataclass(kind, value, path)
@@ -239,7 +233,7 @@ def _checked(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # types 
         if len(value) > MAX_ITEMS:
             raise ProtocolError(f"{path}: more than {MAX_ITEMS} items")
         return tuple(_checked(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(value))
-    if origin is types.UnionType:  # the only unions in messages are "… | None"
+    if origin is types.UnionType:  # the only unions in messages
         return None if value is None else _checked(get_args(kind)[0], value, path)
     if origin is dict:
         kind = dict

@@ -1,8 +1,8 @@
 """The transfer of disks that virt-launcher made, from a migration's source to its target. No I/O.
 
-The source's virt-launcher connects to its ``layout.MIGRATION_MADE_DISKS_SOCKET``, which virt-handler relays to the target's. It sends an
-``Offer`` as a line of JSON, then the bytes of the disks in this order. The answer is ``ok``, or ``no`` and the reason, and the connection
-ends. The sides do not trust each other.
+The source connects to its ``layout.MIGRATION_MADE_DISKS_SOCKET``, which virt-handler relays to the target's. It sends an ``Offer`` as a
+line of JSON, then the bytes of the disks in this order. The answer is ``ok``, or ``no`` and the reason, and the connection ends. The sides
+do not trust each other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNSENT: Final = "the disks that were made in the guest's pod did not reach the t
 
 @dataclass(frozen=True, slots=True)
 class MadeDisk:
-    """A disk's bytes."""
+    """A disk's name, size and digest."""
 
     name: str
     size: int

@@ -9,9 +9,9 @@ from apiserver.apis.virt.lifecycle.domainstates import DomainState
 from apiserver.apis.virt.spec import hot_plug, hot_plug_interfaces, live_changes
 
 PROTOCOL: Final = 1
-"""Protocol version. A running virt-launcher keeps its version, so virt-handler must support every version still running."""
+"""Protocol version, which a running virt-launcher keeps."""
 SPOKEN: Final = frozenset({PROTOCOL})
-"""Protocol versions that this release's virt-handler supports, because launchers outlive releases."""
+"""Versions that this release's virt-handler supports, because launchers outlive releases."""
 
 Accelerator = Literal["qemu", "kvm"]
 """libvirt's domain types: emulated or accelerated."""
@@ -29,24 +29,28 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 """
 
 OperationAction = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"]
-"""``Reset``: like the machine's reset button; the guest loses unwritten data, and a paused one stays paused. ``Resume``: like that request.
-``SoftReboot``: the guest agent, else the power button, requests that the guest reboots itself. ``InjectNMI``: a non-maskable interrupt.
-``SendKey``: presses ``keys`` together. ``Suspend``: saves the guest's memory as an image with the operation's id, and ends its run;
-answered when that has begun. ``Freeze``: the guest agent freezes the guest's file systems, for ``thaw_seconds``. ``Thaw``: it thaws them.
+"""What ``Operate`` does to the guest:
+
+* ``Reset``: like the machine's reset button; the guest loses unwritten data, and a paused one stays paused;
+* ``Resume``: like that request;
+* ``SoftReboot``: the guest agent, else the power button, requests a reboot;
+* ``InjectNMI``: sends a non-maskable interrupt;
+* ``SendKey``: presses ``keys`` together;
+* ``Suspend``: saves the memory as an image with the operation's id, and ends the run; answered when that has begun;
+* ``Freeze``: the guest agent freezes the file systems, for ``thaw_seconds``;
+* ``Thaw``: it thaws them.
 """
 OPERATIONS: Final[tuple[OperationAction, ...]] = get_args(OperationAction)
-"""``Hello.operations`` of this release."""
 
 OperationState = Literal["running", "succeeded", "failed"]
 
 MAX_OPERATIONS: Final = 16
-"""Operations that a launcher remembers: more than a machine lists."""
+"""More than a machine lists."""
 
 PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
 """How public keys get into the guest: meta data of a cloud-init disk, or the guest agent."""
 
 LiveChange = live_changes.What
-"""What ``Change`` changes."""
 LIVE_CHANGES: Final = (*live_changes.KNOWN, hot_plug.DISK, hot_plug.MEDIUM, hot_plug_interfaces.INTERFACE)
 """``DomainStatus.changes`` of this release."""
 
@@ -54,10 +58,13 @@ DeviceKind = Literal["disk", "interface"]
 MigrationDirection = Literal["outgoing", "incoming"]
 
 MigrationState = Literal["prepared", "running", "arrived", "succeeded", "failed", "cancelled"]
-"""In the source: ``running``; ``succeeded``: no QEMU of the domain is left in this pod, and the target has all of it; ``failed`` or
+"""The state of a migration, as its source or target sees it.
+
+In the source: ``running``; ``succeeded``: no QEMU of the domain is left in this pod, and the target has all of it; ``failed`` or
 ``cancelled``: the domain is still here, or has ended here. In the target: ``prepared``: it waits for the domain; ``running``: memory
 arrives; ``arrived``: the domain is complete and paused, and belongs to the source until ``ReleaseMigration``; ``succeeded``: it was
-released; ``failed`` and ``cancelled``: it will not arrive."""
+released; ``failed`` and ``cancelled``: it will not arrive.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +97,10 @@ class Lease6:
     router: str
     """Link-local address of the advertised router."""
     router_mac: str = ""
-    """The router's MAC address; empty: the router announces it itself."""
+    """Empty: the router announces it itself."""
     answers: tuple[str, ...] = ()
     """The router's addresses for which virt-launcher answers neighbour solicitations."""
     is_default: bool = True
-    """True if the router is a default router."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +110,14 @@ class Interface:
     name: str
     mac: str
     tap: str
-    """Its tap device; empty for an interface that passt serves."""
+    """Empty for passt."""
     model: str = "virtio"
     lease: Lease | None = None
     """None: it is behind the pod's address, or on a network without an address for the pod."""
     lease6: Lease6 | None = None
     """None: it gets no IPv6 address from us."""
     ipv4: bool = True
-    """True if the pod has an IPv4 address, so that the guest gets one."""
+    """Whether the pod has an IPv4 address, so that the guest gets one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +147,11 @@ class Machine:
     """``terminationGracePeriodSeconds``: how long the guest may take to shut down, also after SIGTERM."""
     access_credentials: tuple[AccessCredential, ...] = ()
     pre_stop: tuple[str, ...] = ()
-    """The command that the guest agent runs before a shutdown; empty: none."""
+    """The command that the guest agent runs before a shutdown."""
     domain_xml: str = ""
     """``spec.domainXML``; empty: the XML is made from ``domain``."""
     targets: dict[str, str] = field(default_factory=dict)
-    """libvirt's names of disks (``vda``) that the guest has already, by the disks' names: of a migration they stay the same."""
+    """libvirt's names of existing disks (``vda``), which a migration keeps, by the disks' names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,7 @@ class Import:
     """Imports images into claims that have none (``source.import``). It precedes all other requests.
 
     Answered when all images exist. Until then it is refused with ``NotReady`` and continues; ``Status.imports`` has the progress, and the
-    request can be repeated. Send it only to launchers with it in ``Hello.actions``; older ones do not support it.
+    request can be repeated.
     """
 
     machine: Machine
@@ -165,7 +171,7 @@ class Image:
     """The image of a suspended guest's memory in the machine's claim."""
 
     id: str
-    """Of the operation that saved it, and name of its file."""
+    """Of the operation that saved it; also its file's name."""
     digest: str
     """SHA-256 of its header, in hexadecimal digits."""
 
@@ -182,7 +188,7 @@ class Sync:
     paused: bool = False
     """Leave the guest paused, before its first instruction."""
     image: Image | None = None
-    """Resume the guest from this image, instead of booting it. Send it only to launchers with ``Suspend`` in ``Hello.operations``."""
+    """Resume the guest from this image, instead of booting it; only for launchers with ``Suspend``."""
     capabilities: str = ""
     """libvirt's cache of QEMU's capabilities on this node for this accelerator; empty: libvirt probes QEMU."""
 
@@ -211,9 +217,8 @@ class Resume:
 class Operate:
     """Carries an operation out, once in the life of a pod. A repeated request gets the same result.
 
-    Answered when it is over; ``Status.operation_of(id)`` has its result. Refused with ``Conflict`` when no guest stays in this pod now:
-    nothing was done. Refused with ``Invalid`` when a later number was carried out, and this id is not remembered any more: it may have been
-    carried out. Send it only to launchers with the action in ``Hello.operations``; older ones do not support it.
+    Answered when it is over; ``Status.operation_of(id)`` has its result. Refused with ``Conflict`` when no guest stays in this pod: nothing
+    was done. Refused with ``Invalid`` when a later number was carried out, and this id is forgotten: it may have been carried out.
     """
 
     id: str
@@ -223,30 +228,26 @@ class Operate:
     keys: tuple[int, ...] = ()
     """Linux's codes of the keys to press."""
     hold_milliseconds: int = 0
-    """How long they are held down."""
+    """How long keys are held down."""
     thaw_seconds: int = 0
-    """Of ``Freeze``: after how many seconds the file systems thaw by themselves."""
+    """Of ``Freeze``: after how many seconds the file systems thaw."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetPassword:
-    """Has the guest agent set a user's password. Nothing remembers it, so a repeated request sets it again.
-
-    Send it only to launchers with it in ``Hello.actions``; older ones do not support it.
-    """
+    """Has the guest agent set a user's password. A repeated request sets it again."""
 
     user: str
     password: str = field(repr=False)
     encrypted: bool = False
-    """It is a hash, as in ``/etc/shadow``."""
+    """Whether it is a hash, as in ``/etc/shadow``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execute:
     """Has the guest agent run a command in the guest, one at a time; answered when it ended with exit code 0.
 
-    Refused with ``Failed`` if it failed or did not end in time, with ``Conflict`` or ``Timeout`` if it could not be run. Send it only to
-    launchers with it in ``Hello.actions``; older ones do not support it.
+    Refused with ``Failed`` if it failed or did not end in time, with ``Conflict`` or ``Timeout`` if it could not be run.
     """
 
     command: tuple[str, ...]
@@ -257,12 +258,12 @@ class Execute:
 class AttachDisk:
     """Gives the running guest a disk, or a drive its medium. Repeating it changes nothing.
 
-    The claim is mounted where ``places.layout`` says. Refused with ``Conflict`` when no guest stays in this pod now, with ``NotReady``
-    while the guest locks the tray. Send it only to launchers with it in ``Hello.actions``, and with the change in ``DomainStatus.changes``.
+    The claim is mounted where ``places.layout`` says. Refused with ``Conflict`` when no guest stays in this pod, with ``NotReady`` while
+    the guest locks the tray.
     """
 
     disk: dict[str, Any]
-    """The disk as ``hardware.disks.defaulted`` returns it."""
+    """As ``hardware.disks.defaulted`` returns it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,11 +280,11 @@ class DetachDisk:
 class AttachInterface:
     """Gives the running guest a network card; virt-handler has set its tap up. Repeating it changes nothing.
 
-    Refused with ``Conflict`` when no guest stays in this pod now. Send it only to launchers with it in ``Hello.actions``.
+    Refused with ``Conflict`` when no guest stays in this pod.
     """
 
     card: dict[str, Any]
-    """The interface as ``hardware.interfaces.defaulted`` returns it."""
+    """As ``hardware.interfaces.defaulted`` returns it."""
     interface: Interface
 
 
@@ -291,7 +292,7 @@ class AttachInterface:
 class DetachInterface:
     """Asks the running guest to release a network card. Answered when it has.
 
-    Refused with ``NotReady`` while the guest has not released the card. Send it only to launchers with it in ``Hello.actions``.
+    Refused with ``NotReady`` while the guest has not released the card.
     """
 
     name: str
@@ -308,13 +309,14 @@ class PrepareMigrationTarget:
     migration_uid: str
     machine: Machine
     relays_disks: bool = False
-    """virt-handler also relays ``layout.MIGRATION_DISKS_SOCKET``. Older releases do not, and then disks in the pod cannot migrate."""
+    """virt-handler also relays ``layout.MIGRATION_DISKS_SOCKET``. Without it, as in older releases, disks in the pod cannot migrate."""
     relays_made_disks: bool = False
     """virt-handler also relays ``layout.MIGRATION_MADE_DISKS_SOCKET``, and the source's launcher may send the disks that it made.
 
-    A source of an older release sends none; then the guest gets those that are made here."""
+    A source of an older release sends none; then the guest gets those that are made here.
+    """
     capabilities: str = ""
-    """The same as in ``Sync``."""
+    """As in ``Sync``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,22 +335,19 @@ class Migrate:
     max_downtime_milliseconds: int = 0
     """Longest pause of the guest at the end; 0: QEMU's default."""
     parallel_connections: int = 1
-    """Connections for the memory."""
     auto_converge: bool = False
     """QEMU may slow down the guest's processors."""
     relays_disks: bool = False
-    """The same as in ``PrepareMigrationTarget``."""
+    """As in ``PrepareMigrationTarget``."""
     relays_made_disks: bool = False
-    """virt-handler also relays ``layout.MIGRATION_MADE_DISKS_SOCKET``. The disks made in the pod are sent first; if the target does not
-    take them, the migration fails."""
+    """Send the disks made in the pod first; if the target does not take them, the migration fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class PauseForMigration:
     """Pauses the guest of an outgoing migration, so that its memory stops changing and all of it can arrive.
 
-    The guest resumes where it is released, or here if it stays. The request has no effect on a paused guest or after the migration. Send it
-    only to launchers with it in ``Hello.actions``; older ones do not support it.
+    The guest resumes where it is released, or here if it stays. No effect on a paused guest or after the migration.
     """
 
     migration_uid: str
@@ -380,8 +379,8 @@ class ReleaseMigration:
 class Read:
     """Requests a text about the domain, one of ``Hello.reads``; answered by ``Content``.
 
-    Send it only to launchers with ``Hello.reads``; older ones do not support it. Refused with ``Invalid`` if the text is never available,
-    with ``Conflict`` if it is not available in the present state, with ``Timeout`` if its source does not answer.
+    Refused with ``Invalid`` if the text is never available, with ``Conflict`` if not in the present state, with ``Timeout`` if its source
+    does not answer.
     """
 
     what: str
@@ -389,15 +388,14 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Gives the running guest one setting of a device. Repeating it changes nothing.
+    """Gives the running guest one setting of a device. Repeating it changes nothing, because virt-launcher compares with libvirt first.
 
-    virt-launcher compares with libvirt first. Refused with ``Conflict`` when no guest stays in this pod now. Send it only to launchers with
-    the setting in ``DomainStatus.changes``; older ones do not support it.
+    Refused with ``Conflict`` when no guest stays in this pod.
     """
 
     what: LiveChange
     name: str
-    """The device's name in the machine."""
+    """As in the machine."""
     device: dict[str, Any]
     """The device as desired. Only the setting counts."""
 
@@ -427,22 +425,22 @@ Request = Action | Read
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """A disk or network interface that the domain has now."""
+    """A current disk or network interface of the domain."""
 
     kind: DeviceKind
     name: str
     """In the machine's spec."""
     target: str = ""
-    """libvirt's name of it: ``vda``, or the tap of an interface."""
+    """libvirt's: ``vda``, or the tap of an interface."""
     address: str = ""
     """Its place in the guest, such as ``pci 0000:01:00.0``."""
     empty: bool = False
-    """True for a drive without a medium."""
+    """Whether a drive has no medium."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingStatus:
-    """A setting that the guest has now, which ``Change`` may change."""
+    """A setting of the running guest, which ``Change`` may change."""
 
     what: str
     name: str
@@ -450,7 +448,7 @@ class SettingStatus:
     value: str
     """As ``live_changes.values`` writes it."""
     requested: str = ""
-    """The value that the guest is still to reach at its own pace; empty if it has it."""
+    """The value that the guest has not reached yet; empty if it has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,13 +466,13 @@ class DomainStatus:
     full: bool = False
     """The failed disk's storage is full."""
     cpu_model: str = ""
-    """The domain's CPU model; empty: none, or an older launcher."""
+    """Empty: none, or an older launcher."""
     cid: int = 0
     """The guest's vsock address (AF_VSOCK); 0 without one."""
     devices: tuple[DeviceStatus, ...] = ()
     """Disks and interfaces; none from launchers of older releases."""
     settings: tuple[SettingStatus, ...] = ()
-    """Settings that ``Change`` changes; none of a machine with XML."""
+    """None of a machine with XML."""
     changes: tuple[str, ...] = ()
     """What this virt-launcher can change; nothing from launchers of older releases."""
 
@@ -533,7 +531,7 @@ class OperationStatus:
     number: int
     state: OperationState = "running"
     message: str = ""
-    """Of ``failed``: the reason, for people."""
+    """Why it failed, for users."""
     percent: int = 0
     """Progress of ``Suspend``."""
 
@@ -572,7 +570,7 @@ class AuthorizedKeysStatus:
 
     state: Literal["waiting", "synchronized", "failed"] = "waiting"
     message: str = ""
-    """For ``failed``: the cause, for users; the guest may choose part of the text."""
+    """The cause of ``failed``; the guest may choose part of the text."""
 
 
 ImportPhase = Literal["Pending", "Downloading", "Converting", "Retrying", "Succeeded"]
@@ -586,9 +584,9 @@ class ImportStatus:
     disk: str
     phase: ImportPhase = "Pending"
     transferred_bytes: int = 0
-    """Bytes of the file at its source."""
+    """Of the file at its source."""
     total_bytes: int = 0
-    """Total bytes of that file; 0: unknown."""
+    """0: unknown."""
     failures: int = 0
     message: str = ""
     """Why the last attempt failed."""
@@ -611,11 +609,11 @@ class Status:
     """The complete state. New connections need nothing else."""
 
     revision: int
-    """Increases with each change in the life of a pod; the smaller of two is older."""
+    """Increases with each change in the life of a pod."""
     domain: DomainStatus | None = None
     """None before and after the domain exists."""
     started: bool = False
-    """True once the domain ran in this pod, booted or migrated and released here. Stays true."""
+    """Whether the domain ever ran in this pod, booted or migrated and released here."""
     ending: Ending | None = None
     """Set when the run is over. Nothing will run in this pod again, and virt-launcher is about to exit."""
     stopping: bool = False
@@ -625,16 +623,16 @@ class Status:
     consoles: int = 0
     """Connections to the console socket."""
     reboots: int = 0
-    """Reboots of the guest in this pod."""
+    """By the guest, in this pod."""
     watchdogs: int = 0
-    """Number of times that the guest's watchdog fired in this pod."""
+    """How often the guest's watchdog fired in this pod."""
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
     authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)
     lost_filesystems: tuple[str, ...] = ()
-    """File systems that are not served any more. Their files are unusable until the machine is restarted."""
+    """Their files are unusable until the machine is restarted."""
     passt_ends: int = 0
-    """Number of times that passt, which relays the guest's connections, ended in this pod. A new process replaces it."""
+    """How often passt, which relays the guest's connections, ended in this pod. A new process replaces it."""
     passt_problem: str = ""
     """Why passt does not run, partly its own text; empty while it runs, and without such an interface."""
     migrations: tuple[MigrationStatus, ...] = ()
@@ -642,15 +640,14 @@ class Status:
     operations: tuple[OperationStatus, ...] = ()
     """Newest last; the newest :data:`MAX_OPERATIONS`."""
     imports: tuple[ImportStatus, ...] = ()
-    """Imports of ``Import``, in the machine's order, except for images that existed."""
+    """In the machine's order, without images that existed."""
     servers_silent: tuple[str, ...] = ()
     """Disks without a connection to their server, which cannot be reached either."""
     disk_faults: tuple[DiskFault, ...] = ()
     """Disks that failed, or are full, while the guest continues."""
     has_room: bool = False
-    """The guest is paused because a disk's storage was full, and a ``Resume`` may succeed."""
+    """A full disk paused the guest, and a ``Resume`` may succeed."""
     frozen: bool = False
-    """The guest's file systems are frozen."""
     pre_stop_problem: str = ""
     """Why the command before the shutdown failed; the guest may choose part of the text."""
     not_migratable: str = ""
@@ -675,7 +672,7 @@ class Hello:
     reads: tuple[str, ...] = ()
     """Texts that ``Read`` may request."""
     actions: tuple[str, ...] = ()
-    """Supported requests beyond those of the first release."""
+    """Supported requests of :data:`LATER_ACTIONS`."""
     operations: tuple[str, ...] = ()
     """Supported actions of ``Operate``."""
 
@@ -688,9 +685,12 @@ class StatusChanged:
 
 
 RefusalReason = Literal["Conflict", "Invalid", "Failed", "Timeout", "NotReady"]
-"""``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: the request is wrong in any state. ``Failed``: libvirt or
-QEMU failed. ``Timeout``: libvirt did not answer; request the status later. ``NotReady``: disks are missing (``Refusal.disks``), or there is
-too little room; repeat the request."""
+"""Why a request was refused.
+
+``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: the request is wrong in any state. ``Failed``: libvirt or QEMU
+failed. ``Timeout``: libvirt did not answer; request the status later. ``NotReady``: disks are missing (``Refusal.disks``), or there is too
+little room; repeat the request.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -720,7 +720,7 @@ class Refusal:
     disks: tuple[str, ...] = ()
     """For ``NotReady``: the disks with missing images."""
     full: bool = False
-    """Their claims have too little room to create these disks; the message says how much."""
+    """Their claims have too little room for these disks; the message says how much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -742,7 +742,7 @@ LATER_ACTIONS: Final = (
     AttachInterface.__name__,
     DetachInterface.__name__,
 )
-"""``Hello.actions`` of this release."""
+"""Requests beyond those of the first release, and ``Hello.actions`` of this one."""
 
 FromLauncher = Hello | StatusChanged | Reply | Refusal | Content
 FromHandler = Call

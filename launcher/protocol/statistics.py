@@ -1,8 +1,7 @@
 """libvirt's statistics of a guest, as the text that a launcher answers to ``messages.Read``. Pure.
 
-The text is a JSON object of libvirt's names and values (https://libvirt.org/html/libvirt-libvirt-domain.html,
-virConnectGetAllDomainStats): ``cpu.time``, ``balloon.rss``, ``vcpu.0.time``, ``net.0.rx.bytes``, ``block.0.rd.reqs`` and so on. Only the
-names in :data:`KEPT` are sent.
+The text is a JSON object of libvirt's names and values (https://libvirt.org/html/libvirt-libvirt-domain.html, virConnectGetAllDomainStats):
+``cpu.time``, ``vcpu.0.time``, ``net.0.rx.bytes`` and so on. Only the names in :data:`KEPT` are sent.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 NAME: Final = "statistics"
-"""The name of the text in ``messages.Read``."""
+"""In ``messages.Read``."""
 _INDEX: Final = "(?:0|[1-9][0-9]{0,2})"
 """One spelling for each number, because it becomes a label."""
 KEPT: Final = re.compile(
@@ -27,7 +26,7 @@ KEPT: Final = re.compile(
 MAX_VALUES: Final = 4096
 """As for 512 vCPUs and 128 devices."""
 MAX_NAME: Final = 64
-"""Maximum characters of a device's name."""
+"""In characters, of a device."""
 LIMIT: Final = 1 << 64
 
 Statistics = Mapping[str, int | str]
@@ -39,7 +38,7 @@ def encoded(found: Mapping[str, object]) -> str:
 
 
 def decoded(text: str) -> Statistics:
-    """Return the statistics in a text, which is untrusted; names and values of other kinds are left out.
+    """Return the statistics in a text, which is untrusted, without names and values of other kinds.
 
     Raises:
         ValueError: it is not a JSON object.

@@ -1,12 +1,11 @@
 #!/usr/bin/python3
 """A storage plugin that serves image files of a node's directory to guests.
 
-It is one program with two modes. virt-handler starts it as the plugin, with KUBEVIRT_COMMAND in its environment: it passes the request to
-the node's daemon and prints the daemon's answer. As ``images.py serve`` it is that daemon, an NBD server with a socket in each disk's
-directory. The daemon is separate because the plugin's processes end with each call, and virt-handler may restart at any time, while guests
-continue to read and write.
+The program has two modes. virt-handler starts it as the plugin, with KUBEVIRT_COMMAND in its environment; it passes the request to the
+node's daemon and prints the answer. ``images.py serve`` is that daemon, an NBD server with a socket in each disk's directory. It is
+separate because the plugin's processes end with each call, while guests continue to read and write.
 
-It needs only the standard library of Python 3.11 or later. It is an example, with no more features than necessary.
+It needs only the standard library of Python 3.11 or later.
 """
 
 import contextlib
@@ -25,9 +24,9 @@ Document = dict[str, Any]
 
 VERSION = "1.0.0"
 IMAGES = Path(os.environ.get("IMAGES", "/images"))
-"""The directory with the image files and the daemon's persistent state."""
+"""The image files and the daemon's persistent state."""
 CONTROL = os.environ.get("CONTROL", str(Path(__file__).resolve().with_name("images.sock")))
-"""The daemon's socket next to the plugin, in a node directory that both see."""
+"""The daemon's socket, in a node directory that the plugin also sees."""
 PATIENCE_SECONDS = 10
 
 TRY_AGAIN, NOT_POSSIBLE, INPUT_OUTPUT = 11, 7, 5
@@ -39,9 +38,6 @@ class PluginError(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-# The plugin
 
 
 def plugin(command: str) -> int:
@@ -70,9 +66,6 @@ def ask(question: Document) -> Document:
             return answer
 
 
-# The daemon
-
-
 class Daemon:
     """All served disks of this node."""
 
@@ -83,15 +76,15 @@ class Daemon:
         self.state.mkdir(exist_ok=True)
 
     def restore(self) -> None:
-        """Serve the disks of the previous daemon again, because QEMU waits and reconnects."""
+        """Serve the previous daemon's disks again, because QEMU reconnects."""
         for file in self.state.glob("*.json"):
             try:
                 self.add(json.loads(file.read_text()))
-            except (OSError, PluginError, ValueError, KeyError, TypeError) as error:  # only this disk is not served
+            except (OSError, PluginError, ValueError, KeyError, TypeError) as error:  # the other disks are served
                 print(f"{file.name}: {type(error).__name__}: {error}", file=sys.stderr)
 
     def answer(self, command: str, request: Document) -> Document:
-        """Execute a command, and return the answer for virt-handler."""
+        """Execute a command; return the answer for virt-handler."""
         try:
             with self.lock:
                 return {"ADD": self.add, "DEL": self.delete, "CHECK": self.check}[command](request)
@@ -120,7 +113,7 @@ class Daemon:
         return {"disk": {"protocol": "nbd", "path": disk["socket"], "size": self.disks[key].size, "export": ""}}
 
     def keep(self, key: str, request: Document) -> None:
-        """Store the request of a served disk atomically, for :meth:`restore`."""
+        """Store a request atomically, for :meth:`restore`."""
         new = self.state / f"{key}.new"
         with new.open("w") as file:
             file.write(json.dumps(request))
@@ -129,7 +122,7 @@ class Daemon:
         os.replace(new, self.state / f"{key}.json")
 
     def delete(self, request: Document) -> Document:
-        """Stop serving a disk; a disk that is not served is no error."""
+        """Stop serving a disk; repeated calls succeed."""
         if (served := self.disks.pop(key_of(request), None)) is not None:
             served.close()
         for ending in ("json", "new"):
@@ -200,7 +193,7 @@ class Disk:
 def listener_at(path: Path, user: int) -> socket.socket:
     """Return a listening socket at a path of any length, owned by the pod's user."""
     listener = socket.socket(socket.AF_UNIX)
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)  # socket addresses have at most 108 bytes, and kubelets' paths are longer
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)  # socket addresses have at most 108 bytes
     try:
         here = f"/proc/self/fd/{directory}/{path.name}"
         with contextlib.suppress(FileNotFoundError):
@@ -225,10 +218,10 @@ EPERM, EIO, EINVAL = 1, 5, 22
 
 
 def negotiate(connection: socket.socket, size: int, read_only: bool) -> None:
-    """Negotiate until the client selects the export. There is one, with an empty name."""
+    """Negotiate until the client selects the only export, with an empty name."""
     connection.sendall(b"NBDMAGIC" + struct.pack(">QH", OPTION_MAGIC, 3))
     (client,) = struct.unpack(">I", read(connection, 4))
-    flags = 1 | 4 | 8 | (2 if read_only else 0)  # has flags, supports flush and FUA, read-only
+    flags = 1 | 4 | 8 | (2 if read_only else 0)  # has flags, flush and FUA, read-only
     while True:
         magic, option, length = struct.unpack(">QII", read(connection, 16))
         if magic != OPTION_MAGIC or length > 4096:
@@ -295,7 +288,7 @@ def carry_out(file: int, kind: int, offset: int, length: int, data: bytes) -> by
 
 
 def read(connection: socket.socket, length: int) -> bytes:
-    """Read exactly this number of bytes."""
+    """Read exactly ``length`` bytes."""
     found = bytearray()
     while len(found) < length:
         part = connection.recv(min(length - len(found), 1 << 20))

@@ -5,8 +5,8 @@
 
     guest ── tap ── bridge in the pod ── veth ── bridge of the node, which has no other ports ── veth ── the next guest's pod
 
-Guests of one namespace with the same option ``segment`` share a network with no other member. It needs only ``ip`` and ``nft``, and its
-only state is links: existing ones stay unchanged, and missing ones are no error.
+Guests of one namespace with the same option ``segment`` share a network. It needs only ``ip`` and ``nft``, and its only state is links:
+existing ones stay unchanged, and missing ones are no error.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ LOCK = Path("/tmp/isolated.lock")  # noqa: S108 - in virt-handler's own containe
 
 
 class PluginError(Exception):
-    """An error with its code, the plugin's alternative to a result."""
+    """An error with its code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ def links(netns: str, *selection: str) -> set[str]:
 
 
 def short(prefix: str, *words: str) -> str:
-    """Return a link's name computed from words, at most 15 characters."""
+    """Return a link's name derived from words, at most 15 characters."""
     return prefix + hashlib.sha256("\0".join(words).encode()).hexdigest()[:10]
 
 
@@ -54,7 +54,6 @@ class Network:
     """Names of the links of one guest interface."""
 
     def __init__(self, request: dict[str, Any]) -> None:
-        """Read virt-handler's request."""
         self.interface = request["interface"]
         options = self.interface["options"]
         if unknown := sorted(options.keys() - {"segment"}):
@@ -123,7 +122,7 @@ def delete(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
     """Remove the guest's links, and the node's bridge after the last guest; the pod may be gone."""
     try:
         network = Network(request)
-    except PluginError:  # ADD refused the request and made nothing
+    except PluginError:  # ADD refused the request
         return {}
     if network.node_link in links(node):
         run(node, "ip", "link", "delete", network.node_link)  # and its other end

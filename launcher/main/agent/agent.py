@@ -1,7 +1,7 @@
-"""Questions to the guest agent: for the status when it connects and every half minute, for everything on demand.
+"""Questions to the guest agent: every half minute for the status, and on demand.
 
-Its answers are untrusted and limited by ``decisions.agent_answers``. One question is open at a time, with a time limit, and no other work
-waits for it. No questions are sent during the guest's shutdown, which may use the agent.
+``decisions.agent_answers`` limits its answers, which are untrusted. One question is open at a time, with a time limit, and no other work
+waits for it. None is sent during the guest's shutdown, which may use the agent.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Agent:
         frozen: Callable[[], bool] = lambda: False,
         times: Times = TIMES,
     ) -> None:
-        """Only store the settings.
+        """Store the settings.
 
         Args:
             hypervisor: has the domain.
@@ -71,13 +71,13 @@ class Agent:
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
         self._applications: tuple[float, list[Object] | str] | None = None
-        """The last answer: time of the question in the event loop's seconds, and the packages or why there are none."""
+        """Time of the last question in the event loop's seconds, and the packages or why there are none."""
 
     def take(self, domain: Observation | None) -> None:
         """Record the domain's state. A change of the agent's connection starts a turn."""
         if domain is not None and domain.agent_connected != (self._domain is not None and self._domain.agent_connected):
             self._changed.set()
-            self._applications = None  # a restarted guest may be another one, and package changes restart the agent
+            self._applications = None  # a restarted guest may differ, and package changes restart the agent
         self._domain = domain
 
     async def run(self) -> None:
@@ -97,10 +97,10 @@ class Agent:
             await asyncio.sleep(self._times.agent_pause)
 
     async def read(self, names: Mapping[str, str]) -> str:
-        """Return all answers now, as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: interfaces' names by MAC address.
+        """Return all answers as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: interfaces' names by MAC address.
 
         Raises:
-            RequestRefused: no agent is available, or it does not answer.
+            RequestRefused: the agent is unavailable, or does not answer. So do the next two.
         """
         async with self._reading() as domain:
             info = await self._all(domain)
@@ -108,18 +108,14 @@ class Agent:
         return json.dumps(guestinfo.fitted(info), ensure_ascii=False)
 
     async def ping(self) -> str:
-        """Ping the agent; return an empty JSON object.
-
-        Raises:
-            RequestRefused: no agent is available, or it does not answer.
-        """
+        """Ping the agent; return an empty JSON object."""
         async with self._reading(anyway=self._frozen()) as domain:
             await self._hypervisor.ask_agent(domain, "guest-ping")
         return "{}"
 
     @asynccontextmanager
     async def _reading(self, *, anyway: bool = False) -> AsyncIterator[str]:
-        """Yield the name of the domain in this reader's turn, and convert errors, such as an unavailable agent, to refusals."""
+        """Yield the name of the domain in this reader's turn, and convert errors to refusals."""
         self._require_agent(anyway=anyway)
         try:
             async with asyncio.timeout(self._times.agent_turn):
@@ -139,11 +135,11 @@ class Agent:
 
     @property
     def is_ready(self) -> bool:
-        """True if an agent is connected, and its guest runs and is not shutting down."""
+        """Return whether an agent is connected, and its guest runs and is not shutting down."""
         return not agent_questions.why_unavailable(self._domain, stopping=self._stopping(), frozen=self._frozen())
 
     async def do(self, command: str, arguments: Mapping[str, Any], *, seconds: int = AGENT_SECONDS, anyway: bool = False) -> object:
-        """Return the agent's answer to a command, sent in turn with the questions.
+        """Return the agent's answer to a qemu-ga command, sent in turn with the questions.
 
         Args:
             command: of qemu-ga.
@@ -172,7 +168,7 @@ class Agent:
         except OperationInvalid as error:
             logger.debug("the guest agent did not answer", extra={"error": str(error)})
             self._silent(str(error))
-        except HypervisorError as error:  # not the guest's fault
+        except HypervisorError as error:
             logger.debug("cannot send a command to the guest agent", extra={"error": str(error)})
 
     async def _all(self, name: str) -> Object:

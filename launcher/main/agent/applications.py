@@ -56,5 +56,5 @@ async def _output(ask: Ask, path: str, pid: object, times: Times) -> str:
         raise NotListed(f"{path} in the guest failed")
     try:
         return base64.b64decode(str(found.get("out-data") or "")[:MAX_TEXT], validate=False).decode(errors="replace")
-    except ValueError as error:  # includes binascii.Error and errors of non-ASCII text
+    except ValueError as error:  # binascii.Error, or non-ASCII text
         raise NotListed(f"{path} in the guest wrote output that the agent could not return") from error

@@ -1,4 +1,4 @@
-"""Public keys of the guest's users, written by its agent: ``spec.accessCredentials`` with ``qemuGuestAgent``.
+"""Public keys of the guest's users, set by its agent: ``spec.accessCredentials`` with ``qemuGuestAgent``.
 
 They are set when an agent connects, and when the kubelet updates a mounted Secret. A user gets exactly the keys of the Secrets that name
 it. Failures are reported and retried; no message contains a key.
@@ -35,11 +35,11 @@ COMMAND: Final = "guest-ssh-add-authorized-keys"
 """https://www.qemu.org/docs/master/interop/qemu-ga-ref.html; since QEMU 5.2."""
 
 Keys = Mapping[str, tuple[str, ...]]
-"""Public keys by user name."""
+"""By user name."""
 
 
 def positions_of(machine: messages.Machine | None) -> Mapping[str, tuple[int, ...]]:
-    """Return the positions in ``spec.accessCredentials`` whose keys the agent sets, for each user of the guest."""
+    """Return the positions in ``spec.accessCredentials`` of each user's keys."""
     found: dict[str, tuple[int, ...]] = {}
     for position, credential in enumerate(machine.access_credentials if machine is not None else ()):
         for user in credential.users if credential.method == "qemuGuestAgent" else ():
@@ -54,11 +54,11 @@ class KeysState:
     versions: Mapping[int, str] | None = None
     """Versions of the Secrets when the guest got their keys, by position."""
     retry: float = 0.0
-    """Earliest time of a retry after a failure, in the event loop's seconds."""
+    """Earliest time of a retry, in the event loop's seconds."""
 
 
 def is_due(state: KeysState, versions: Mapping[int, str], now: float) -> bool:
-    """Return whether to set keys: mounted versions differ from the guest's, and no retry delay is running."""
+    """Return whether mounted versions differ from the guest's, and no retry delay is running."""
     return bool(versions) and versions != state.versions and now >= state.retry
 
 
@@ -73,7 +73,7 @@ class AuthorizedKeys:
         reported: Callable[[messages.AuthorizedKeysStatus], None],
         times: Times = TIMES,
     ) -> None:
-        """Only store the settings.
+        """Store the settings.
 
         Args:
             agent: of the guest.
@@ -123,7 +123,7 @@ class AuthorizedKeys:
             except (HypervisorError, RequestRefused) as error:
                 problems.append(f"user {user}: {_without(keys, str(error)).removesuffix(NOISE)}")
                 if not isinstance(error, AgentRefused):
-                    break  # it would not answer for the other users either
+                    break  # it would not answer for others
             else:
                 having.append(user)
         return _summary(problems, having) if problems else ""

@@ -1,4 +1,4 @@
-"""The guest's clock after a resume from an image or a long pause: its agent sets it, because the guest did not see the time pass."""
+"""Has the agent set the guest's clock after a resume from an image or a long pause, during which it stood still."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GuestClock:
         self._paused_at: float | None = None
 
     def take(self, domain: Observation | None) -> None:
-        """Record the domain's state, and have the clock set after a pause of at least ``Times.clock_pause``."""
+        """Record the domain's state; request the clock after a pause of at least ``Times.clock_pause``."""
         now = asyncio.get_running_loop().time()
         if domain is not None and domain.state is State.PAUSED:
             self._paused_at = now if self._paused_at is None else self._paused_at

@@ -1,4 +1,4 @@
-"""Runs commands in the guest through its agent: one at a time, with a time limit and a short text about a failure.
+"""Runs commands in the guest through its agent, one at a time.
 
 The agent cannot kill a command, so one that outlasts its time keeps others from starting until it ends.
 """
@@ -22,7 +22,7 @@ from launcher.main.decisions.times import TIMES, Times
 EXEC: Final = "guest-exec"
 BUSY: Final = "an earlier command still runs in the guest"
 MAX_OUTPUT: Final = 1024
-"""Characters of the output in base64 that are decoded."""
+"""Decoded characters of base64 output."""
 MAX_TOLD: Final = 160
 
 
@@ -92,5 +92,5 @@ def _failure(found: Mapping[str, Any]) -> str:
 def _decoded(data: object) -> str:
     try:
         return base64.b64decode(data[:MAX_OUTPUT], validate=False).decode(errors="replace").strip() if isinstance(data, str) else ""
-    except ValueError:  # includes binascii.Error and errors of non-ASCII text
+    except ValueError:  # binascii.Error, or non-ASCII text
         return ""

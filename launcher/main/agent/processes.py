@@ -1,4 +1,4 @@
-"""Processes that the agent started in the guest: waiting for their end."""
+"""Waits for processes that the agent started in the guest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[object]]
 
 
 async def report(ask: Ask, pid: int, seconds: float, look: float) -> Mapping[str, Any] | None:
-    """Return the agent's report of a command that ended; None: it still runs after the seconds.
+    """Return the agent's report of a command that ended, or None if it still runs after ``seconds``.
 
     Raises:
         HypervisorError: the agent does not answer.

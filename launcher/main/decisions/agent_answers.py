@@ -1,7 +1,6 @@
 """Converts answers of the QEMU guest agent to fields of :mod:`apiserver.apis.virt.spec.guestinfo`. Pure.
 
-All values come from the guest: their types are unchecked, and ``guestinfo.bounded`` limits their lengths. Source: the QEMU Guest Agent
-Protocol Reference (``qga/qapi-schema.json``).
+All values come from the guest: their types are unchecked, and ``guestinfo.bounded`` limits their lengths. Source: ``qga/qapi-schema.json``.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ def interfaces(value: object) -> list[Object]:
 
 
 def named(info: Object, names: Mapping[str, str]) -> Object:
-    """Return limited information in which interfaces also have their names, from ``names`` by MAC address."""
+    """Return limited information with interfaces' names, from ``names`` by MAC address."""
     if not info.get("interfaces"):
         return info
     found = [{**({"name": names[each["mac"]]} if each.get("mac") in names else {}), **each} for each in info["interfaces"]]
@@ -127,9 +126,8 @@ QUESTIONS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = Mapping
         "filesystems": ("guest-get-fsinfo", filesystems),
     }
 )
-"""By field: its command, and the function that converts the answer. The first one returns the available commands."""
+"""The command of each field, and the function that converts the answer. The first one returns the available commands."""
 OF_STATUS: Final = ("agent", "os", "hostname", "timezone", "interfaces")
-"""Fields of the status, requested every half minute."""
 
 
 def field_of(field: str, answer: object) -> tuple[object, bool]:

@@ -56,7 +56,7 @@ class Round:
     """Why fields are missing."""
     truncated: tuple[str, ...] = ()
     silence: str = ""
-    """Why the round ended: the agent did not answer."""
+    """The agent did not answer, which ended the round."""
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -65,14 +65,7 @@ class Round:
 
 
 def why_not_asked(round_: Round, command: str, *, stopping: bool, late: bool) -> str:
-    """Return why a question is skipped, or an empty string.
-
-    Args:
-        round_: the round so far.
-        command: the question.
-        stopping: whether the guest is shutting down.
-        late: whether the round has taken too long.
-    """
+    """Return why a question is skipped, or an empty string; ``late``: the round has taken too long."""
     if round_.silence:
         return round_.silence
     if stopping:

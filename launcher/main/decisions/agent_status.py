@@ -24,7 +24,7 @@ def status_of(told: Object) -> messages.AgentStatus:
 
 
 def interfaces_of(told: Object, names: Mapping[str, str]) -> tuple[messages.InterfaceStatus, ...]:
-    """Return the guest's interfaces, with the specification's name for known MAC addresses."""
+    """Return the guest's interfaces, with the specification's names by MAC address."""
     return tuple(
         messages.InterfaceStatus(
             names.get(each.get("mac", ""), ""), each.get("mac", ""), each.get("device", ""), tuple(each.get("ipAddresses") or ())

@@ -1,4 +1,4 @@
-"""Settings that a running guest has, and the machine after a change of one. Pure."""
+"""Settings of a running guest, and the machine after a change. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _settings(machine: messages.Machine, seen: Observation) -> Iterator[messages
 
 
 def setting_of(what: messages.LiveChange, device: Device) -> str | None:
-    """Return a setting of a domain's device, as ``live_changes.values`` writes it; None if the device does not have it."""
+    """Return a setting of a domain's device as ``live_changes.values`` writes it, or None."""
     match what:
         case "disk.ioTune":
             return disk_io_tune.text(dict(device.limits)) if device.kind == "disk" else None

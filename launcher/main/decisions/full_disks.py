@@ -1,7 +1,7 @@
 """Decides which disks are full, and when to try to resume a guest that they paused.
 
-A full file system is visible. A full storage behind a block device, a quota or an NFS server is not, so only a try shows it; a guest that
-pauses again at once is tried less and less often. virt-handler decides whether to resume at all, because it knows whether a user paused the
+A full file system is visible. Full storage behind a block device, a quota or an NFS server is not, so only a try shows it; a guest that
+pauses again at once is tried less and less often. virt-handler decides whether to resume, because it knows whether a user paused the
 machine.
 """
 
@@ -23,14 +23,14 @@ ENOUGH_BYTES: Final = 1 << 20
 LASTING_SECONDS: Final = 60.0
 """A guest that ran this long after a try has space."""
 RECENT_SECONDS: Final = 600.0
-"""How long to report an error of a disk that did not pause its guest, if it is unknown whether it persists."""
+"""How long to report an error of a disk that did not pause its guest and may persist."""
 _BETWEEN_SECONDS: Final = 2 * TIMES.space_look
 """Maximum time between two checks."""
 _AT_ONCE: Final = 60.0
-"""How long to report a full disk that has space now, which was too little or is new."""
+"""How long to report a full disk that has space again."""
 
 FreeBytes = Mapping[str, int]
-"""Free bytes of each disk's file system by disk name, without disks that have none."""
+"""Free bytes of each disk's file system, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,12 @@ class Tries:
     offered: bool = False
     """A resume was offered, and has not happened yet."""
     next: float = 0.0
-    """Earliest time of the next try."""
     stood: float = float("-inf")
     """When the guest was last seen paused by a full disk."""
 
 
 def is_full(seen: Observation | None) -> bool:
-    """Return whether the guest is paused only because disks' storage is full."""
+    """Return whether only full disks pause the guest."""
     stands = seen is not None and seen.state is State.PAUSED and bool(seen.disk_errors)
     return stands and seen is not None and all(error == NO_SPACE for _, error in seen.disk_errors)
 
@@ -78,8 +77,8 @@ def is_worth_a_try(tries: Tries, now: float, names: frozenset[str], free_bytes: 
 def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], free_bytes: FreeBytes, now: float) -> dict[str, float]:
     """Return when each disk with an error from missing space was last seen full, by its name.
 
-    QEMU reports this cause only if it pauses the guest. For other errors, the next check of the file system decides; errors between that
-    check and the next one have the same cause.
+    QEMU reports this cause only if it pauses the guest. For other errors, the next check of the file system decides; errors between two
+    checks have the same cause.
 
     Args:
         before: the last result.

@@ -6,8 +6,8 @@
         │           └─────────┴──── it went away ────▶ failed
         └─▶ cancelled
 
-A complete domain stays paused here until virt-handler releases it, which it does only after the source's launcher reported that its own
-QEMU has exited. Until then the guest belongs to the source, and this copy may be destroyed at any time.
+A complete domain stays paused here until virt-handler releases it, after the source's launcher reported that its own QEMU has exited. Until
+then the guest belongs to the source, and this copy may be destroyed at any time.
 """
 
 from __future__ import annotations
@@ -20,18 +20,14 @@ from launcher.protocol import messages
 
 
 def expected(status: messages.Status) -> messages.MigrationStatus | None:
-    """Return this pod's incoming migration unless it succeeded, else None. Failed and cancelled ones are returned too."""
+    """Return this pod's incoming migration, even a failed or cancelled one, unless it succeeded; else None."""
     return next((item for item in status.migrations if item.direction == "incoming" and item.state != "succeeded"), None)
 
 
 def advanced(known: messages.MigrationStatus, seen: Observation, now: float, *, releasing: bool) -> messages.MigrationStatus:
-    """Return the migration after the domain was observed here.
+    """Return the migration after the domain was observed here; ``now`` is Unix time.
 
-    Args:
-        known: the migration before.
-        seen: the domain.
-        now: Unix time.
-        releasing: whether libvirt was called to resume the domain. A running one was released even if the answer was lost.
+    ``releasing``: libvirt was called to resume the domain. A running one was released even if the answer was lost.
     """
     if releasing and seen.arrived and seen.state is not State.PAUSED:
         return dataclasses.replace(known, state="succeeded", end_time=now)
@@ -43,7 +39,7 @@ def advanced(known: messages.MigrationStatus, seen: Observation, now: float, *, 
 
 
 def lost(known: messages.MigrationStatus, now: float) -> messages.MigrationStatus:
-    """Return the migration after no domain was observed here: failed if it ran or had arrived, else unchanged."""
+    """Return the migration without a domain here: failed if it ran or had arrived, else unchanged."""
     if known.state in ("running", "arrived"):
         return dataclasses.replace(known, state="failed", message="the domain did not arrive", end_time=now)
     return known

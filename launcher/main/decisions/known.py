@@ -1,7 +1,7 @@
 """The state of the pod's only domain, and how each fact changes it.
 
-``Known`` is frozen. Each function takes a state and a fact (an observation, an accepted request, the result of a migration) and returns the
-new state. No function waits, reads a clock or calls libvirt. ``record`` holds the newest state, and other modules pass facts to it.
+Each function takes a state and a fact (an observation, an accepted request, the result of a migration) and returns the new state. No
+function waits, reads a clock or calls libvirt. ``record`` holds the newest state.
 
 Times called ``now`` are Unix time if they become part of the status, and the event loop's seconds if they are compared with a deadline.
 """
@@ -30,20 +30,20 @@ class Known:
     """The state of the pod's only domain."""
 
     status: messages.Status = field(default_factory=partial(messages.Status, revision=0))
-    """The status for virt-handler. After ``started``, an inactive domain is a run that is over."""
+    """For virt-handler. After ``started``, an inactive domain is a run that is over."""
     machine: messages.Machine | None = None
-    """The pod's machine, after a request to start it or to prepare for its guest."""
+    """Set by a request to start it or to prepare for its guest."""
     domain: Observation | None = None
-    """The domain when it was last observed, which may be as old as the last event."""
+    """The last observation."""
     run: life.Run = field(default_factory=life.Run)
     xml: str = ""
     """The XML passed to libvirt, or its equivalent if the domain comes from another pod."""
     stopping: life.Stopping | None = None
-    """Set after a request to power off."""
+    """Set by a request to power off."""
     thaw_at: float | None = None
-    """When the guest's frozen file systems must thaw, in the event loop's seconds; None: they are not frozen."""
+    """When the frozen file systems must thaw, in the event loop's seconds; None: they are not frozen."""
     saving: str = ""
-    """The id of the operation that saves the domain's memory now; empty: none."""
+    """The id of the operation that saves the domain's memory; empty: none."""
     releasing: bool = False
     """libvirt was called to resume a domain that arrived."""
     making: bool = False
@@ -60,7 +60,7 @@ class Known:
 
     @property
     def ended(self) -> bool:
-        """True after the domain's run."""
+        """Return whether the domain's run is over."""
         return self.status.ending is not None
 
     @property
@@ -79,36 +79,33 @@ class Known:
         return len(consoles.defaulted(self.machine.domain)) if self.machine is not None else 0
 
 
-# --- start -----------------------------------------------------------------------------------------------------------------------
-
-
 def adopted(known: Known, machine: messages.Machine) -> Known:
-    """Return the state with the pod's machine."""
+    """Set the pod's machine."""
     return dataclasses.replace(known, machine=machine)
 
 
 def importing(known: Known, imports: tuple[messages.ImportStatus, ...]) -> Known:
-    """Return the state with the progress of imports."""
+    """Set the progress of imports."""
     return with_status(known, imports=imports)
 
 
 def disowned(known: Known) -> Known:
-    """Return the state before ``adopted``, after a start that made nothing."""
+    """Undo ``adopted`` after a start that made nothing."""
     return dataclasses.replace(known, machine=None)
 
 
 def making(known: Known, *, begun: bool) -> Known:
-    """Return the state when making a domain, or the place for one, has begun or is over."""
+    """Record that making a domain, or the place for one, has begun or is over."""
     return dataclasses.replace(known, making=begun)
 
 
 def abandoned(known: Known) -> Known:
-    """Return the state when the making must be abandoned."""
+    """Record that the making must be abandoned."""
     return dataclasses.replace(known, abandoned=True)
 
 
 def prepared(known: Known, xml: str = "") -> Known:
-    """Return the state with the XML of a domain when all it needs exists, and why it cannot migrate."""
+    """Set the XML of a domain when all it needs exists, and why it cannot migrate."""
     known = dataclasses.replace(known, xml=xml)
     if known.machine is None:
         return known
@@ -116,31 +113,28 @@ def prepared(known: Known, xml: str = "") -> Known:
 
 
 def plugged(known: Known, machine: messages.Machine) -> Known:
-    """Return the state when the running guest has this machine's disks."""
+    """Set the machine whose disks the running guest has."""
     known = dataclasses.replace(known, machine=machine)
     return with_status(known, not_migratable=machines.not_migratable(machine, known.xml))
 
 
 def created(known: Known) -> Known:
-    """Return the state when the domain exists, before its first instruction."""
+    """Record that the domain exists, before its first instruction."""
     return with_status(known, started=True)
 
 
 def set_running(known: Known) -> Known:
-    """Return the state when libvirt is about to start the processors: from now on they may have run."""
+    """Record that libvirt is about to start the processors, which may run from now on."""
     return with_status(dataclasses.replace(known, run=dataclasses.replace(known.run, ran=True)), has_room=False)
 
 
-# --- end -------------------------------------------------------------------------------------------------------------------------
-
-
 def destroying(known: Known) -> Known:
-    """Return the state when libvirt is about to destroy the domain."""
+    """Record that libvirt is about to destroy the domain."""
     return dataclasses.replace(known, run=dataclasses.replace(known.run, destroyed=True))
 
 
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, image_used: bool = False) -> Known:
-    """Return the state after the domain's run; the first end counts. ``now`` is Unix time."""
+    """End the domain's run, unless it ended before. ``now`` is Unix time."""
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
         ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED, image_used=image_used)
@@ -149,16 +143,13 @@ def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, 
 
 
 def with_log(known: Known, log: tuple[str, ...]) -> Known:
-    """Return the state with the end of QEMU's log in the ending, if any."""
+    """Add the end of QEMU's log to the ending, if any."""
     ending = known.status.ending
     return with_status(known, ending=dataclasses.replace(ending, log=log)) if ending is not None else known
 
 
-# --- observations ----------------------------------------------------------------------------------------------------------------
-
-
 def observed(known: Known, seen: Observation | None, now: float) -> Known:
-    """Return the state after an observation of the domain, None if it does not exist; ``now`` is Unix time."""
+    """Record an observation, None if the domain does not exist; ``now`` is Unix time."""
     if known.ended:
         return known
     known = dataclasses.replace(known, domain=seen)
@@ -204,79 +195,76 @@ def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Kn
 
 
 def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[messages.InterfaceStatus, ...]) -> Known:
-    """Return the state with an answer of the guest agent."""
+    """Record an answer of the guest agent."""
     return with_status(known, agent=agent, interfaces=interfaces)
 
 
 def servers_silent(known: Known, names: tuple[str, ...]) -> Known:
-    """Return the state with the disks with unresponsive servers."""
+    """Set the disks with unresponsive servers."""
     return with_status(known, servers_silent=names)
 
 
 def disks_failed(known: Known, faults: tuple[messages.DiskFault, ...]) -> Known:
-    """Return the state with the disks that fail while the guest continues."""
+    """Set the disks that fail while the guest continues."""
     return with_status(known, disk_faults=faults)
 
 
 def room_found(known: Known) -> Known:
-    """Return the state when resuming a guest that a full disk paused may succeed."""
+    """Record that resuming a guest that a full disk paused may succeed."""
     return with_status(known, has_room=True)
 
 
 def keys_reported(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
-    """Return the state with the result of setting public keys in the guest."""
+    """Record the result of setting public keys in the guest."""
     return with_status(known, authorized_keys=status)
 
 
 def agent_silent(known: Known, problem: str) -> Known:
-    """Return the state when the connected agent does not answer; its last answers stay."""
+    """Record that the connected agent does not answer; its last answers stay."""
     return with_status(known, agent=dataclasses.replace(known.status.agent, connected=True, problem=one_line(problem, MAX_PROBLEM)))
 
 
 def agent_gone(known: Known) -> Known:
-    """Return the state when no agent is connected; its last answers stay."""
+    """Record that no agent is connected; its last answers stay."""
     return with_status(known, agent=dataclasses.replace(known.status.agent, connected=False, problem=""))
 
 
 def filesystem_lost(known: Known, name: str) -> Known:
-    """Return the state when a file system of the guest is not served any more."""
+    """Record that a file system of the guest is no longer served."""
     told = known.status.lost_filesystems
     return known if known.ended or known.over or name in told else with_status(known, lost_filesystems=(*told, name))
 
 
 def passt_ended(known: Known, problem: str) -> Known:
-    """Return the state when passt, which relays the guest's connections, ended."""
+    """Record the end of passt, which relays the guest's connections."""
     if known.ended or known.over:
         return known
     return with_status(known, passt_ends=known.status.passt_ends + 1, passt_problem=one_line(problem, MAX_PROBLEM))
 
 
 def passt_works_again(known: Known) -> Known:
-    """Return the state when a new passt process replaced it."""
+    """Record that a new passt process works."""
     return known if known.ended or known.over else with_status(known, passt_problem="")
 
 
 def viewed(known: Known, consoles: int) -> Known:
-    """Return the state with the number of the console's viewers."""
+    """Set the number of the console's viewers."""
     return with_status(known, consoles=consoles)
 
 
 def changed(known: Known, machine: messages.Machine) -> Known:
-    """Return the state when the running guest has this machine's settings."""
+    """Set the machine with the running guest's settings."""
     return dataclasses.replace(known, machine=machine)
 
 
-# --- operations ---------------------------------------------------------------------------------------------------------------------
-
-
 def operating(known: Known, operation_id: str, number: int) -> Known:
-    """Return the state when an operation is about to be carried out: from now on it may have been."""
+    """Record that an operation is about to be carried out: from now on it may have been."""
     begun = messages.OperationStatus(operation_id, number)
     return with_status(known, operations=(*known.status.operations, begun)[-messages.MAX_OPERATIONS :])
 
 
 def operated(known: Known, operation_id: str, problem: str = "") -> Known:
-    """Return the state after an operation; ``problem``: why it failed."""
+    """Record the end of an operation; ``problem``: why it failed."""
     state: messages.OperationState = "failed" if problem else "succeeded"
     over = tuple(
         dataclasses.replace(each, state=state, message=one_line(problem, MAX_PROBLEM)) if each.id == operation_id else each
@@ -286,27 +274,27 @@ def operated(known: Known, operation_id: str, problem: str = "") -> Known:
 
 
 def frozen(known: Known, thaw_at: float) -> Known:
-    """Return the state when the guest's file systems are, or may be, frozen."""
+    """Record that the guest's file systems are, or may be, frozen."""
     return with_status(dataclasses.replace(known, thaw_at=thaw_at), frozen=True)
 
 
 def thawed(known: Known) -> Known:
-    """Return the state when the guest's file systems are not frozen."""
+    """Record that the guest's file systems are not frozen."""
     return with_status(dataclasses.replace(known, thaw_at=None), frozen=False)
 
 
 def pre_stop_failed(known: Known, problem: str) -> Known:
-    """Return the state when the command before the shutdown failed."""
+    """Record that the command before the shutdown failed."""
     return with_status(known, pre_stop_problem=one_line(problem, MAX_PROBLEM))
 
 
 def saving(known: Known, operation_id: str) -> Known:
-    """Return the state when libvirt is about to save the domain's memory."""
+    """Record that libvirt is about to save the domain's memory."""
     return dataclasses.replace(known, saving=operation_id)
 
 
 def save_advanced(known: Known, percent: int) -> Known:
-    """Return the state with the progress of a save, which never decreases."""
+    """Record the progress of a save, which never decreases."""
     changed = tuple(
         dataclasses.replace(each, percent=max(each.percent, percent)) if each.id == known.saving else each
         for each in known.status.operations
@@ -315,31 +303,28 @@ def save_advanced(known: Known, percent: int) -> Known:
 
 
 def save_failed(known: Known, problem: str) -> Known:
-    """Return the state when the memory was not saved; the guest goes on, or the next observation tells that it ended."""
+    """Record that the memory was not saved; the next observation shows whether the guest continues."""
     return operated(dataclasses.replace(known, saving=""), known.saving, problem)
 
 
 def saved(known: Known, message: str, now: float) -> Known:
-    """Return the state when the image is complete, and QEMU has ended; ``now`` is Unix time."""
+    """Record that the image is complete, and QEMU has ended; ``now`` is Unix time."""
     return ended(operated(dataclasses.replace(known, saving=""), known.saving), "saved", message, now)
 
 
-# --- migrations ------------------------------------------------------------------------------------------------------------------
-
-
 def with_migration(known: Known, changed: messages.MigrationStatus) -> Known:
-    """Return the state after a change of a migration; a domain that was released here belongs to the pod."""
+    """Record a change of a migration; a domain that was released here belongs to the pod."""
     known = with_status(known, migrations=life.with_migration(known.status.migrations, changed))
     return set_running(created(known)) if (changed.direction, changed.state) == ("incoming", "succeeded") else known
 
 
 def releasing(known: Known) -> Known:
-    """Return the state when libvirt is about to resume a domain that arrived."""
+    """Record that libvirt is about to resume a domain that arrived."""
     return dataclasses.replace(known, releasing=True)
 
 
 def released(known: Known, uid: str, now: float) -> Known:
-    """Return the state when the domain that arrived was released; ``now`` is Unix time."""
+    """Record the release of the domain that arrived; ``now`` is Unix time."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, state="succeeded", end_time=now)) if migration is not None else known
 
@@ -347,8 +332,8 @@ def released(known: Known, uid: str, now: float) -> Known:
 def unmeasured(known: Known, now: float) -> str:
     """Return the uid of the migration that brought the domain here if its statistics are missing, or an empty string.
 
-    libvirt reports the arrival before it has the statistics, and may lose them at a restart, so they are requested for
-    :data:`MEASURE_SECONDS` after the release. ``now`` is Unix time.
+    libvirt has them only after the arrival, and may lose them at a restart, so they are requested for :data:`MEASURE_SECONDS` after the
+    release.
     """
     for each in known.status.migrations:
         is_fresh = each.state == "arrived" or (each.state == "succeeded" and 0 <= now - each.end_time < MEASURE_SECONDS)
@@ -358,13 +343,13 @@ def unmeasured(known: Known, now: float) -> str:
 
 
 def measured(known: Known, uid: str, figures: Progress) -> Known:
-    """Return the state with a migration's statistics."""
+    """Add a migration's statistics."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, **dataclasses.asdict(figures))) if migration is not None else known
 
 
 def withdrawn(known: Known, uid: str, now: float) -> Known:
-    """Return the state when a target stops waiting, unchanged if the domain is on its way, because the source decides."""
+    """Cancel a target's waiting; unchanged if the domain is on its way, because the source decides."""
     migration = known.status.migration_of(uid)
     if migration is None or (migration.direction, migration.state) != ("incoming", "prepared"):
         return known
@@ -372,7 +357,7 @@ def withdrawn(known: Known, uid: str, now: float) -> Known:
 
 
 def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) -> Known:
-    """Return the state after the certain result of an outgoing migration; success ends the run. ``now`` is Unix time."""
+    """Record the certain result of an outgoing migration; success ends the run. ``now`` is Unix time."""
     if outcome.state != "succeeded":
         return with_migration(known, outcome)
     known = dataclasses.replace(known, run=dataclasses.replace(known.run, migrated_to=outcome.uid))
@@ -380,7 +365,7 @@ def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) 
 
 
 def with_status(known: Known, **changes: Any) -> Known:  # noqa: ANN401  # members of Status
-    """Return the state with changed members of the status; the revision increases if any differs."""
+    """Change members of the status; the revision increases if any differs."""
     changed = dataclasses.replace(known.status, **changes)
     if changed == known.status:
         return known

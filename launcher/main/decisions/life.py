@@ -1,7 +1,7 @@
 """Decisions in the life of a pod's one domain, as functions of state.
 
-A domain runs at most once in a pod: it boots or arrives here, and ends here. There must never be a second QEMU, so no function here leads
-from an ending to a start.
+A domain runs at most once in a pod: it boots or arrives here, and ends here. There must never be a second QEMU, so no function leads from
+an ending to a start.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stopping:
     attempts: int = 0
     last_attempt: float = float("-inf")
     prepared: bool = False
-    """True once ``PREPARE`` has begun."""
+    """Whether ``PREPARE`` has begun."""
 
 
 def next_step(
@@ -67,8 +67,8 @@ def next_step(
 ) -> Step:
     """Return the next step to power the guest off.
 
-    An answering agent is tried first; then power button and agent alternate, because either may not work. Only this pod's own guest gets
-    such requests: an outgoing migration is aborted first, and an unreleased copy is destroyed.
+    An answering agent is tried first; then power button and agent alternate, because either may not work. An outgoing migration is aborted
+    first, and an unreleased copy is destroyed.
 
     Args:
         now: in the event loop's seconds.
@@ -107,14 +107,14 @@ class Run:
     """Facts about a run, for its ending."""
 
     ran: bool = False
-    """True if the guest's processors may have been started, here or in the pod it came from, so that data could be lost."""
+    """Whether the guest's processors may have run, here or in the pod it came from, so that data could be lost."""
     asked_to_stop: bool = False
     destroyed: bool = False
     """By us."""
     ignored_seconds: float = 0.0
     """Time between the first power-off request and our destroying it; 0 without a request."""
     migrated_to: str = ""
-    """uid of the outgoing migration that succeeded, or took the domain away according to libvirt."""
+    """uid of the outgoing migration that took the domain away."""
 
 
 def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, str]:
@@ -139,12 +139,7 @@ def _powered_off(run: Run) -> str:
 
 
 def fault_of(domain: Observation, names: Mapping[str, str]) -> str:
-    """Return the errors of a domain's disks, for users.
-
-    Args:
-        domain: its current state.
-        names: of disks, by libvirt's names.
-    """
+    """Return the errors of a domain's disks, for users; ``names``: of disks, by libvirt's."""
     return "; ".join(f"disk {names.get(disk, disk)!r}: {error}" for disk, error in domain.disk_errors)
 
 
@@ -154,7 +149,7 @@ def exit_code(ending: messages.Ending | None) -> int:
 
 
 def lingers(ending: messages.Ending | None) -> bool:
-    """Return whether connections may still come to this pod for a guest that runs in another pod."""
+    """Return whether connections may still come to this pod for a guest in another pod."""
     return ending is not None and ending.kind == "migrated"
 
 

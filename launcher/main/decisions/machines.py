@@ -1,4 +1,4 @@
-"""Functions of the machine alone: why it cannot migrate, and the names and copies of its disks.
+"""Functions of the machine alone: why it cannot migrate, and its disks.
 
 ``filling`` is imported late, as in :mod:`apiserver.apis.virt.spec.described`.
 """
@@ -51,7 +51,7 @@ def disk_names(machine: messages.Machine) -> Mapping[str, str]:
 
 
 def devices(machine: messages.Machine | None, found: Iterable[Device]) -> tuple[messages.DeviceStatus, ...]:
-    """Return the domain's devices with their names in the spec; a device that the spec does not name is left out."""
+    """Return the status of the domain's devices that the spec names."""
     pairs = named(machine, found) if machine is not None else ()
     return tuple(messages.DeviceStatus(each.kind, name, each.target, each.address, each.is_empty) for each, name in pairs)
 

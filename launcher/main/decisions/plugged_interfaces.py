@@ -1,4 +1,4 @@
-"""The network card that a running guest gets or loses: the machine with and without it, and its XML. Pure."""
+"""The network card that a running guest gets or loses: its XML, and the machine with and without it. Pure."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ def interface_of(machine: messages.Machine, name: str) -> messages.Interface | N
 
 
 def xml(machine: messages.Machine, name: str) -> str:
-    """Return the XML of one of the machine's cards.
-
-    Raises:
-        InvalidSpecification: names the field.
-    """
+    """Return the XML of one of the machine's cards, or raise InvalidSpecification."""
     own = [each for each in hardware.defaulted(machine.domain) if each["name"] == name]
     taps = [Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces if each.name == name]
     definition = Definition(machine.namespace, machine.name, machine.uid, _with_cards(machine.domain, own), machine.accelerator, taps)

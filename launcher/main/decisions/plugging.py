@@ -1,4 +1,4 @@
-"""The disk that a running guest gets or loses: the machine with and without it, and its XML. Pure."""
+"""The disk that a running guest gets or loses: its XML, and the machine with and without it. Pure."""
 
 from __future__ import annotations
 
@@ -55,11 +55,7 @@ def alone(machine: messages.Machine, name: str) -> dict[str, Any]:
 
 
 def plugged(machine: messages.Machine, name: str, found: Mapping[str, Found]) -> Plugged:
-    """Return the XML of one of the machine's disks.
-
-    Raises:
-        InvalidSpecification: names the field.
-    """
+    """Return the XML of one of the machine's disks, or raise InvalidSpecification."""
     definition = Definition(
         machine.namespace, machine.name, machine.uid, alone(machine, name), machine.accelerator, found=found, targets=machine.targets
     )

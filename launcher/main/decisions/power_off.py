@@ -1,6 +1,6 @@
 """How a guest is powered off: the effect of a request on the state, and the next step.
 
-As in ``known``, functions here do not wait, read clocks or call libvirt. Times called ``now`` are the event loop's seconds.
+As in ``known``, functions do not wait, read clocks or call libvirt. Times called ``now`` are the event loop's seconds.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def termination(known: Known) -> Termination:
 def requested(known: Known, grace_seconds: float, now: float) -> Known:
     """Return the state after a power-off request.
 
-    A shorter grace period replaces the present one, a longer one does not. A guest that never ran has none, unless it may still arrive by a
-    migration.
+    Only a shorter grace period replaces the present one. A guest that never ran has none, unless it may still arrive by a migration.
     """
     if not known.run.ran and known.arriving is None:
         grace_seconds = 0.0
@@ -58,7 +57,7 @@ def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: 
     """
     if known.stopping is None or known.ended:
         return life.Step.WAIT
-    # A guest may have arrived since the last successful look, so an old look is sufficient only at the deadline.
+    # A guest may have arrived since, so an old look is sufficient only at the deadline.
     nothing_came = known.domain is None or not known.domain.active
     if not known.status.started and not operating and nothing_came and (fresh or now >= known.stopping.deadline):
         return life.Step.END
@@ -72,7 +71,7 @@ def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: 
 
 
 def patience(known: Known, now: float, times: Times = TIMES) -> float | None:
-    """Return the deadline of libvirt calls made at ``now``, both in the event loop's seconds; None: no deadline.
+    """Return the deadline of libvirt calls made at ``now``, or None.
 
     A hung call delays neither the end of the grace period nor giving up on libvirtd.
     """
@@ -83,7 +82,7 @@ def patience(known: Known, now: float, times: Times = TIMES) -> float | None:
 
 
 def begun(known: Known, step: life.Step, now: float) -> Known:
-    """Return the state when a step begins; ``now`` is in the event loop's seconds."""
+    """Return the state when a step begins."""
     match step:
         case life.Step.ASK_AGENT | life.Step.PRESS_BUTTON if known.stopping is not None:
             stopping = dataclasses.replace(known.stopping, attempts=known.stopping.attempts + 1, last_attempt=now)

@@ -1,4 +1,4 @@
-"""Decides for each request, in the current state, what to do or why to refuse it."""
+"""Decides for each request, in the current state, what to do, or raises ``RequestRefused``."""
 
 from __future__ import annotations
 
@@ -30,11 +30,7 @@ LOST: Final = "QEMU ended after the guest had left the source, before it ran her
 
 
 def is_to_start(known: Known, machine: messages.Machine) -> bool:
-    """True if a domain must be made; False if that was done before.
-
-    Raises:
-        RequestRefused: no domain may be made here.
-    """
+    """Return whether to make a domain; False if that was done before."""
     if known.machine is not None and known.machine.uid != machine.uid:
         raise RequestRefused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
     if known.status.ending is not None and known.status.ending.kind == "start-failed":
@@ -49,11 +45,7 @@ def is_to_start(known: Known, machine: messages.Machine) -> bool:
 
 
 def has_guest(known: Known, doing: str) -> bool:
-    """True if there is a guest; False if it is off.
-
-    Raises:
-        RequestRefused: there was no guest yet.
-    """
+    """Return whether there is a guest; False if it is off. Refuse if there was none yet."""
     if known.ended:
         return False
     if not known.status.started:
@@ -62,21 +54,13 @@ def has_guest(known: Known, doing: str) -> bool:
 
 
 def require_guest(known: Known, doing: str) -> None:
-    """Check that there is a guest.
-
-    Raises:
-        RequestRefused: there is none.
-    """
+    """Refuse unless there is a guest."""
     if not has_guest(known, doing):
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is off")
 
 
 def require_guest_that_stays(known: Known, doing: str) -> None:
-    """Check that there is a guest that this pod may change.
-
-    Raises:
-        RequestRefused: there is none.
-    """
+    """Refuse unless there is a guest that this pod may change."""
     require_guest(known, doing)
     if known.leaving is not None:
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is being migrated")
@@ -85,10 +69,9 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
 
 
 def is_to_operate(known: Known, request: messages.Operate) -> bool:
-    """True if an operation must be carried out; False if it was, with any result.
+    """Return whether to carry out an operation; False if that was done, with any result.
 
-    Raises:
-        RequestRefused: no guest stays here, or the operation may have been carried out long ago.
+    Refuse if no guest stays here, or the operation may have been carried out long ago.
     """
     if known.status.operation_of(request.id) is not None:
         return False
@@ -118,27 +101,19 @@ def why_not_saved(known: Known) -> str:
 
 
 def may_stop_again(before: Observation | None) -> bool:
-    """True if the cause of a pause may pause the guest again at its next access, because no user paused it."""
+    """Return whether the cause of a pause may pause the guest again at its next access, because no user paused it."""
     return before is not None and before.state is State.PAUSED and before.reason != "user"
 
 
 def require_that_it_runs(known: Known, before: Observation | None) -> None:
-    """Check that a resumed guest continues.
-
-    Raises:
-        RequestRefused: it was paused again for the same reason as ``before``.
-    """
+    """Refuse if a resumed guest was paused again for the same reason as ``before``."""
     now = known.status.domain
     if before is not None and now is not None and (now.state, now.reason) == ("paused", before.reason):
         raise RequestRefused("Failed", f"the guest stopped again immediately: {now.detail or now.reason}")
 
 
 def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
-    """True if the pod must become the target of a migration; False if it is, or was.
-
-    Raises:
-        RequestRefused: it cannot.
-    """
+    """Return whether the pod must become the target of a migration; False if it is, or was."""
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if known.machine is not None or known.over:
@@ -150,17 +125,13 @@ def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> boo
 
 
 def is_lost(known: Known, uid: str) -> bool:
-    """True if the domain to release has ended here. The caller knows that it left the source, so it is lost."""
+    """Return whether the domain to release has ended here. It is lost, because the caller knows that it left the source."""
     migration = known.status.migration_of(uid)
     return migration is not None and (migration.direction, migration.state) == ("incoming", "failed")
 
 
 def is_to_release(known: Known, uid: str) -> bool:
-    """True if the domain arrived and must be released; False if it was released before.
-
-    Raises:
-        RequestRefused: nothing arrived.
-    """
+    """Return whether the domain that arrived must be released; False if that was done. Refuse if nothing arrived."""
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "incoming" or migration.state not in ("arrived", "succeeded"):
         raise RequestRefused("Conflict", f"nothing to release: the migration is {migration.state if migration else 'unknown'}")
@@ -168,11 +139,7 @@ def is_to_release(known: Known, uid: str) -> bool:
 
 
 def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
-    """True if a migration must begin; False if one with this uid began before.
-
-    Raises:
-        RequestRefused: the guest cannot migrate, or not now.
-    """
+    """Return whether a migration must begin; False if one with this uid began before."""
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None or known.saving:
@@ -193,22 +160,14 @@ def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_dis
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
-    """True if libvirt must abort a migration: a running outgoing one.
-
-    Raises:
-        RequestRefused: the pod has no such migration.
-    """
+    """Return whether libvirt must abort a running outgoing migration. Refuse if the pod has no such migration."""
     if known.status.migration_of(uid) is None:
         raise RequestRefused("Conflict", "this pod does not take part in this migration")
     return known.leaving is not None and known.leaving.uid == uid
 
 
 def is_to_pause(known: Known, uid: str) -> bool:
-    """True if the guest of a running outgoing migration must be paused; False after the migration.
-
-    Raises:
-        RequestRefused: the pod has no such migration, or is its target.
-    """
+    """Return whether the guest of an outgoing migration must be paused; False after the migration."""
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "outgoing":
         raise RequestRefused("Conflict", "this migration does not leave this pod")
@@ -216,11 +175,7 @@ def is_to_pause(known: Known, uid: str) -> bool:
 
 
 def given_xml(known: Known) -> str:
-    """Return the XML passed to libvirt.
-
-    Raises:
-        RequestRefused: there is none yet.
-    """
+    """Return the XML passed to libvirt. Refuse if there is none yet."""
     if not known.xml:
         raise RequestRefused("Conflict", "the domain has not been created yet")
     return known.xml

@@ -1,4 +1,4 @@
-"""Times of a managed domain's parts, in seconds."""
+"""Pauses and limits of a managed domain's parts, in seconds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ class Times:
     """Pauses and limits of a managed domain's parts."""
 
     look: float = 10.0
-    """Between two looks at the domain. Events report each change; this corrects for a lost event."""
+    """Between two looks at the domain, in case an event is lost."""
     console: float = 5.0
     """For QEMU's serial ports to exist; after it, the guest starts without its console."""
     undo_retry: float = 0.5
     """Between attempts to destroy a domain after a failed start, while libvirtd is down."""
     relapse: float = 0.5
-    """After a resume: a guest with a failing disk repeats the failed request as soon as it runs."""
+    """After a resume: a guest with a failing disk repeats the failed request at once."""
 
     stop: float = 0.5
     """Between two steps of powering off."""
     press: float = 3.0
-    """Between two presses of the power button, which are repeated because a booting guest ignores it."""
+    """Between two presses of the power button, which a booting guest ignores."""
     give_up: float = 8.0
     """After the deadline. If libvirtd cannot destroy the domain, our exit then ends QEMU."""
     release: float = 5.0
@@ -33,11 +33,10 @@ class Times:
     clock_pause: float = 5.0
     """The shortest pause after which the guest's clock is set."""
     clock_retry: float = 1.0
-    """Between two attempts to set it."""
     clock_limit: float = 300.0
-    """For an agent that does so; a guest without one keeps its clock."""
+    """For an agent to set the clock."""
     save_look: float = 0.5
-    """Between two looks at the progress of saving the guest's memory."""
+    """Between two looks at a save's progress."""
     progress: float = 0.5
     """Between two looks at an outgoing migration's progress."""
     memory_look: float = 0.25
@@ -48,7 +47,7 @@ class Times:
     agent_round: float = 30.0
     """Between two rounds of questions for the status, unless an agent connects or disconnects."""
     agent_pause: float = 1.0
-    """Minimum between two rounds: a guest may open and close its channel any number of times."""
+    """Minimum between two rounds: a guest may reopen its channel at any rate."""
     agent_limit: float = 12.0
     """For all questions of one read; the last may take longer. virt-handler waits for twice as long."""
     agent_turn: float = 10.0
@@ -60,22 +59,19 @@ class Times:
     exec_look: float = 0.1
     """Between two checks whether a command in the guest has ended."""
     packages_look: float = 0.25
-    """Between two checks whether it has ended."""
+    """Between two checks whether the package manager has ended."""
     freeze: int = 30
     """For the agent to write the guest's data and freeze its file systems; less than virt-handler waits."""
     thaw_retry: float = 1.0
-    """Between two attempts to thaw them."""
     keys_look: float = 5.0
     """Between two checks of mounted public keys; the kubelet takes up to two minutes to update them."""
     keys_retry: float = 30.0
-    """Between two attempts to set them, after a failure."""
+    """Between two attempts to set keys."""
 
     servers_look: float = 5.0
-    """Between two checks of disks' servers."""
     devices_look: float = 10.0
-    """Between two looks at the sizes of block devices."""
+    """Between two looks at block devices' sizes."""
     space_look: float = 5.0
-    """Between two checks of disks' free space."""
     space_try: tuple[float, float] = (10.0, 300.0)
     """Between two tries to resume a guest with full disks: after the first failure, and the maximum."""
     import_retry: tuple[float, float] = (5.0, 300.0)
@@ -83,4 +79,3 @@ class Times:
 
 
 TIMES: Final = Times()
-"""The times of all pods."""

@@ -1,7 +1,7 @@
 """Creates blank disks in claims that have none: ``source.create``.
 
-A disk is a sparse file. Preallocated blocks would be freed by the guest's first discards, which are on by default, and zeroing a whole
-claim takes minutes. Instead, the start checks how much room the claim has.
+A disk is a sparse file, because the guest's first discards would free preallocated blocks, and zeroing a claim takes minutes. The start
+checks the claim's room instead.
 
 Creation makes ``disk.img.new``, locks it, sets its size, syncs it and links it to ``disk.img``; the link fails if that exists. So a killed
 pod leaves no partial disk, two pods create only one, and nothing is overwritten. A file without a lock is left over from a killed pod, and
@@ -44,7 +44,6 @@ def create(
         launcher.main.disks.files.NoRoom: a claim has too little room, which may change.
         launcher.main.disks.files.ImagesMissing: another pod is creating the disk.
         launcher.main.disks.files.DiskUnusable: the file system cannot hold such a file.
-        launcher.domain.values.InvalidSpecification: as ``origins``.
     """
     full: dict[str, str] = {}
     for origin in origins(specification):
@@ -78,7 +77,7 @@ def _create_in(directory: int, origin: Origin, room: os.statvfs_result) -> None:
     with _partial(directory, origin) as file:
         os.ftruncate(file, origin.created)
         os.fsync(file)
-        with suppress(FileExistsError):  # another process created the disk first
+        with suppress(FileExistsError):  # another process created it first
             os.link(PARTIAL, layout.DISK_IMAGE, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
     os.fsync(directory)
 

@@ -1,7 +1,7 @@
 """Certificates for TLS with NBD servers: written for QEMU, and tested with each server.
 
-All NBD disks of a machine share one Secret, because libvirt has one directory for them. QEMU tests the servers before the guest starts,
-because only QEMU can tell whether it accepts a certificate.
+All NBD disks of a machine share one Secret, because libvirt has one directory for them. QEMU itself tests the servers before the guest
+starts, because only it can tell whether it accepts a certificate.
 """
 
 from __future__ import annotations
@@ -27,12 +27,7 @@ _KEYS: Final = {file: key for keys in (network_disks.AUTHORITY_KEYS, network_dis
 
 
 async def prepare(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
-    """Write the certificates for QEMU, and test each server's certificate.
-
-    Args:
-        children: runs commands.
-        specification: ``spec.domain``.
-        seconds: time limit per server.
+    """Write the certificates for QEMU, and test each server within ``seconds``.
 
     Raises:
         SourceUnusable: the Secret or a disk's server is invalid; the message names it, without secret content.

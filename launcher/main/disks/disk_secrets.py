@@ -1,7 +1,7 @@
 """Secrets for logins to disk servers.
 
-libvirtd keeps the passwords in memory and passes them to QEMU encrypted; the domain XML refers to them by UUID. User names are also secret.
-Only the XML for libvirt contains them; the XML for users does not.
+libvirtd keeps the passwords in memory and passes them to QEMU encrypted; the domain XML refers to them by UUID. User names are also secret:
+only the XML for libvirt contains them.
 """
 
 from __future__ import annotations
@@ -82,12 +82,7 @@ def _login(disk: str, found: Mapping[str, bytes]) -> Login:
 
 
 async def keep(hypervisor: Hypervisor, specification: Mapping[str, Any]) -> None:
-    """Pass the passwords to the hypervisor.
-
-    Raises:
-        SourceUnusable: as :func:`logins`.
-        HypervisorError: the hypervisor failed.
-    """
+    """Pass the passwords to the hypervisor. Raises as :func:`logins`, and HypervisorError."""
     for login in await asyncio.to_thread(logins, specification):
         await hypervisor.keep_secret(login.uuid, login.password, login.usage)
 
@@ -106,7 +101,7 @@ def revealed(xml: str, found: Iterable[Login]) -> str:
 
 
 def concealed(xml: str) -> str:
-    """Return libvirt's XML without the users' names of iSCSI logins. libvirt itself leaves passwords out."""
+    """Return libvirt's XML without the users' names of iSCSI logins. libvirt leaves passwords out."""
     root = ET.fromstring(xml)  # noqa: S314 - libvirtd wrote it
     for auth in root.iterfind("devices/disk/source/auth"):
         if auth.find("secret[@type='iscsi']") is not None:

@@ -13,7 +13,7 @@ from apiserver.apis.virt.hardware import disks, network_disks, plugin_disks
 from launcher.main.disks import files
 
 ANSWER_SECONDS: Final = 5.0
-"""Time limit to connect to a server, including name resolution."""
+"""To connect to a server, including name resolution."""
 CONNECTIONS: Final = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 """The pod's TCP connections. QEMU has one to each such disk's server; the guest's own are not among them."""
 _ESTABLISHED: Final = "01"
@@ -37,7 +37,7 @@ class Network:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 _, writer = await asyncio.open_connection(host, port)
-        except (OSError, UnicodeError):  # OSError includes TimeoutError; UnicodeError is for host names outside of IDNA
+        except (OSError, UnicodeError):  # OSError includes TimeoutError; UnicodeError: host names outside of IDNA
             return False
         writer.close()
         return True
@@ -47,7 +47,7 @@ class Network:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
             try:
                 connection.connect(path)
-            except BlockingIOError:  # its queue of connections is full
+            except BlockingIOError:  # its queue is full
                 return True
             except OSError:
                 return False
@@ -68,11 +68,7 @@ NETWORK: Final = Network()
 
 
 async def require(specification: Mapping[str, Any], network: Network) -> None:
-    """Require an answer from the server of each network disk, and a process at each plugin's socket.
-
-    Raises:
-        ServersSilent: some do not answer.
-    """
+    """Require an answer from the server of each network disk, and a process at each plugin's socket; else raise ServersSilent."""
     endpoints, sockets = endpoints_of(specification), sockets_of(specification)
     if silent := (*await without_answer(endpoints, network), *without_listener(sockets, network)):
         raise ServersSilent(silent)

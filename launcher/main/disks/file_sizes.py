@@ -59,7 +59,6 @@ def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = a
     Raises:
         launcher.main.disks.files.NoRoom: a claim has too little room to grow a disk, which may change.
         launcher.main.disks.files.DiskUnusable: virt-launcher may not read or write a file.
-        launcher.domain.values.InvalidSpecification: as ``origins``.
     """
     for origin in origins(specification):
         if not (origin.image or origin.network or origin.empty or origin.blank):

@@ -35,7 +35,7 @@ class NotReady(DiskUnusable):
 
 
 class ImagesMissing(NotReady):
-    """Mounted claims without an image. Another process may still be filling them."""
+    """Mounted claims without an image, which another process may still fill."""
 
     def __init__(self, disks: tuple[str, ...]) -> None:
         missing = "; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: file not found in its claim" for name in disks)
@@ -43,7 +43,7 @@ class ImagesMissing(NotReady):
 
 
 class NoRoom(NotReady):
-    """Claims with too little room to create their disks; the message says how much there is."""
+    """Claims with too little room for their disks; the message says how much there is."""
 
 
 def look(specification: Mapping[str, Any]) -> dict[str, Found]:
@@ -52,7 +52,6 @@ def look(specification: Mapping[str, Any]) -> dict[str, Found]:
     Raises:
         ImagesMissing: only images in claims are missing, and may still come.
         DiskUnusable: a file or device cannot be used, or the file of an image disk is missing.
-        launcher.domain.values.InvalidSpecification: as ``origins``.
     """
     found: dict[str, Found] = {}
     missing: list[str] = []
@@ -67,11 +66,7 @@ def look(specification: Mapping[str, Any]) -> dict[str, Found]:
 
 
 async def make_overlays(children: Children, specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
-    """Create the missing overlays.
-
-    Raises:
-        launcher.main.programs.children.CommandFailed: qemu-img failed.
-    """
+    """Create the missing overlays with qemu-img."""
     for origin, overlay in _missing(specification):
         partial = f"{overlay}.new"
         its = found[origin.name]
@@ -117,16 +112,11 @@ def _of_file(file: Path, kind: Format, origin: Origin) -> Found:
 
 
 def _direct_under(origin: Origin) -> bool:
-    """Return whether the disk's overlay, if any, will support O_DIRECT."""
     return not origin.overlaid or _direct_below(Path(layout.OVERLAYS_DIRECTORY))
 
 
 def device_size(origin: Origin) -> int | None:
-    """Return the size in bytes of a claim's block device; None if the claim is not one.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the bytes of a claim's block device, or None. Raises OSError."""
     path = Path(origin.device)
     if not path.is_block_device():
         return None
@@ -135,7 +125,7 @@ def device_size(origin: Origin) -> int | None:
 
 
 def _is_absent(path: Path) -> bool:
-    """Return whether an entry is absent. Unsearchable directories and broken links are errors, not absence."""
+    """Return whether an entry is absent. Unsearchable directories and broken links are errors."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -183,15 +173,11 @@ def image_format(path: Path, name: str) -> Format:
 
 
 def virtual_size(path: Path, kind: Format) -> int:
-    """Return the size in bytes of the disk in an image, which the guest may overwrite.
-
-    Raises:
-        OSError: the image cannot be read.
-    """
+    """Return the bytes of an image's disk, which the guest may overwrite. Raises OSError."""
     if kind == "raw":
         return path.stat().st_size
     with path.open("rb") as file:
-        return int.from_bytes(file.read(32)[24:], "big")  # the disk's size is at 24, see above
+        return int.from_bytes(file.read(32)[24:], "big")  # the disk's size, see above
 
 
 def _fits(size: int, origin: Origin) -> None:
@@ -203,12 +189,10 @@ def _fits(size: int, origin: Origin) -> None:
 
 
 def _direct(file: Path) -> bool:
-    """Return whether the file system of ``file`` supports O_DIRECT."""
     return _opens(file, os.O_RDONLY | os.O_DIRECT)
 
 
 def _direct_below(directory: Path) -> bool:
-    """Return whether new files in ``directory`` support O_DIRECT."""
     return _opens(directory, os.O_RDWR | os.O_DIRECT | os.O_TMPFILE)
 
 

@@ -1,7 +1,7 @@
 """Creates or checks the state of UEFI and TPM before libvirt starts the domain.
 
-Other pods of the namespace may write to the machine's claim, so its content is untrusted: files that differ from what this module makes are
-refused. Only its own user can write to the machine's directory, so after the check, only that user or root could change it.
+Other pods of the namespace may write to the machine's claim, so files that differ from what this module makes are refused. Only this user
+can write to the machine's directory, so the check stays valid.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from launcher.main.programs.children import Children
 
 SWTPM_SETUP: Final = "/usr/bin/swtpm_setup"
 TPM_2: Final = "tpm2"
-"""libvirt's name for TPM 2.0."""
 MAX_TPM_FILES: Final = 16
 MAX_TPM_BYTES: Final = 1 << 20
-"""Per file, because swtpm reads it as a whole. Its own files have 10 KiB."""
+"""Per file, which swtpm reads as a whole. Its own files have 10 KiB."""
 
 
 class StateUnusable(Exception):
@@ -74,7 +73,7 @@ def _prepare_variables(template: Path, variables: Path) -> None:
 
 
 async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> None:
-    """Make a TPM where libvirt looks for it, if there is none. libvirt would make one itself, but needs a CA of the node for it."""
+    """Make a TPM where libvirt looks for it, if there is none. libvirt itself would need a CA of the node."""
     directory = place if kept is None else kept
     if not await asyncio.to_thread(_is_made, place, kept):
         partial = directory / f"{TPM_2}.new"
@@ -84,9 +83,9 @@ async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> No
 
 
 def _is_made(place: Path, kept: Path | None) -> bool:
-    """Return whether a TPM exists; raise StateUnusable if it is invalid.
+    """Return whether a TPM exists, else create an empty directory for it; raise StateUnusable if it is invalid.
 
-    If there is none, create an empty directory for it. Links libvirt's place to a persistent one.
+    Links libvirt's place to a persistent one.
     """
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = place if kept is None else kept
@@ -135,7 +134,6 @@ def own_directory(path: Path) -> None:
 
 
 def _regular_file(path: Path) -> os.stat_result | None:
-    """Return a file's status, or None if it does not exist."""
     try:
         found = path.lstat()
     except FileNotFoundError:

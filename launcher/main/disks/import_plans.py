@@ -1,4 +1,4 @@
-"""Plans of a machine's imports: which claims have no image, and the importer's input for each."""
+"""Plans of a machine's imports: which claims have no image, and the importer's input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ class Directories:
 
 
 DIRECTORIES: Final = Directories()
-"""The directories of all pods."""
 
 
 def missing(domain: Mapping[str, Any], directories: Directories) -> dict[str, bytes]:
@@ -48,11 +47,7 @@ def missing(domain: Mapping[str, Any], directories: Directories) -> dict[str, by
 def plan(disk: Mapping[str, Any], given: Mapping[str, Any], directories: Directories, **place: str) -> bytes:
     """Return the importer's input, as ``importer.plan`` reads it.
 
-    Args:
-        disk: the disk.
-        given: its ``source.import``.
-        directories: where Secrets and certificates are mounted.
-        place: the directory or device of its claim.
+    ``given`` is the disk's ``source.import``, ``place`` the directory or device of its claim.
     """
     document: dict[str, Any] = {**place, "source": dict(given), "size": disk_imports.size(given)}
     if disk_imports.secret(disk):

@@ -1,7 +1,7 @@
 """ISO 9660 images made in the pod: data for cloud-init, or the keys of a Secret or ConfigMap as files.
 
-Images are written to a temporary file and renamed. A migration's target makes them too, and replaces them by the source's
-(``received_disks``): the guest keeps the bytes that it has read, even if a user changed a Secret meanwhile.
+A migration's target makes them too, and replaces them by the source's (``received_disks``): the guest keeps the bytes that it has read,
+even if a user changed a Secret meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _METHODS: Final = {cloud_init.NO_CLOUD: "noCloud", cloud_init.CONFIG_DRIVE: "con
 
 
 class SourceUnusable(Exception):
-    """An image cannot be made from the mounted data; the message names the disk or field, without secret content."""
+    """The mounted data is unusable; the message names the disk or field, without secret content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ def read(name: str) -> bytes:
 
 
 def replace(name: str, content: bytes) -> None:
-    """Replace a disk's image, which QEMU has not opened yet. Raises OSError."""
-    _partial(name).unlink(missing_ok=True)  # left over from an interrupted transfer
+    """Replace a disk's image before QEMU opens it. Raises OSError."""
+    _partial(name).unlink(missing_ok=True)  # of an interrupted transfer
     _write(_partial(name), content)
     _partial(name).rename(_path(name))
 
@@ -83,10 +83,7 @@ def _partial(name: str) -> Path:
 async def make(children: Children, machine: messages.Machine, *, may_come: bool = False) -> None:
     """Make the images, one after the other.
 
-    Args:
-        children: runs xorriso.
-        machine: the machine.
-        may_come: the source of a migration may send them. What cannot be made here is left out.
+    ``may_come``: a migration's source may send them, so what cannot be made here is left out.
 
     Raises:
         SourceUnusable: a Secret or ConfigMap is invalid.
@@ -113,7 +110,7 @@ async def make(children: Children, machine: messages.Machine, *, may_come: bool 
 
 
 def _command(image: _Image) -> list[str]:
-    # Rock Ridge with root as the owner, and Joliet for Windows. The command line contains only our paths, no names of files.
+    # Rock Ridge with root as the owner, and Joliet for Windows. The command line contains only our paths.
     options = ["-quiet", "-r", "-J", "-joliet-long", "-no-pad", "-V", image.label, "-o", str(image.partial)]
     return [XORRISO, "-no_rc", "-as", "mkisofs", *options, str(image.tree)]
 
@@ -151,7 +148,6 @@ def _for_cloud_init(kind: str, source: Mapping[str, Any], name: str, machine: me
 
 
 def _keys(kind: str, machine: messages.Machine) -> list[str]:
-    """Return the public keys for a disk of this type."""
     found: list[str] = []
     for position, credential in enumerate(machine.access_credentials):
         if credential.method == _METHODS[kind]:
@@ -179,7 +175,7 @@ def public_keys(position: int) -> tuple[str, ...]:
 
 def _lay_out(image: _Image) -> None:
     """Write an image's files, readable only by this user, and an empty file for the image."""
-    shutil.rmtree(image.tree, ignore_errors=True)  # left over from an interrupted start
+    shutil.rmtree(image.tree, ignore_errors=True)  # of an interrupted start
     image.partial.unlink(missing_ok=True)
     image.tree.mkdir(mode=0o700)
     for name, data in image.files.items():

@@ -1,7 +1,7 @@
 """Content of Secrets and ConfigMaps that the kubelet mounted.
 
 The kubelet writes one version of all files into a directory, and switches the link ``..data`` to it. Following the link once gives a
-consistent version. Sizes and kinds of files are checked as well.
+consistent version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apiserver.apis.virt.hardware import cloud_init
 
 _CURRENT: Final = "..data"
 _TRIES: Final = 5
-"""The kubelet may remove a replaced version while we read it. Then we read the newer one."""
+"""The kubelet may remove a replaced version while we read it."""
 
 
 class Unreadable(Exception):
@@ -23,12 +23,7 @@ class Unreadable(Exception):
 
 
 def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cloud_init.MAX_FILES) -> dict[str, bytes]:
-    """Return the values by their keys.
-
-    Args:
-        directory: where it is mounted.
-        limit: maximum bytes of all values together.
-        count: maximum number of keys.
+    """Return the values by their keys: at most ``count``, with ``limit`` bytes together.
 
     Raises:
         Unreadable: it is missing, too large, or not what a kubelet mounts.
@@ -41,7 +36,7 @@ def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cl
                 raise Unreadable("it is not mounted") from None
         except OSError as error:
             raise Unreadable(error.strerror or type(error).__name__) from None
-    raise AssertionError  # the last attempt returned or raised
+    raise AssertionError  # unreachable
 
 
 def version(directory: Path) -> str:

@@ -14,7 +14,7 @@ ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 class CannotOpen(Exception):
-    """A disk cannot be opened; the message is QEMU's, on one line, without the command and options that QEMU repeats."""
+    """QEMU's message on one line, without the command and options that QEMU repeats."""
 
 
 async def info(children: Children, source: Mapping[str, Any], objects: Sequence[str], seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Images of Ceph clusters: checks before the start that QEMU can open them.
+"""Checks before the start that QEMU can open images of Ceph clusters.
 
 With a wrong key, Ceph's library retries silently for five minutes, and so would QEMU.
 """
@@ -15,16 +15,11 @@ from launcher.main.disks.made_disks import SourceUnusable
 from launcher.main.programs.children import Children
 
 SECONDS: Final = 15.0
-"""For a cluster with a reachable monitor; it normally takes 0.1 s."""
+"""For a cluster with a reachable monitor, which takes 0.1 s."""
 
 
 async def look(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
-    """Open each image as QEMU will.
-
-    Args:
-        children: runs commands.
-        specification: ``spec.domain``.
-        seconds: time limit per image.
+    """Open each image as QEMU will, within ``seconds``.
 
     Raises:
         SourceUnusable: one cannot be opened; the message names the disk, without secret content.
@@ -50,8 +45,8 @@ async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> 
 def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the image as options of QEMU, like libvirt's except for authentication.
 
-    With a key, libvirt's XML still lets the monitor choose ``none``. Here it must use ``cephx``, by which both sides prove that they have
-    the key. This detects a false server at a monitor's address before the guest starts.
+    With a key, libvirt's XML still lets the monitor choose ``none``. ``cephx`` makes both sides prove that they have the key, which detects
+    a false server at a monitor's address.
     """
     source = disk["source"]
     monitors = [{"host": host, "port": str(port)} for host, port in network_disks.endpoints(disk)]

@@ -1,7 +1,7 @@
 """Copies of the disks that were made in the pod, with the image of a suspended guest.
 
-The guest keeps the bytes that it has read, even if a user changed a Secret meanwhile. The file has the form of a migration's transfer
-(:mod:`launcher.protocol.made_disks`). The digest of the image covers its first line, which has the disks' digests.
+The reason and the form are those of a migration's transfer (:mod:`launcher.protocol.made_disks`). The digest of the image covers the file's
+first line, which has the disks' digests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Files with suspended guests' memory, in the machine's directory of the claim of ``spec.managedSave``.
 
 ``<id>`` is a complete image, ``<id>.partial`` is being written, ``<id>.used`` says that a guest was resumed from it, and ``<id>.disks`` has
-the disks that were made in the pod (:mod:`launcher.main.disks.saved_disks`). Other pods may write to the claim, so an image is used only if
-its header, which contains the domain's XML, and the list of these disks have the digest that the machine's status names.
+the disks that were made in the pod. Other pods may write to the claim, so an image is used only if its header, which contains the domain's
+XML, and the list of these disks have the digest in the machine's status.
 """
 
 from __future__ import annotations
@@ -74,11 +74,7 @@ def make_room(uid: str, needed_bytes: int, root: Path = ROOT, statvfs: Callable[
 
 
 def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
-    """Delete the machine's files except for the image ``keep``, its mark of use and its disks. Without a claim there are none.
-
-    Raises:
-        ImageUnusable, OSError: as ``make_room``.
-    """
+    """Delete the machine's files except for the image ``keep``, its mark of use and its disks. Raises as ``make_room``."""
     if not has_claim(root):
         return
     directory = _directory(uid, root)

@@ -18,11 +18,7 @@ class NotSent(MigrationFailed):
 
 
 async def send(names: Sequence[str]) -> None:
-    """Send these disks and wait until the target has them.
-
-    Raises:
-        NotSent: it does not.
-    """
+    """Send these disks and wait until the target has them, or raise NotSent."""
     try:
         contents = [await asyncio.to_thread(made_disks.read, each) for each in names]
     except OSError as error:
@@ -38,18 +34,18 @@ async def send(names: Sequence[str]) -> None:
 
 
 async def _answer(line: bytes, contents: Sequence[bytes]) -> bytes:
-    """Return the target's answer; empty if there is none."""
+    """Return the target's answer, or nothing."""
     path = Path(layout.RUN_DIRECTORY, layout.MIGRATION_MADE_DISKS_SOCKET)
     try:
         reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER_BYTES)
     except OSError:
         return b""
     try:
-        with contextlib.suppress(OSError):  # a target that refuses reads no further; its answer may be there
+        with contextlib.suppress(OSError):  # a target that refuses stops reading; its answer may be there
             for each in (line, *contents):
                 writer.write(each)
                 await writer.drain()
-        with contextlib.suppress(OSError, ValueError):  # ValueError: a line that is too long
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the line is too long
             return await reader.readline()
         return b""
     finally:

@@ -1,4 +1,4 @@
-"""What precedes a shutdown: frozen file systems thaw, and the command of ``spec.lifecycle.preStop`` runs in the guest."""
+"""Before a shutdown, thaws file systems and runs the command of ``spec.lifecycle.preStop`` in the guest."""
 
 from __future__ import annotations
 

@@ -73,7 +73,6 @@ class Changes:
         await self._hypervisor.resize_disk(self._record.known.name, target, size)
 
     async def _give(self, request: messages.Change, machine: messages.Machine, wanted: str) -> None:
-        """Give a device its setting, unless it has it."""
         name = self._record.known.name
         if (device := changes.device_of(machine, await self._devices(), request)) is None:
             raise _absent(request.what.partition(".")[0], request.name)

@@ -42,7 +42,7 @@ def device_sizes(specification: Mapping[str, Any], size_of: Callable[[Origin], i
 
 
 class DeviceGrowth:
-    """Compares the sizes of block devices with those that the guest was told."""
+    """Compares block devices' sizes with those that the guest was told."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record, times: Times = TIMES, measure: Measure = device_sizes) -> None:
         self._hypervisor = hypervisor
@@ -58,7 +58,7 @@ class DeviceGrowth:
             await self.look()
 
     async def look(self) -> None:
-        """Tell the guest the sizes that changed since the last look; the first look tells all, which changes nothing if it knows them."""
+        """Tell the guest the sizes that changed since the last look, at first all."""
         if (machine := _settled(self._record.known)) is None:
             return
         targets = plugging.targets(machine)

@@ -1,7 +1,7 @@
 """Checks the servers of a guest's disks, and resumes the guest when they are back.
 
-QEMU reconnects by itself. But it does not report that a server is silent while the guest's requests wait, and does not resume a guest that
-it paused after failed requests.
+QEMU itself reconnects. But it does not report that a server is silent while the guest's requests wait, and does not resume a guest that it
+paused after failed requests.
 """
 
 from __future__ import annotations
@@ -24,17 +24,14 @@ logger = logging.getLogger(__name__)
 
 
 def may_go_on(seen: Observation | None, names: Mapping[str, str], answering: Set[str]) -> bool:
-    """Return True if only unavailable disk servers paused the guest, and all of them answer.
+    """Return whether only unavailable disk servers paused the guest, and all of them answer.
 
-    Args:
-        seen: the current domain.
-        names: names of disks, by libvirt's.
-        answering: names of the disks with an answering server.
+    ``names`` has disks' names by libvirt's, ``answering`` those with an answering server.
     """
     if seen is None or seen.state is not State.PAUSED or not seen.disk_errors:
         return False
     if all(error == NO_SPACE for _, error in seen.disk_errors):
-        return False  # the server answers but is full: launcher.main.lifecycle.free_space retries that less often
+        return False  # the server answers but is full: free_space retries less often
     return {names.get(target) for target, _ in seen.disk_errors} <= answering
 
 

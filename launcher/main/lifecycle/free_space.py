@@ -18,7 +18,7 @@ from launcher.main.lifecycle.watching import Watch
 
 
 def places(specification: Mapping[str, Any]) -> dict[str, PurePosixPath]:
-    """Return a path on the file system of each disk's data, by name, without disks that lack a path."""
+    """Return a path on each disk's file system, by name, without disks that lack a path."""
     try:
         found = origins(specification)
     except InvalidSpecification:  # of XML, which need not have typed disks
@@ -27,7 +27,7 @@ def places(specification: Mapping[str, Any]) -> dict[str, PurePosixPath]:
 
 
 def free(path: PurePosixPath) -> int | None:
-    """Return the free bytes of a file system for unprivileged users; None for a device, or if unknown."""
+    """Return a file system's free bytes for unprivileged users; None for a device, or if unknown."""
     try:
         if Path(path).is_block_device():
             return None

@@ -1,7 +1,7 @@
-"""Freezes and thaws the guest's file systems through its agent, and thaws them by itself when their time is over.
+"""Freezes and thaws the guest's file systems through its agent, and thaws them when their time is over.
 
 Frozen file systems are consistent on their disks, for a snapshot or backup by another program; the guest's writers wait. virt-launcher
-knows the time, because it lives as long as the guest.
+measures the time, because it lives as long as the guest.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Freezing:
         self._take(None)
 
     async def end(self) -> None:
-        """Thaw them, because the guest shuts down; if that fails, it is tried again meanwhile."""
+        """Thaw them before a shutdown; ``run`` retries if that fails."""
         try:
             await self.thaw()
         except RequestRefused as refused:

@@ -1,8 +1,7 @@
 """Imports images into claims that have none, before the guest's network and domain exist.
 
-A separate process (the package ``importer``) does each import, because it reads untrusted data; this one only reads its reports. Imports
-run one at a time to limit memory. A failed import is retried with growing pauses for the life of the pod, because the cause is usually
-fixed elsewhere. Users switch the machine off to give up.
+The package ``importer``, a separate process, reads the untrusted data; this one only reads its reports. Imports run one at a time to limit
+memory. A failed import is retried with growing pauses until a user switches the machine off, because the cause is usually fixed elsewhere.
 """
 
 from __future__ import annotations
@@ -49,15 +48,7 @@ class Imports:
         command: Sequence[str] = COMMAND,
         times: Times = TIMES,
     ) -> None:
-        """Only store the settings.
-
-        Args:
-            children: starts processes.
-            record: the state.
-            directories: where claims and their files are mounted.
-            command: the importer.
-            times: all time limits.
-        """
+        """Store the settings: where claims and their files are mounted, and the importer's command."""
         self._children = children
         self._record = record
         self._times = times
@@ -138,7 +129,7 @@ class Imports:
             while True:
                 try:
                     line = await reader.readline()
-                except ValueError:  # a longer line is not a report
+                except ValueError:  # the line is too long for a report
                     continue
                 if not line:
                     return result

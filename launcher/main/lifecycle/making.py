@@ -49,11 +49,11 @@ class Making:
             try:
                 async with limit:
                     yield
-            except StartFailure as error:  # includes the limit's TimeoutError
+            except StartFailure as error:  # also the limit's TimeoutError
                 if not self._record.known.abandoned:
                     raise
                 logger.debug("the preparation ended", extra={"error": repr(error)})
-            if self._record.known.abandoned:  # checked separately, because the limit does not interrupt a block that ends at that moment
+            if self._record.known.abandoned:  # the limit does not interrupt a block that ends at that moment
                 await self._leave_nothing()
                 raise RequestRefused("Conflict", "this pod is terminating")
         finally:

@@ -34,15 +34,13 @@ class Migrations:
         self._record = watch.record
         self._making = making
         self._outgoing: OutgoingMigration | None = None
-        """The running outgoing migration; ``known.leaving`` is its status."""
+        """The running one; ``known.leaving`` is its status."""
         self._tasks = asyncio.TaskGroup()
 
     async def run(self) -> None:
         """Run migrations until the pod must end and the last outgoing one is over, because only then the domain's location is certain."""
         async with self._tasks:
             await self._record.over.wait()
-
-    # --- the target --------------------------------------------------------------------------------------------------------------
 
     async def prepare(self, request: messages.PrepareMigrationTarget) -> None:
         """Prepare the empty pod for a domain.
@@ -86,8 +84,8 @@ class Migrations:
         """Make the arrived domain the pod's own.
 
         Raises:
-            RequestRefused: nothing arrived, or libvirt could not resume it; then it may be repeated. If the domain arrived and is gone,
-                this is final: it has left the source as well, and the pod ends.
+            RequestRefused: nothing arrived, or libvirt could not resume it; then it may be repeated. If the domain arrived and is gone, this
+                is final: it has left the source as well, and the pod ends.
         """
         async with self._record.operation:
             await self._watch.look()  # the source may notice the arrival before this process does
@@ -102,8 +100,6 @@ class Migrations:
                     raise requests.refusal_of(error) from error
                 self._record.take(known.released, request.migration_uid, time.time())
         await self._watch.look()
-
-    # --- the source --------------------------------------------------------------------------------------------------------------
 
     async def migrate(self, request: messages.Migrate) -> None:
         """Start to migrate the domain away.
@@ -150,11 +146,7 @@ class Migrations:
             raise requests.refusal_of(error) from error
 
     async def abort_outgoing(self) -> None:
-        """Abort the outgoing migration in libvirt, if one runs.
-
-        Raises:
-            HypervisorError: libvirt failed.
-        """
+        """Abort the outgoing migration in libvirt, if one runs. Raises HypervisorError."""
         if self._outgoing is not None:
             await self._outgoing.abort()
 

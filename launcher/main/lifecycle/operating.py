@@ -57,7 +57,7 @@ class Operations:
                     self._record.take(known.operated, request.id, problem)
 
     async def _carry_out(self, request: messages.Operate) -> str:
-        """Do it, and return why it failed, or an empty string."""
+        """Carry an operation out; return why it failed, or an empty string."""
         if why := requests.why_not_while_frozen(self._record.known, request.action):
             return why
         try:

@@ -1,8 +1,7 @@
 """The source's side of a live migration: runs it, and determines for certain whether the domain left.
 
-All components rely on this result: the domain arrives paused in the target, and is released there only after ``succeeded`` was reported
-here. So ``succeeded`` is reported only after QEMU has exited in this pod, and anything else only after the domain continues or has ended
-here.
+All components rely on this result: the domain is released in the target only after ``succeeded`` was reported here. So ``succeeded`` is
+reported only after QEMU has exited in this pod, and anything else only after the domain continues or has ended here.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def terms_of(request: messages.Migrate) -> Terms:
 
 
 class OutgoingMigration:
-    """One outgoing migration; ``status`` is its newest state, and ``report`` is called with it."""
+    """One outgoing migration; ``report`` is called with its newest ``status``."""
 
     def __init__(
         self,
@@ -145,11 +144,7 @@ class OutgoingMigration:
         return dataclasses.replace(self.status, state=state, message=message, end_time=time.time())
 
     async def abort(self) -> None:
-        """Abort the migration; ``run`` returns the result.
-
-        Raises:
-            HypervisorError: libvirt failed.
-        """
+        """Abort the migration; ``run`` returns the result. Raises HypervisorError."""
         self._abort_asked = True
         if self._sending is not None:
             self._sending.reschedule(asyncio.get_running_loop().time())
@@ -269,5 +264,5 @@ class OutgoingMigration:
             self._memory_ends = True
             try:
                 await self._hypervisor.abort_job(self._name)
-            except HypervisorError:  # the migration continues, or ends for another reason; the next check retries
+            except HypervisorError:  # the next check retries
                 self._memory_ends = False

@@ -66,7 +66,7 @@ class Preparation:
         network: Network,
         times: Times = TIMES,
     ) -> None:
-        """Only store the arguments: those of ``ManagedDomain``, and the servers of file systems and passt."""
+        """Store the arguments: those of ``ManagedDomain``, and the servers of file systems and passt."""
         self._hypervisor = hypervisor
         self._times = times
         self._network = network
@@ -81,8 +81,8 @@ class Preparation:
         Args:
             machine: the machine.
             capabilities: libvirt's cache of QEMU's capabilities on this node; may be empty.
-            arriving: True if the guest comes from another pod, so that its disks exist.
-            made_come: True if that pod may send the disks that it made.
+            arriving: whether the guest comes from another pod, so that its disks exist.
+            made_come: whether that pod may send the disks that it made.
 
         Raises:
             StartFailure: one of these; ``files.NotReady`` before anything except blank disks in claims was made.
@@ -135,12 +135,7 @@ class Preparation:
 def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, ...], nodes: Mapping[int, int], *, pci_panic: bool) -> str:
     """Return the XML of a machine's domain.
 
-    Args:
-        machine: the machine.
-        found: what exists at the origins of its disks.
-        own: its dedicated processors.
-        nodes: the NUMA nodes of these.
-        pci_panic: True if libvirt supports QEMU's PCI panic device.
+    ``found`` exists at its disks' origins; ``own`` are its dedicated processors, on these NUMA ``nodes``.
     """
     taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
     definition = Definition(
@@ -158,7 +153,7 @@ def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, 
         pci_panic,
     )
     if machine.domain_xml:
-        from launcher.domain import filling  # late, as in ``machines``
+        from launcher.domain import filling  # as in ``machines``
 
         return filling.fill(machine.domain_xml, definition, taps)
     for path in document.left_out(definition):

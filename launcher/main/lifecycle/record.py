@@ -23,7 +23,7 @@ class Record:
     def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None]) -> None:
         """Start with an empty state; the arguments are those of ``ManagedDomain``."""
         self.known = Known()
-        """The present state: read it again after each await."""
+        """Read it again after each await."""
         self.over = asyncio.Event()
         """Set once ``known.over``."""
         self.operation = asyncio.Lock()

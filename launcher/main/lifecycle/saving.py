@@ -1,4 +1,4 @@
-"""Saving the guest's memory to the claim of ``spec.managedSave``, which ends its run; and starting it from there."""
+"""Saves the guest's memory to the claim of ``spec.managedSave``, which ends its run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEP_PERCENT: Final = 10
 
 
 class Saving:
-    """Saves the guest's memory, once at a time."""
+    """Saves the guest's memory."""
 
     def __init__(self, hypervisor: Hypervisor, watch: Watch, times: Times = TIMES, root: Path = saved_images.ROOT) -> None:
         self._hypervisor = hypervisor
@@ -89,7 +89,7 @@ class Saving:
             await asyncio.to_thread(saved_disks.save, image, made_disks.names(machine.domain))
 
     async def _write(self, partial: Path) -> None:
-        """Have libvirt write the file; an answer that was lost is replaced by a look at the domain."""
+        """Have libvirt write the file; look at the domain if the answer was lost."""
         async with asyncio.TaskGroup() as group:
             progress = group.create_task(self._follow())
             error = await self._call(partial)  # an exception in the group would become a group
@@ -114,7 +114,6 @@ class Saving:
         return None
 
     async def _follow(self) -> None:
-        """Record the progress, until cancelled."""
         while True:
             await asyncio.sleep(self._times.save_look)
             with contextlib.suppress(HypervisorError):

@@ -10,7 +10,7 @@ from launcher.main.lifecycle.record import Record
 
 
 class Screen:
-    """Takes pictures of the screen of this pod's guest, also while it is paused."""
+    """Takes pictures of the guest's screen, also while it is paused."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record) -> None:
         self._hypervisor = hypervisor

@@ -37,7 +37,7 @@ class Start:
         images: Path = saved_images.ROOT,
         resumed: Callable[[], None] = lambda: None,
     ) -> None:
-        """``resumed`` is called after a guest went on from an image."""
+        """Store the settings; ``resumed`` is called after a guest went on from an image."""
         self._hypervisor = hypervisor
         self._times = times
         self._watch = watch

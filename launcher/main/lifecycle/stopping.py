@@ -24,7 +24,7 @@ class Stop:
     def __init__(
         self, hypervisor: Hypervisor, watch: Watch, migrations: Migrations, prepare: Callable[[], Awaitable[None]], times: Times = TIMES
     ) -> None:
-        """Only store the settings; ``prepare`` prepares the guest, and raises no errors."""
+        """Store the settings; ``prepare`` prepares the guest, and raises no errors."""
         self._hypervisor = hypervisor
         self._prepare = prepare
         self._times = times
@@ -33,7 +33,7 @@ class Stop:
         self._migrations = migrations
         self._requested = asyncio.Event()
         self._timeout: asyncio.Timeout | None = None
-        """The time limit of the current libvirt call."""
+        """Of the current libvirt call."""
 
     def request(self, grace_seconds: float) -> None:
         """Request a power-off within a grace period. Of several, the one that ends first applies."""
@@ -61,7 +61,7 @@ class Stop:
             await asyncio.sleep(self._times.stop)
 
     async def _look(self) -> bool:
-        """Observe the domain, because the state may be as old as the last event; return True if that succeeded in time."""
+        """Observe the domain, because the state may be as old as the last event; return whether that succeeded in time."""
         try:
             async with self._limit():
                 return await self._watch.look()

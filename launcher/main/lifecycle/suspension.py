@@ -1,4 +1,4 @@
-"""Suspending and resuming the guest's processors, and resetting its machine."""
+"""Suspends and resumes the guest's processors, and resets its machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Suspension:
         """Pause the processors.
 
         Raises:
-            RequestRefused: there is no guest, it is migrating away, or libvirt failed.
+            RequestRefused: there is no guest, it is migrating away, or libvirt failed. So do the other methods.
         """
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
@@ -34,11 +34,7 @@ class Suspension:
         await self._watch.look()
 
     async def reset(self) -> None:
-        """Reset the machine; processors that stand still do so afterwards.
-
-        Raises:
-            RequestRefused: as ``suspend``.
-        """
+        """Reset the machine; paused processors stay so."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "reset")
             try:
@@ -49,10 +45,10 @@ class Suspension:
         await self._watch.look()
 
     async def resume(self) -> None:
-        """Resume the processors, and check that they continue: the cause of a pause may recur at the guest's next access.
+        """Resume the processors.
 
         Raises:
-            RequestRefused: as for ``suspend``, or they were paused again.
+            RequestRefused: they were paused again, because the cause recurred at the guest's next access.
         """
         before = self._record.known.domain
         async with self._record.operation:

@@ -63,7 +63,7 @@ class Watch:
 
     async def look(self) -> bool:
         """Record the domain's current state; return whether that succeeded."""
-        async with self._looking:  # otherwise an older observation could follow a newer one
+        async with self._looking:  # an older observation must not follow a newer one
             name = self.record.known.name
             if not name:
                 return True

@@ -23,12 +23,10 @@ class CommandFailed(Exception):
 class Children:
     """Starts processes and reaps every child.
 
-    asyncio's child watcher waits for single pids and leaves orphans as zombies. This class replaces it: no other code in this process may
-    wait for children.
+    asyncio's child watcher would leave orphans as zombies. No other code in this process may wait for children.
     """
 
     def __init__(self, run_seconds: float = RUN_SECONDS) -> None:
-        """Only store the time limit of :meth:`run`."""
         self._run_seconds = run_seconds
         self._waiting: dict[int, asyncio.Future[int]] = {}
 

@@ -14,7 +14,7 @@ from launcher.main.programs.children import Children, terminate
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS: Final = (0.1, 5.0)
-"""Shortest and longest delay before a restart. If libvirtd ran longer than the second, the delay is the first again."""
+"""Shortest and longest delay before a restart. After a run longer than the second, the delay is the first again."""
 
 
 def next_delay(delay: float, lived: float) -> float:
@@ -27,7 +27,6 @@ class Libvirtd:
     """Keeps libvirtd running. The guest does not notice a restart, because the new one finds QEMU by its state files."""
 
     def __init__(self, children: Children, daemon: Daemon) -> None:
-        """Only store the arguments."""
         self._children = children
         self._daemon = daemon
         self._pid = 0

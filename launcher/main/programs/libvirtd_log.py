@@ -1,4 +1,4 @@
-"""Filters libvirtd's standard error: drops messages that every start and end causes in a pod."""
+"""Drops messages of libvirtd that every start and end causes in a pod."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from launcher.domain.network_disks import without_users
 
 HARMLESS: Final = (
-    b"Unable to open /dev/kvm",  # checked before any guest; a start that needs KVM fails with QEMU's own message
+    b"Unable to open /dev/kvm",  # a start that needs KVM fails with QEMU's own message
     b"Failed to get udev device for syspath '/sys/devices/virtual/dmi/id'",
     b'Configured security driver "none" disables default policy',
     b"Unable to get session bus connection",

@@ -27,14 +27,14 @@ from launcher.main.programs.vhost_user import Backend
 logger = logging.getLogger(__name__)
 
 _UNSANDBOXED: Final = Path(__file__).with_name("unsandboxed.py")
-"""A path, because it loads ctypes, which virt-launcher does not need otherwise."""
+"""A path, because it loads ctypes, which virt-launcher does not need."""
 PROGRAM: Final = "passt"
 READY_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
 RESTART_SECONDS: Final = (0.1, 60.0)
 """First and longest delay before a restart. A guest that can crash passt can do so again."""
 LASTING_SECONDS: Final = 60.0
-"""After running this long, the next restart delay is the first again."""
+"""After running this long, the delay is the first again."""
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
@@ -48,11 +48,11 @@ class Passt:
     def __init__(
         self, children: Children, *, lost: Callable[[str], None], found: Callable[[], None], ready_seconds: float = READY_SECONDS
     ) -> None:
-        """Only store the settings.
+        """Store the settings.
 
         Args:
             children: starts processes.
-            lost: called when passt ended by itself, with its last output.
+            lost: called when passt ended unasked, with its last output.
             found: called when its replacement is ready.
             ready_seconds: how long a start may take.
         """
@@ -62,9 +62,9 @@ class Passt:
         self._ready_seconds = ready_seconds
         self._is_lost = False
         self._settings: Settings | None = None
-        """Settings of the latest start. Processes of an earlier start are not restarted."""
+        """Of the latest start. Processes of earlier ones are not restarted."""
         self._process: Backend[Settings] | None = None
-        """The latest process; it may have ended."""
+        """It may have ended."""
         self._started: asyncio.Queue[Backend[Settings]] = asyncio.Queue()
 
     async def start(self, specification: Mapping[str, Any]) -> None:
@@ -73,7 +73,6 @@ class Passt:
         Raises:
             NetworkUnusable: it ended, or was not ready in time.
             OSError: it cannot be started.
-            launcher.domain.values.InvalidSpecification: the specification is invalid.
         """
         self._settings = None
         if self._process is not None:
@@ -84,7 +83,7 @@ class Passt:
             self._started.put_nowait(await self._begin(settings))
 
     async def run(self) -> None:
-        """Restart passt when it ends by itself, until cancelled."""
+        """Restart passt when it ends unasked, until cancelled."""
         try:
             while True:
                 await self._keep(await self._started.get())
@@ -140,7 +139,6 @@ class Passt:
 
 
 def _clear() -> None:
-    """Remove files of an earlier process."""
     for name in (layout.PASST_SOCKET, layout.PASST_PID):
         Path(socket(name)).unlink(missing_ok=True)
 

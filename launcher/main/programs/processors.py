@@ -19,7 +19,7 @@ _NODE: Final = re.compile(r"node([0-9]{1,4})")
 def look(specification: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the pod's processors for a machine with dedicated ones, in order; else none.
 
-    The kubelet's CPU manager gives the container a cpuset, which is the affinity of its processes.
+    The kubelet's CPU manager sets the affinity of the container's processes.
     """
     return in_order(os.sched_getaffinity(0)) if cpu.is_dedicated(specification) else ()
 
@@ -36,7 +36,6 @@ def nodes(processors: Iterable[int], topology: Path = TOPOLOGY) -> dict[int, int
 
 
 def _node(directory: Path) -> int:
-    """Return the number in the name of the link to the NUMA node."""
     try:
         names = [each.name for each in directory.iterdir()]
     except OSError:

@@ -1,10 +1,10 @@
 """Runs a program without its own sandbox: the system calls for it do nothing and report success.
 
-A program such as passt makes its own namespaces and mounts, and exits if that fails. The seccomp profile of restricted pods forbids both. A
-seccomp filter, set before the program starts, reports success for these calls instead. If several filters reject a call, the newest decides
-the result (seccomp(2)), so the profile still applies to all other calls. The program still drops its capabilities, and all system calls
-that it does not need. virt-launcher runs this file by path, without our other modules. The program always ends with virt-launcher
-(prctl(2), PR_SET_PDEATHSIG), also if virt-launcher is not the first process of its namespace.
+A program such as passt makes its own namespaces and mounts, which the seccomp profile of restricted pods forbids, and exits if that fails.
+A seccomp filter, set before the program starts, reports success for these calls. If several filters reject a call, the newest decides the
+result (seccomp(2)), so the profile still applies to all other calls. The program still drops its capabilities, and all system calls that it
+does not need. virt-launcher runs this file by path, without our other modules. The program always ends with virt-launcher (prctl(2),
+PR_SET_PDEATHSIG), also if virt-launcher is not the first process of its namespace.
 """
 
 from __future__ import annotations

@@ -34,11 +34,7 @@ class Backend(Generic[Device]):
 
 
 def start(children: Children, device: Device, command: Sequence[str], environment: Mapping[str, str]) -> Backend[Device]:
-    """Start the backend of a device.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+    """Start the backend of a device. Raises OSError."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
         pid, exited = children.start(command, environment, output=writer)

@@ -1,7 +1,7 @@
 """Serves shared file systems: one virtiofsd child process each.
 
-QEMU connects to each only once, so an ended one is not restarted. Programs in the guest that use its files hang until the machine restarts.
-The status reports this, and the guest continues.
+QEMU connects to each only once, so an ended one is not restarted. The status reports this, and the guest continues, but its programs that
+use the files hang until the machine restarts.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ VIRTIOFSD: Final = "/usr/libexec/virtiofsd"
 READY_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
 WAITS: Final = b"Waiting for vhost-user socket connection"
-"""virtiofsd's message when it waits for QEMU. Its socket exists slightly earlier, when it can still fail."""
+"""virtiofsd waits for QEMU. Its socket exists slightly earlier, when it can still fail."""
 SILENT_SECONDS: Final = 2.0
-"""Time limit for the message, because another version may use other words."""
+"""For the message, because another version may use other words."""
 SETTLE_SECONDS: Final = 2.0
-"""Time limit for QEMU's end, which also ends virtiofsd."""
+"""For QEMU's end, which also ends virtiofsd."""
 SPARE_FILES: Final = 64
 """Descriptors of virtiofsd itself."""
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
@@ -55,12 +55,12 @@ class Filesystems:
         ready_seconds: float = READY_SECONDS,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
-        """Only store the settings.
+        """Store the settings.
 
         Args:
             children: starts processes.
             look: refreshes the domain's state.
-            lost: called with the name of a file system whose process ended by itself.
+            lost: called with the name of a file system whose process ended unasked.
             program: virtiofsd.
             ready_seconds: how long a start may take.
             settle_seconds: how long to wait for the domain's end after a process ended.
@@ -80,7 +80,6 @@ class Filesystems:
         Raises:
             FilesystemUnusable: one ended, or was not ready in time.
             OSError: one cannot be started.
-            launcher.domain.values.InvalidSpecification: the specification is invalid.
         """
         await self._stop()
         for share, each in zip(shares(specification), hardware.defaulted(specification), strict=True):
@@ -91,7 +90,7 @@ class Filesystems:
             await _ready(server, self._ready_seconds)
 
     async def run(self) -> None:
-        """Report processes that end by themselves, until cancelled."""
+        """Report processes that end unasked, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -128,8 +127,8 @@ class Filesystems:
 def command(share: Share, max_files: int, program: str = VIRTIOFSD) -> list[str]:
     """Return the command line for a file system.
 
-    virtiofsd runs without its sandbox, which needs capabilities or user namespaces. The pod's container is the sandbox: user 107 without
-    capabilities. virtiofsd opens files by names relative to directory descriptors, and follows no links.
+    virtiofsd's sandbox needs capabilities or user namespaces. Instead, the pod's container is the sandbox: user 107 without capabilities.
+    virtiofsd opens files by names relative to directory descriptors, and follows no links.
     """
     uid = layout.USER_ID
     options = [f"--shared-dir={share.directory}", f"--socket-path={share.socket}", "--sandbox=none", "--log-level=info"]

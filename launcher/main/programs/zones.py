@@ -12,10 +12,6 @@ from launcher.domain.values import InvalidSpecification
 
 
 def require(specification: Mapping[str, Any], zones: Path = hardware.ZONES) -> None:
-    """Check that the machine's time zone exists.
-
-    Raises:
-        InvalidSpecification: it does not exist.
-    """
+    """Check that the machine's time zone exists, or raise InvalidSpecification."""
     if (zone := clock.zone(specification)) and not (zones / zone).is_file():
         raise InvalidSpecification(f"clock.timezone: time zone {zone!r} not found")

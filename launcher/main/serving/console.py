@@ -1,12 +1,9 @@
 """A console: one serial port with any number of viewers.
 
-1. A new viewer gets the last ``CONSOLE_REPLAY_BYTES`` of output first, then new output.
-2. Input of any viewer reaches the guest in order. Without a guest it is dropped.
-3. A viewer that does not read is disconnected when it has ``MAX_BACKLOG`` unread bytes. The guest and other viewers never wait.
-4. When QEMU ends, viewers stay connected for the next QEMU.
-5. A reader of the log gets the last ``CONSOLE_HISTORY_BYTES``, then new output as a viewer, unless it has ended its own direction.
-
-All bytes are opaque here.
+1. A new viewer gets the last ``CONSOLE_REPLAY_BYTES`` of output first, then new output. 2. Input of any viewer reaches the guest in order.
+Without a guest it is dropped. 3. A viewer that does not read is disconnected when it has ``MAX_BACKLOG`` unread bytes. The guest and other
+viewers never wait. 4. When QEMU ends, viewers stay connected for the next QEMU. 5. A reader of the log gets the last
+``CONSOLE_HISTORY_BYTES``, then new output as a viewer, unless it has ended its own direction.
 """
 
 from __future__ import annotations
@@ -66,7 +63,7 @@ class Console:
     """Connects the serial socket with the viewers."""
 
     def __init__(self, serial: Path, changed: Callable[[], None], max_viewers: int = MAX_VIEWERS) -> None:
-        """Only store the settings; ``changed`` is called after each change of the number of viewers."""
+        """Store the settings; ``changed`` is called after each change of the number of viewers."""
         self._max_viewers = max_viewers
         self._serial = serial
         self._changed = changed
@@ -74,7 +71,7 @@ class Console:
         self._viewers: set[asyncio.StreamWriter] = set()
         self._copy: Callable[[bytes], None] | None = None
         self._readers = 0
-        """Of the log, which still get the history."""
+        """Readers of the log that still get the history."""
         self._guest: asyncio.StreamWriter | None = None
         self._wanted = asyncio.Event()
         self.connected = asyncio.Event()
@@ -131,7 +128,7 @@ class Console:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            server.close()  # serve_forever would wait for all viewers to disconnect (since Python 3.12)
+            server.close()  # serve_forever would wait for all viewers (since Python 3.12)
             for viewer in list(self._viewers):
                 viewer.close()
 

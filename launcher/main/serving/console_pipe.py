@@ -1,6 +1,6 @@
 """A named pipe with the output of the first serial port, for the pod's container ``guest-console``.
 
-It keeps 64 KiB for a reader that is late. Beyond that, output is lost: the guest and virt-launcher never wait.
+It keeps 64 KiB for a late reader. Beyond that, output is lost: the guest and virt-launcher never wait.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ class ConsolePipe:
     """Writes to the pipe without waiting."""
 
     def __init__(self, path: Path) -> None:
-        """Make the pipe.
-
-        Raises:
-            OSError: it could not be made.
-        """
+        """Make the pipe. Raises OSError."""
         with contextlib.suppress(FileExistsError):
             os.mkfifo(path, 0o600)
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # reading as well, so that it opens without a reader
@@ -32,5 +28,5 @@ class ConsolePipe:
 
 
 def default_console_pipe() -> ConsolePipe:
-    """Make the pipe of a pod. It ends with this process."""
+    """Make the pipe of a pod."""
     return ConsolePipe(Path(layout.RUN_DIRECTORY, layout.CONSOLE_PIPE))

@@ -34,7 +34,7 @@ class Screenshots:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            server.close()  # serve_forever would wait for all clients to disconnect (since Python 3.12)
+            server.close()  # serve_forever would wait for all clients (since Python 3.12)
 
     async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._waiting += 1

@@ -14,7 +14,7 @@ class SerialPorts:
     """The consoles of all further ports that a machine can have. Those it lacks are idle."""
 
     def __init__(self, directory: Path, changed: Callable[[], None]) -> None:
-        """Only store the settings; ``changed`` is called after each change of the number of viewers."""
+        """Store the settings; ``changed`` is called after each change of the number of viewers."""
         self._directory = directory
         self._consoles = tuple(Console(directory / layout.serial_socket(port), changed) for port in range(1, layout.SERIAL_PORTS))
 
@@ -24,7 +24,7 @@ class SerialPorts:
         return sum(each.viewers for each in self._consoles)
 
     def attach(self, count: int) -> None:
-        """Start connecting to all serial ports but the first. ``count`` includes the first; :meth:`connected` waits."""
+        """Start connecting to all serial ports but the first. ``count`` includes the first."""
         for each in self._consoles[: max(count - 1, 0)]:
             each.attach()
 

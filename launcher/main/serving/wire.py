@@ -26,11 +26,11 @@ def remove(path: Path) -> None:
 
 
 HandleAction = Callable[[messages.Action], Awaitable[None]]
-"""Carries out a request, or raises ``launcher.main.decisions.refusal.RequestRefused``. It completes even if the client disconnects."""
+"""Carries out a request, or raises ``RequestRefused``. It completes even if the client disconnects."""
 
 
 HandleRead = Callable[[], Awaitable[str]]
-"""Returns the text of a ``Read``, or raises ``launcher.main.decisions.refusal.RequestRefused``."""
+"""Returns the text of a ``Read``, or raises ``RequestRefused``."""
 
 
 class Server:
@@ -82,11 +82,11 @@ class Server:
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
-                server.close()  # serve_forever would wait for all clients to disconnect (since Python 3.12)
+                server.close()  # serve_forever would wait for all clients (since Python 3.12)
 
     async def _serve(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
-            next(iter(self._connections)).abort()  # drop the oldest, so that dead connections cannot block a reconnecting client
+            next(iter(self._connections)).abort()  # the oldest, so that dead connections cannot block a reconnecting client
         connection = _Connection(writer, self._status, self._send_seconds)
         self._connections[connection] = None
         self._deserted.clear()
