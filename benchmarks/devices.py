@@ -1,8 +1,7 @@
-"""``make bench-devices``: the cost of each device, in memory of the pod's processes and in seconds until the guest's prompt.
+"""``make bench-devices``: the cost of each device, in pod memory and in seconds until the guest's prompt (docs/performance.md).
 
-A tiny machine without devices is the base. Each other machine has one more, and its price is the difference of medians. The last one is the
-cloud image of ``examples/cloud-init.yaml``, until cloud-init has finished. Memory is the proportional set size of all processes of the pod.
-Machines run one at a time.
+Each machine has one device more than the base, and its price is the difference of medians. The last one is the cloud image of
+``examples/cloud-init.yaml``, until cloud-init has finished. Machines run one at a time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""``make bench-disks``: throughput and operations of a disk in the guest, compared with the same file outside.
+"""``make bench-disks``: a disk's throughput and operations in the guest and outside (docs/performance.md).
 
-The disk is a file in a claim, with bus virtio and ``cache: none``, once with its own I/O thread. ``gauge`` uses it with O_DIRECT, in the
-guest and then in a container of the same node: 1 MiB sequentially, and 4 KiB at random positions, by one and by sixteen processes. One
-machine runs at a time.
+The disk has bus virtio and ``cache: none``, once with its own I/O thread. ``gauge`` uses it with O_DIRECT: 1 MiB sequentially, and 4 KiB at
+random positions, by one and by sixteen processes. One machine runs at a time.
 """
 
 from __future__ import annotations

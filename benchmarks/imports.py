@@ -1,9 +1,7 @@
-"""``make bench-import``: duration and maximum pod memory of an image import, compared with a plain download of the same bytes.
+"""``make bench-import``: duration and pod memory of an image import, compared with a plain download (docs/performance.md).
 
-One image of 1 GiB without holes, with half of each 4 KiB block random, as raw and qcow2, each plain and in gzip, comes from a web server on
-the other node. An import lasts from the importer's start until the disk has its name. The download is busybox's wget of the same file into
-another claim on the guest's node, until the data is on the storage. Memory is the largest sum of proportional set sizes of the pod's
-processes, sampled five times a second.
+One image without holes, with half of each 4 KiB block random, as raw and qcow2, each plain and in gzip, comes from a web server on the
+other node. Memory is the largest sum of proportional set sizes of the pod's processes, sampled five times a second.
 """
 
 from __future__ import annotations

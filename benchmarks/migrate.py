@@ -1,8 +1,8 @@
-"""``make bench-migrate``: successive live migrations of a guest with a client behind a Service.
+"""``make bench-migrate``: successive live migrations of a guest with a client behind a Service (docs/performance.md).
 
-The guest counts on its console and answers HTTP. A pod sends the Service a request every tenth of a second, each on a new connection, with
-a limit of five seconds. Results of each migration: seconds from ``create`` to its end and of each phase; bytes, rate and downtime from
-``status.progress``; processor time of both virt-handlers beyond their idle rate, and of the relays; and the client's attempts.
+The guest counts on its console and answers HTTP. Results of each migration: seconds from ``create`` to its end and of each phase; bytes,
+rate and downtime from ``status.progress``; processor time of both virt-handlers beyond their idle rate, and of the relays; and the client's
+attempts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``make bench-network``: throughput and connections of a guest in the pod's network, compared with a container of the same node.
+"""``make bench-network``: throughput and connections of a guest and of a container on its node (docs/performance.md).
 
-The peer container is on another node. ``gauge`` runs on both sides: one TCP connection at full speed in each direction, then successive
-connections by four processes, from either side. One machine runs at a time.
+``gauge`` runs here and on another node: one TCP connection at full speed in each direction, then successive connections by four processes,
+from either side. One machine runs at a time.
 """
 
 from __future__ import annotations

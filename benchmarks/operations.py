@@ -202,7 +202,6 @@ def moved(port: int, direction: str, seconds: float) -> float:
 
 
 def _count(step: Callable[[], int], seconds: float) -> int:
-    """Return the bytes that ``step`` moves in this time."""
     count, until = 0, time.monotonic() + seconds
     while time.monotonic() < until:
         if not (done := step()):

@@ -26,11 +26,7 @@ ABSENT: Final = ("ssl", "_hashlib", "bz2", "lzma")
 
 
 def main() -> int:
-    """Run virt-launcher and exit with its code.
-
-    Returns:
-        0 for help, 2 for other arguments, or the code of :func:`_delete_images`.
-    """
+    """Run virt-launcher, or delete images, and exit; return 0 for help, 2 for other arguments."""
     if sys.argv[1:]:  # argparse would cost memory
         asked = sys.argv[1] in {"-h", "--help"}
         print(HELP, file=sys.stdout if asked else sys.stderr)
@@ -53,7 +49,7 @@ def main() -> int:
 
 
 def _delete_images(directory: Path) -> int:
-    """Delete the images of a deleted machine, this pod's only task; return the exit code."""
+    """Delete the images of a deleted machine; return the exit code."""
     try:
         for each in directory.iterdir():
             each.unlink()
@@ -77,7 +73,7 @@ def _hold(path: Path) -> int:
 
 
 async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
-    """Exit with the result of ``run``, or 1 if it fails. Threads may hang in libvirt or on unresponsive disks, so wait for none."""
+    """Exit with the result of ``run``, or 1 if it fails, without waiting for threads that hang in libvirt or on unresponsive disks."""
     code = 1
     try:
         code = await run()
@@ -89,7 +85,7 @@ async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
 
 
 def _heed_sigterm() -> None:
-    """Exit at once on SIGTERM, also if it is already pending, until the event loop handles it.
+    """Exit at once on SIGTERM, even a pending one, until the event loop handles it.
 
     The kernel drops signals without a handler in a container's first process, and the kubelet sends SIGTERM once. So the image's entry
     point blocks it before Python starts, and this function unblocks it.
@@ -99,7 +95,7 @@ def _heed_sigterm() -> None:
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
-    with contextlib.suppress(OSError):  # the kubelet makes it; elsewhere it does not exist
+    with contextlib.suppress(OSError):  # elsewhere it does not exist
         log = os.open(TERMINATION_LOG, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         os.write(log, NOT_RUN.encode())
     os.write(sys.stderr.fileno(), f"{NOT_RUN}\n".encode())

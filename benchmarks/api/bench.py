@@ -1,8 +1,7 @@
-"""``make bench-api``: measures the reference server, the same with GOGC=400, and ours in turn, operation by operation.
+"""``make bench-api`` measures the reference server, the same with GOGC=400, and ours in turn (docs/performance.md).
 
-The server under test has its own processor; load generator, etcd and kube-apiserver use the other. Processor time is the server's own
-(``/proc/PID/stat``), so a busy machine only changes throughput and latency. With ``--through-aggregator``, kube-apiserver proxies the
-requests.
+The server under test has its own processor; load generator, etcd and kube-apiserver use the other. With ``--through-aggregator``,
+kube-apiserver proxies the requests.
 """
 
 from __future__ import annotations

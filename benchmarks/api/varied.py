@@ -1,14 +1,12 @@
 """Requests of many users for many objects, for the varied rows.
 
-The load generator sends one request per line of a file, the same to every server. The front proxy's certificate lets each request name its
-user:
+The load generator sends one request per line of a file. The front proxy's certificate lets each name its user:
 
 - a request is for one of 10,000 random objects, from its owner among 100 users, with the right by their group
 - one request in twenty is from a new user
 - one in two has a ``traceparent``
 
-Both servers cache 8,192 reviews of user, verb and object, which do not expire during the run (``tests.reference_server.servers.VARIED``). In the long
-run, four in five reviews are cached, also on a slower server.
+Both servers cache 8,192 reviews of user, verb and object (``tests.reference_server.servers.VARIED``): in the long run, four in five.
 """
 
 from __future__ import annotations

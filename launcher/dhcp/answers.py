@@ -15,7 +15,7 @@ EVERYBODY: Final = "255.255.255.255"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The only client and its settings. Addresses are dotted IPv4."""
+    """The only client and its settings, with dotted IPv4 addresses."""
 
     mac: str
     address: str
@@ -28,7 +28,7 @@ class Lease:
     router: str | None = None
     """None: ``server``; empty: none."""
     routes: tuple[tuple[str, str], ...] = ()
-    """Destination and gateway of all routes, if there are more than the router's. The gateway is empty for destinations on the link."""
+    """Destinations and gateways, unless the router's is the only route. Destinations on the link have an empty gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Answer:
 
 
 def answer(data: bytes, lease: Lease) -> Answer | None:
-    """Return the answer to a packet, or None if it is malformed, from another client, for another server, or needs no answer."""
+    """Return the answer, or None if the packet is malformed, from another client, for another server, or needs none."""
     request = message.parse(data)
     if request is None or request.mac != bytes.fromhex(lease.mac.replace(":", "")):
         return None

@@ -21,7 +21,7 @@ RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _RESOLV_CONF_BYTES: Final = 16 << 10
 _MAX_DNS: Final = 3
 _MAX_SEARCH: Final = 32
-"""The same limits as in a pod's dnsConfig."""
+"""As in a pod's dnsConfig."""
 _LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _DOMAIN: Final = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -30,7 +30,7 @@ _MTU_BYTES: Final = 0xFFFF
 
 
 def with_dhcp(machine: messages.Machine) -> tuple[messages.Interface, ...]:
-    """Return the interfaces that need DHCP: the pod's own network with IPv4, and networks with a lease."""
+    """Return the interfaces with a lease, and that on the pod's own network with IPv4."""
     return tuple(each for each in machine.interfaces if (each.tap == network.TAP and each.ipv4) or each.lease is not None)
 
 
@@ -46,11 +46,7 @@ def bridge_of(interface: messages.Interface) -> str:
 
 
 def mtu_of_bridge(any_socket: socket.socket, bridge: str = network.BRIDGE) -> int:
-    """Return the MTU of the guest's network. ``any_socket`` is of the pod's network namespace.
-
-    Raises:
-        OSError: the bridge does not exist.
-    """
+    """Return the MTU of the guest's network. ``any_socket`` is of the pod's network namespace. Raises OSError without a bridge."""
     found = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16si20x", bridge.encode(), 0))
     return int(struct.unpack("16si20x", found)[1])
 
@@ -65,17 +61,9 @@ def of(
     resolv_conf: Path = RESOLV_CONF,
     mtu: Mtu = mtu_of_bridge,
 ) -> Lease:
-    """Return the lease of one interface. Only the pod's own network gets host name and resolver.
+    """Return the lease of one interface. Raises as ``mtu``.
 
-    Args:
-        machine: the guest's.
-        interface: one of :func:`with_dhcp`.
-        any_socket: of the pod's network namespace.
-        resolv_conf: the pod's.
-        mtu: as ``mtu_of_bridge``.
-
-    Raises:
-        OSError: the bridge does not exist.
+    Only the pod's own network gets host name and resolver. ``any_socket`` is of the pod's network namespace.
     """
     behind = Lease(interface.mac, network.GUEST, network.GATEWAY, network.NETMASK, 0)
     found = behind if interface.lease is None else of_pod(interface.mac, interface.lease)
@@ -100,7 +88,7 @@ def hostname(name: str) -> str:
 def of_pod(mac: str, given: messages.Lease) -> Lease:
     """Return the lease of a guest with the pod's address, without MTU, host name and resolver.
 
-    A gateway outside of the address's network needs its own route, before the route through it.
+    A gateway outside of the address's network needs its own route first.
     """
     own = ipaddress.IPv4Interface(given.address)
     router = next((each.gateway for each in given.routes if each.destination == "0.0.0.0/0"), "")
@@ -110,7 +98,7 @@ def of_pod(mac: str, given: messages.Lease) -> Lease:
 
 
 def resolver(text: str, family: socket.AddressFamily = socket.AF_INET) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return up to 3 servers of ``family`` and up to 32 search domains of a resolv.conf(5), without those that no guest can use."""
+    """Return up to 3 servers of ``family`` and 32 search domains of a resolv.conf(5), if the guest can use them."""
     servers: list[str] = []
     search: list[str] = []
     for line in text.splitlines():

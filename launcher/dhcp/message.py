@@ -15,7 +15,7 @@ MAC_BYTES: Final = 6
 MIN_REPLY: Final = 300
 """Some clients drop shorter replies (RFC 1542, section 2.1)."""
 MIN_MAX_SIZE: Final = 576
-"""Bytes of an IP datagram that every client accepts (RFC 2131, section 2)."""
+"""Bytes of a datagram that every client accepts (RFC 2131, section 2)."""
 IP_AND_UDP: Final = 28
 
 DISCOVER, OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE, INFORM = range(1, 9)

@@ -17,9 +17,9 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 PACKET_BYTES: Final = 2048
-"""More than any client sends (Ethernet). Longer packets are cut, and malformed."""
+"""More than any client sends. Longer packets are cut, and malformed."""
 TURN_PACKETS: Final = 16
-"""Packets read before other tasks of the event loop get their turn."""
+"""Packets read before other tasks get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,7 @@ class Server:
         bridge: Callable[[messages.Interface], str] = lease.bridge_of,
         ports: Ports = PORTS,
     ) -> None:
-        """Store the settings.
-
-        Args:
-            find: returns the lease of an interface.
-            bridge: returns the name of an interface's bridge.
-            ports: of server and guest.
-        """
+        """Store the functions that return the lease and the bridge of an interface, and the ports."""
         self._find = find
         self._bridge = bridge
         self._ports = ports
@@ -106,5 +100,5 @@ def _answer_some(server: socket.socket, given: Lease, client_port: int) -> None:
             continue
         try:
             server.sendto(said.data, (said.destination, client_port))
-        except OSError as error:  # like a lost packet: the guest repeats its request
+        except OSError as error:  # the guest repeats its request
             logger.debug("cannot send a DHCP answer", extra={"error": str(error)})

@@ -26,7 +26,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def zone(specification: Mapping[str, Any]) -> str:
-    """Return the guest's time zone, which cannot be a path out of the zone directory; empty for UTC."""
+    """Return the guest's time zone, checked to stay in the zone directory; empty for UTC."""
     given = (specification.get("clock") or {}).get("timezone")
     if given is not None and (not isinstance(given, str) or not hardware.ZONE.fullmatch(given)):
         raise InvalidSpecification(f"clock.timezone: {given!r} is not a time zone")

@@ -1,7 +1,7 @@
 """Files of a cloud-init disk, and the public keys in them.
 
 The formats are those of cloud-init's data sources NoCloud and ConfigDrive
-(https://docs.cloud-init.io/en/latest/reference/datasources.html). No message repeats the files' content, because it may be secret.
+(https://docs.cloud-init.io/en/latest/reference/datasources.html). No message repeats the files' content, which may be secret.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from launcher.domain.values import InvalidSpecification
 
 MAX_KEYS: Final = 64
 MAX_KEY: Final = 4 << 10
-"""In bytes. The largest RSA key, of 16384 bits, has 2800."""
+"""The largest RSA key, of 16384 bits, has 2800."""
 
 _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
     cloud_init.NO_CLOUD: {"userData": "user-data", "networkData": "network-config", "metaData": "meta-data"},
@@ -30,11 +30,7 @@ _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
 def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], machine: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the files of a cloud-init disk by their paths on it.
 
-    Args:
-        kind: one of ``cloud_init.TYPES``.
-        source: the disk's source.
-        mounted: content that the kubelet mounted from Secrets, by datum.
-        machine: arguments of :func:`meta_data`, for a disk without meta data.
+    ``mounted`` has content from Secrets by datum. ``machine`` has the arguments of :func:`meta_data`, for a disk without meta data.
     """
     found: dict[str, bytes] = {}
     for datum, place in _PLACES[kind].items():
@@ -56,11 +52,7 @@ def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], ma
 def meta_data(kind: str, uid: str, hostname: str, keys: Sequence[str]) -> bytes:
     """Return meta data as JSON, a subset of the YAML that NoCloud reads.
 
-    Args:
-        kind: one of ``cloud_init.TYPES``.
-        uid: the machine's. A guest that finds a different one repeats its first boot.
-        hostname: the guest's.
-        keys: lines of authorized_keys.
+    A guest that finds another ``uid``, the machine's, repeats its first boot. ``keys`` are lines of authorized_keys.
     """
     content: dict[str, Any]
     if kind == cloud_init.NO_CLOUD:
@@ -72,10 +64,9 @@ def meta_data(kind: str, uid: str, hostname: str, keys: Sequence[str]) -> bytes:
 
 
 def public_keys(secret: Mapping[str, bytes], path: str) -> tuple[str, ...]:
-    """Return the public keys in a Secret without duplicates: each line of each value, except empty lines and comments.
+    """Return the public keys in a Secret, named by the field ``path``, without duplicates.
 
-    Raises:
-        InvalidSpecification: a line is not a key, or there are too many keys; ``path`` is the field that names the Secret.
+    Each line of each value must be a key, unless it is empty or a comment.
     """
     found: list[str] = []
     for name in sorted(secret):
@@ -86,11 +77,7 @@ def public_keys(secret: Mapping[str, bytes], path: str) -> tuple[str, ...]:
 
 
 def counted(keys: Sequence[str], path: str) -> tuple[str, ...]:
-    """Return public keys without duplicates.
-
-    Raises:
-        InvalidSpecification: there are too many; ``path`` is the field that provides them.
-    """
+    """Return public keys without duplicates, or raise InvalidSpecification if there are too many."""
     found = tuple(dict.fromkeys(keys))
     if len(found) > MAX_KEYS:
         raise InvalidSpecification(f"{path}: there are {len(found)} public keys, more than {MAX_KEYS}")

@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import disks
 from launcher.domain.disk_origins import origins
 
 MAX_COPIED: Final = 8
-"""Disks copied in one migration; each takes one connection of its relay."""
+"""Each takes one connection of a migration's relay."""
 _DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 
@@ -22,13 +22,13 @@ def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
 def is_shallow(specification: Mapping[str, Any]) -> bool:
     """Return whether a migration copies only what the guest wrote, because the target has the same data below the overlays.
 
-    That is so for claims, and for images named by digest. A tag may point to another image by now.
+    That is so for claims, and for images named by digest; a tag may point to another image by now.
     """
     return all(_is_pinned(each) for each in disks.defaulted(specification) if disks.is_overlaid(each) and each.get("type") == disks.IMAGE)
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why these disks prevent live migration, or an empty string."""
+    """Return why these disks prevent live migration."""
     count = len(names(specification))
     return (
         f"what the guest wrote to {count} disks exists only in its pod, and a migration copies at most {MAX_COPIED}"

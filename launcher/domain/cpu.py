@@ -35,7 +35,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the processors prevent live migration, or an empty string."""
+    """Return why the processors prevent live migration."""
     if not hardware.is_dedicated(specification):
         return ""
     return "its processors are pinned to exclusive processors of the node"
@@ -51,7 +51,7 @@ def _append_model(domain: Element, definition: Definition) -> Element:
             return SubElement(domain, "cpu", mode="host-model", check="partial")
         case "" | "host-passthrough" | "host-model":
             # "maximum" is everything that the emulator supports. Current distributions require more than qemu64 has (x86-64-v2), and Linux
-            # boots as fast as with named models (2.2 to 2.5 s of processor time). It does not depend on the node.
+            # boots as fast as with named models.
             return SubElement(domain, "cpu", mode="maximum", check="none", migratable="on")
         case model:
             # With KVM, libvirt checks that the node's processor has all features. A guest that misses one fails with obscure errors.

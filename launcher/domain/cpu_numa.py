@@ -12,7 +12,7 @@ from launcher.domain.values import InvalidSpecification
 
 
 def append(parent: Element, definition: Definition) -> None:
-    """Append the NUMA nodes to ``<cpu>``. They must have each processor exactly once, and all of the memory."""
+    """Append the NUMA nodes to ``<cpu>``. They must have each processor once, and all of the memory."""
     if not (cells := _cells(definition)):
         return
     numa = SubElement(parent, "numa")
@@ -39,7 +39,7 @@ def _cells(definition: Definition) -> list[cpu_numa.Cell]:
 
 
 def _following(definition: Definition) -> list[cpu_numa.Cell]:
-    """Return the guest's NUMA nodes as those of the host processors that its processors are pinned to."""
+    """Return the guest's NUMA nodes: those of the host processors that its processors are pinned to."""
     specification = definition.specification
     if not cpu.is_dedicated(specification):
         raise InvalidSpecification("cpu.numa.guestMappingPassthrough: needs dedicatedCpuPlacement")

@@ -1,4 +1,4 @@
-"""All inputs of a domain's XML, and elements that several families append to."""
+"""The inputs of a domain's XML, and elements that several families append to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from launcher.domain.disk_origins import Found
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """A network interface: the guest's MAC address and its tap device."""
+    """A network interface: MAC address and tap device."""
 
     mac: str
     tap: str
@@ -36,9 +36,9 @@ class Definition:
     found: Mapping[str, Found] = field(default_factory=dict)
     """By the disk's name."""
     processors: Sequence[int] = ()
-    """The pod's dedicated processors, siblings next to each other."""
+    """Dedicated ones of the pod, siblings next to each other."""
     nodes: Mapping[int, int] = field(default_factory=dict)
-    """The NUMA nodes of these processors, if known."""
+    """NUMA nodes of these processors, if known."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Device plugins' variables with the pod's devices."""
     targets: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The elements of a domain that several families append to."""
+    """Elements that several families append to."""
 
     domain: Element
     features: Element

@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import disks
 
 
 def shared(specification: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the writable disks in ``spec.domain`` that the target opens directly, not as copies."""
+    """Return the names of the writable disks that the target opens directly, not as copies."""
     return tuple(
         str(each["name"])
         for each in disks.defaulted(specification)
@@ -19,13 +19,13 @@ def shared(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def not_migratable(xml: str, names: Mapping[str, str], moved: Collection[str]) -> str:
-    """Return why the disks' cache modes prevent live migration, or an empty string.
+    """Return why the disks' cache modes prevent live migration.
 
     The target does not see data in the source's page cache, and does not read again what it has in its own. QEMU bypasses both caches where
     ``cache`` says so, the default on a file system that supports ``O_DIRECT``.
 
     Args:
-        xml: the domain, as ``launcher.domain.document`` makes it.
+        xml: the domain.
         names: the disks' names by libvirt's targets.
         moved: names of disks that both nodes have open.
     """

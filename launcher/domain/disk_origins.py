@@ -28,19 +28,19 @@ class Origin:
     overlaid: bool = False
     """Whether the guest's writes go to an overlay file in this pod."""
     limit: int = 0
-    """Maximum bytes of the disk below an overlay; the size of a blank disk."""
+    """Bytes of the disk below an overlay, or of a blank disk."""
     blank: bool = False
     """Whether the overlay lacks a backing file."""
     created: int = 0
     """Bytes of the blank disk to create in an empty claim; 0: none."""
     made: bool = False
-    """Whether this pod makes the file before the domain."""
+    """Whether this pod makes the file."""
     empty: bool = False
     """Whether a drive has no medium."""
     network: bool = False
-    """Whether QEMU connects to a server for the data; there is no path."""
+    """Whether QEMU connects to a server; there is no path."""
     plugin: bool = False
-    """Whether a plugin on the node put the file there."""
+    """Whether a node's plugin put the file there."""
 
     @property
     def device(self) -> PurePosixPath:
@@ -49,7 +49,7 @@ class Origin:
 
     @property
     def overlay(self) -> PurePosixPath | None:
-        """Return the qcow2 file that takes the guest's writes, or None."""
+        """Return the qcow2 file for the guest's writes, or None."""
         return PurePosixPath(layout.OVERLAYS_DIRECTORY, f"{self.name}.qcow2") if self.overlaid else None
 
 
@@ -60,17 +60,13 @@ class Found:
     block: bool = False
     """Whether a claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
     format: Format = "raw"
-    """Format of an image. Claims are always raw: with format detection, a guest could make its disk an overlay of another file."""
+    """Of an image. Claims are always raw: with format detection, a guest could make its disk an overlay of another file."""
     direct: bool = True
     """Whether the file system supports O_DIRECT."""
 
 
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
-    """Return the origin of each disk in ``spec.domain``, in order.
-
-    Raises:
-        InvalidSpecification: for duplicate names, paths that leave their volume, and unknown types.
-    """
+    """Return the origin of each disk in ``spec.domain``, in order. Names must be unique, and paths stay in their volume."""
     result: list[Origin] = []
     for index, disk in enumerate(disks.defaulted(specification)):
         path = f"devices.disks[{index}]"
@@ -116,7 +112,7 @@ def file_of(origin: Origin, found: Found) -> PurePosixPath:
 
 
 def below(origin: Origin, found: Found) -> PurePosixPath:
-    """Return the file or device with the origin's data, which may be the backing file of an overlay."""
+    """Return the file or device with the origin's data, perhaps an overlay's backing file."""
     if found.block:
         return origin.device
     return origin.path if origin.image else origin.path / layout.DISK_IMAGE
@@ -147,7 +143,7 @@ def _created(disk: Mapping[str, Any], path: str) -> int:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the disks prevent live migration, or an empty string."""
+    """Return why the disks prevent live migration."""
     of_node = [disk["name"] for disk in disks.defaulted(specification) if host_disks.is_host(disk)]
     if of_node:
         return f"the disk {of_node[0]!r} is a file of its node"

@@ -22,7 +22,7 @@ from launcher.domain.values import InvalidSpecification
 _BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
 _TARGET: Final = re.compile(r"(?:vd|sd)[a-z]{1,2}")
 _SCSI_DISKS: Final = 7
-"""Target names that libvirt puts on one SCSI controller."""
+"""Target names on one SCSI controller."""
 _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.+-: ")
 
 
@@ -51,14 +51,10 @@ def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] =
 
 
 def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict[str, str]:
-    """Return libvirt's names of all disks, by the disks' names.
+    """Return libvirt's target names of the specification's disks, by the disks' names.
 
-    A disk keeps its name while other disks come and go. A new one gets the first free name of its bus. A removed disk's name is free only
-    for disks added later, because for one moment the guest may have both.
-
-    Args:
-        given: libvirt's names that disks have, or had just before, by the disks' names.
-        specification: the current ``spec.domain``.
+    A disk keeps its name in ``given``, which also has recent ones. A new disk gets the first free name of its bus. A removed disk's name is
+    free only for disks added later, because for one moment the guest may have both.
     """
     buses = {str(disk["name"]): _bus(disk, index) for index, disk in enumerate(hardware.defaulted(specification))}
     found: dict[str, str] = {}
@@ -74,7 +70,6 @@ def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict
 
 
 def _targets(specification: Mapping[str, Any], given: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (device, bus) of each disk, in order."""
     named = assigned(given, specification)
     return [(named[str(disk["name"])], str(disk["target"]["bus"])) for disk in hardware.defaulted(specification)]
 
@@ -82,8 +77,8 @@ def _targets(specification: Mapping[str, Any], given: Mapping[str, str]) -> list
 def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
     """Return how many SCSI controllers the disks need.
 
-    libvirt puts seven names on a controller (``sda`` to ``sdg`` on the first). It would add missing ones as ``lsi``, which most guests lack
-    a driver for.
+    libvirt puts seven names on each (``sda`` to ``sdg`` on the first). It would add missing ones as ``lsi``, which most guests lack a
+    driver for.
     """
     places = [_index(target) for target, bus in targets if bus == "scsi"]
     return max(places) // _SCSI_DISKS + 1 if places else 0
@@ -136,7 +131,6 @@ def _wwn(wwn: object, name: str) -> str:
 
 
 def _letters(index: int) -> str:
-    """Return a, b, …, z, aa, … as Linux names disks."""
     text = ""
     index += 1
     while index:

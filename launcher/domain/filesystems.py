@@ -15,10 +15,9 @@ from launcher.domain.values import InvalidSpecification, one_of, segment, socket
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A directory of the pod that the guest mounts as a file system."""
+    """A directory of the pod that the guest mounts by its name."""
 
     name: str
-    """The tag by which the guest mounts it."""
     directory: str
     socket: str
     """virtiofsd's socket."""
@@ -35,11 +34,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
-    """Return the file systems of ``spec.domain``, in order.
-
-    Raises:
-        InvalidSpecification: for duplicate names, names that are not a single path component, and unknown types.
-    """
+    """Return the file systems of ``spec.domain``, in order. Names must be unique, and single path components."""
     found: list[Share] = []
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.filesystems[{position}]"
@@ -53,6 +48,6 @@ def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the file systems prevent live migration, or an empty string."""
+    """Return why the file systems prevent live migration."""
     named = [each.name for each in shares(specification)]
     return f"virtiofsd in its pod holds the guest's open files of the file system {named[0]!r}" if named else ""

@@ -28,15 +28,10 @@ Edit: TypeAlias = tuple[parsing.Span, str]
 
 
 def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
-    """Return ``text`` with the pod's values, as XML for libvirt.
+    """Return ``text``, ``spec.domainXML``, with the pod's values, as XML for libvirt.
 
-    Args:
-        text: ``spec.domainXML``.
-        definition: the other inputs. Its specification comes from :func:`apiserver.apis.virt.spec.described.domain_of`.
-        taps: by the interface's name.
-
-    Raises:
-        InvalidSpecification: with the place in the XML.
+    Errors have the place in the XML. The definition's specification comes from :func:`apiserver.apis.virt.spec.described.domain_of`;
+    ``taps`` are by the interface's name.
     """
     try:
         found, root = beside.read_document(text)
@@ -94,7 +89,6 @@ def _identity(root: Node, definition: Definition) -> Iterator[Edit]:
 
 
 def _amounts(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]:
-    """Yield the edits of memory and processors. The machine's fields take precedence over the XML."""
     wanted = -(-memory.guest_bytes(definition.specification) // values.KIB)
     if wanted * values.KIB != found.memory_bytes:
         for name in ("memory", "currentMemory"):
@@ -206,9 +200,9 @@ def names_by_target(text: str) -> dict[str, str]:
 
 
 def not_migratable(text: str, copied: Collection[str] = ()) -> str:
-    """Return why a domain with this XML cannot migrate live, or an empty string.
+    """Return why a domain with this XML cannot migrate live.
 
-    The page caches of two nodes may differ for a disk that both have open, so ``copied`` names the disks that the migration copies.
+    The page caches of two nodes may differ for a disk that both have open, except for the ``copied`` ones.
     """
     try:
         disks = [each for each in reading.read(text).disks if each.name not in copied]

@@ -31,9 +31,9 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_bootloader(tree: Tree, element: Element, definition: Definition) -> None:
-    """Append UEFI by the paths of its files, or the BIOS's output to the serial port.
+    """Append UEFI, or the BIOS's output to the serial port.
 
-    libvirt's own selection depends on descriptor files that differ between distributions.
+    UEFI's files have paths, because libvirt's own selection depends on descriptor files that differ between distributions.
     """
     efi = firmware_files.efi(definition.specification, definition.uid)
     if efi is not None:
@@ -63,7 +63,7 @@ def _append_kernel(element: Element, kernel_boot: Mapping[str, Any]) -> None:
 
 
 def kernel_file(container: Mapping[str, Any], key: str) -> str:
-    """Return the path in the pod of the kernel (``kernelPath``) or the initial RAM disk (``initrdPath``), below the image's directory."""
+    """Return the path of the kernel (``kernelPath``) or the initial RAM disk (``initrdPath``), below the image's directory."""
     value = container.get(key)
     # A leading slash means the root of the image.
     relative = value.lstrip("/") if isinstance(value, str) else value

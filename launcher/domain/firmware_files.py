@@ -29,16 +29,7 @@ class Efi:
 
 
 def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) -> Efi | None:
-    """Return the files of the machine's UEFI; None: it has none.
-
-    Args:
-        specification: ``spec.domain``.
-        uid: the object's.
-        ovmf: the directory of the OVMF files.
-
-    Raises:
-        launcher.domain.values.InvalidSpecification: the machine's uuid cannot name a directory.
-    """
+    """Return the files of the machine's UEFI, or None; ``uid`` is the object's, ``ovmf`` the directory of the OVMF files."""
     efi = firmware.efi(specification)
     if efi is None:
         return None
@@ -50,18 +41,18 @@ def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) 
 
 
 def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | None:
-    """Return the claim's directory for the TPM's state; None: it is not persistent. Arguments and errors as of :func:`efi`."""
+    """Return the claim's directory for the TPM's state; None: it is not persistent."""
     defaulted = tpm.defaulted(specification)
     return state(specification, uid) / "tpm" if defaulted is not None and defaulted["persistent"] else None
 
 
 def state(specification: Mapping[str, Any], uid: str) -> PurePosixPath:
-    """Return the machine's directory in the claim of ``firmware.persistentState``. Arguments and errors as of :func:`efi`."""
+    """Return the machine's directory in the claim of ``firmware.persistentState``."""
     return PurePosixPath(layout.STATE_DIRECTORY) / segment(firmware.state_directory(specification, uid), "firmware.uuid")
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why firmware and TPM prevent live migration, or an empty string."""
+    """Return why firmware and TPM prevent live migration."""
     parts = {"UEFI": firmware.efi(specification), "TPM": tpm.defaulted(specification)}
     kept = [name for name, part in parts.items() if part is not None and part["persistent"]]
     if kept:

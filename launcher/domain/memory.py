@@ -39,7 +39,6 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_device(tree: Tree, amount: int) -> None:
-    """Append the device for memory that the guest may get later; it starts empty."""
     target = SubElement(SubElement(tree.devices, "memory", model="virtio-mem"), "target")
     SubElement(target, "size", unit="b").text = str(amount)
     SubElement(target, "node").text = "0"

@@ -12,7 +12,7 @@ from apiserver.apis.virt.hardware import network_disks as hardware
 from launcher.domain.values import InvalidSpecification, number
 
 RECONNECT_SECONDS: Final = 10
-"""How long a request waits for a new connection. Then it fails, and ``driver.errorPolicy`` applies."""
+"""Wait of a request for a new connection. Then it fails, and ``driver.errorPolicy`` applies."""
 
 
 _USER: Final = re.compile(r'"user":"[^"\n]*"?')
@@ -30,7 +30,7 @@ def without_users(text: str) -> str:
 
 
 def append_source(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<source>`` of a network disk, with its login if it has one."""
+    """Append ``<source>`` of a network disk, with its login if any."""
     source, path = disk.get("source") or {}, f"devices.disks[{disk['name']}].source"
     if (append := APPENDED.get(disk["type"])) is None:
         raise InvalidSpecification(f"devices.disks[{disk['name']}].type: {disk['type']!r} is not supported")
@@ -127,4 +127,4 @@ APPENDED: Final[Mapping[str, Callable[[Element, Mapping[str, Any], str], Element
     hardware.NFS: _append_nfs,
     hardware.RBD: _append_rbd,
 }
-"""Functions that append ``<source>`` and return it, by the disk's type. The last argument is the source's path."""
+"""Append ``<source>`` and return it, by the disk's type. The last argument is the source's path."""

@@ -1,6 +1,6 @@
 """Devices of the node that device plugins gave to the pod for its guest.
 
-A plugin puts the addresses of allocated devices into a variable of the container, separated by commas: ``PCI_RESOURCE_<NAME>`` or
+A plugin puts their addresses into a variable of the container, separated by commas: ``PCI_RESOURCE_<NAME>`` or
 ``MDEV_PCI_RESOURCE_<NAME>``, with the resource's name in capitals and ``_`` for ``/`` and ``.`` (as in KubeVirt). The SR-IOV network device
 plugin uses ``PCIDEVICE_<NAME>``.
 """
@@ -30,13 +30,13 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why passed-through devices prevent live migration, or an empty string."""
+    """Return why passed-through devices prevent live migration."""
     first = next(iter(host_devices.passed_through(specification).values()), None)
     return f"the device {first.get('name')!r} belongs to its node" if first is not None else ""
 
 
 def append(tree: Tree, definition: Definition, field: str) -> None:
-    """Append a ``<hostdev>`` for each device of ``devices.<field>``. The pod must have got it."""
+    """Append a ``<hostdev>`` for each device of ``devices.<field>``, which the pod must have."""
     for path, (kind, address) in _addresses(definition).items():
         if not path.startswith(f"devices.{field}["):
             continue

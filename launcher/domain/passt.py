@@ -1,4 +1,4 @@
-"""Interfaces of type passt: ``<interface type="vhostuser">``, and the settings of the passt process."""
+"""Interfaces of type passt: ``<interface type="vhostuser">``, and the settings of passt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECONNECT_SECONDS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of passt, the process that relays the guest's connections."""
+    """Settings of passt, which relays the guest's connections."""
 
     interface: str
     ports: Mapping[str, tuple[int, ...]]
@@ -55,6 +55,6 @@ def append(devices: Element, mac: str) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why passt prevents live migration, or an empty string."""
+    """Return why passt prevents live migration."""
     found = next(iter(hardware.of_passt(specification)), None)
     return f"interface {found.get('name')!r} uses passt, a process in its pod that holds all connections of the guest" if found else ""

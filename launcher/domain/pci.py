@@ -9,13 +9,13 @@ from apiserver.apis.virt.hardware import machine
 from launcher.domain.definition import Definition, Tree
 
 SPARE_PORTS: Final = 4
-"""PCIe slots for hot-plug. q35 accepts devices only behind root ports that exist when it starts."""
+"""For hot-plug. q35 accepts devices only behind root ports that exist when it starts."""
 
 
 def append(tree: Tree, definition: Definition) -> None:
     """On q35, append spare root ports and one for each device that needs it. Call it last.
 
-    libvirt adds the port of a bridge for conventional PCI devices, such as a watchdog.
+    libvirt adds the port for conventional PCI devices, such as a watchdog.
     """
     if "q35" not in machine.type_of(definition.specification):
         return

@@ -33,7 +33,7 @@ def append_source(element: Element, disk: Mapping[str, Any]) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why disks of plugins prevent live migration, or an empty string."""
+    """Return why disks of plugins prevent live migration."""
     for disk in hardware.defaulted(specification):
         found = plugin_disks.served(disk)
         if plugin_disks.is_plugin(disk) and not (found and found.live_migration):

@@ -9,12 +9,9 @@ from launcher.domain.definition import Tree
 
 
 def append(tree: Tree, table: str, strings: Mapping[str, str]) -> None:
-    """Append the strings, if any. Call it after ``<os>`` exists.
+    """Append the strings, if any, to the SMBIOS table with libvirt's name ``table``. Call it after ``<os>`` exists.
 
-    Args:
-        tree: of the domain.
-        table: libvirt's name of the SMBIOS table.
-        strings: by libvirt's names, checked by ``launcher.domain.values``.
+    ``strings`` are by libvirt's names, checked by ``launcher.domain.values``.
     """
     if not strings:
         return

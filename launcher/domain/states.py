@@ -97,7 +97,6 @@ def reason_of(state: State, number: int) -> str:
 def has_arrived(state: State, reason: str) -> bool:
     """Return whether an incoming live migration is complete here.
 
-    Before that, libvirt pauses the domain for its own reasons. A complete domain is paused by ``user``. An aborted migration is in
-    ``SHUTDOWN`` for a moment, which is not an arrival.
+    Before that, libvirt pauses the domain for other reasons than ``user``. An aborted migration is in ``SHUTDOWN`` for a moment.
     """
     return state in _RUNS or (state is State.PAUSED and reason == "user")

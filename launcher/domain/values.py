@@ -18,7 +18,7 @@ _SMBIOS: Final = re.compile(r"[ -~]{1,64}")
 
 
 class InvalidSpecification(Exception):
-    """A specification that cannot become a domain; the message starts with the field's path."""
+    """A specification cannot become a domain; the message starts with the field's path."""
 
 
 def snake(name: str) -> str:

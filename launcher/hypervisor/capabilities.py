@@ -1,9 +1,8 @@
 """Print what libvirt knows of this node: ``python3 -m launcher.hypervisor.capabilities qemu|kvm``, the type of guests.
 
-:mod:`launcher.hypervisor.node_capabilities` runs it. It starts libvirtd as virt-launcher does. The output is JSON: ``cache``, libvirt's
-cache of QEMU's capabilities; for ``kvm`` also ``domainCapabilities`` (https://libvirt.org/formatdomaincaps.html) and ``hostModel``, the
-``<cpu>`` of host-model with all its features (virConnectBaselineHypervisorCPU). The input is an earlier ``cache``, which saves a probe of
-QEMU if it is up to date.
+It starts libvirtd as virt-launcher does. The output is JSON: ``cache``, libvirt's cache of QEMU's capabilities; for ``kvm`` also
+``domainCapabilities`` (https://libvirt.org/formatdomaincaps.html) and ``hostModel``, the ``<cpu>`` of host-model with all its features
+(virConnectBaselineHypervisorCPU). The input is an earlier ``cache``, which saves a probe of QEMU.
 """
 
 from __future__ import annotations
@@ -32,12 +31,7 @@ CONNECT_SECONDS: Final = 0.02
 
 
 def ask(virt_type: str, earlier: str) -> dict[str, str]:
-    """Return the texts for guests of this type.
-
-    Raises:
-        libvirt.libvirtError: libvirt cannot tell.
-        OSError: libvirtd does not start, or writes no cache.
-    """
+    """Return the texts for guests of this type. Raises libvirtError, and OSError if libvirtd does not start or writes no cache."""
     with tempfile.TemporaryDirectory(prefix="kv") as directory:
         daemon = Daemon(Path(directory) / "run", Path(directory) / "cache")
         emulator = Emulator(layout.EMULATOR, daemon.capabilities(layout.EMULATOR))

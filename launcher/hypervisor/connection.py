@@ -107,17 +107,15 @@ class LibvirtHypervisor:
     ) -> None:
         """Store the settings.
 
-        Args:
-            uri: libvirt's URI.
-            emulator: the emulator of domains; None: the first domain waits until libvirt has probed its own.
-            agent_call_seconds: time limit of one call to a guest agent with the usual time to answer.
-            agent_command: sends a JSON command to a domain's agent, with its seconds to answer, and returns the answer.
+        Without an ``emulator``, the first domain waits until libvirt has probed its own. ``agent_call_seconds`` limits a call to a guest
+        agent with the usual time to answer. ``agent_command`` sends a JSON command to a domain's agent, with its seconds to answer, and
+        returns the answer.
         """
         self._agent_call_seconds = agent_call_seconds
         self._agent_command = agent_command
         self._uri = uri
         self._test_driver = uri.startswith("test:")
-        """libvirt's test driver in this process: no flags, no keep-alive, no agent."""
+        """libvirt's test driver: no flags, no keep-alive, no agent."""
         self._emulator = emulator
         self._connection: libvirt.virConnect | None = None
         self._callbacks: list[Callable[[], None]] = []
@@ -131,7 +129,7 @@ class LibvirtHypervisor:
         self._disk_faults = DiskFaults()
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
-        # One for a migration, one for an agent that does not answer to a shutdown, two for everything else.
+        # One for a migration, one for an agent that does not answer to a shutdown, two for the rest.
         self._threads = concurrent.futures.ThreadPoolExecutor(4, thread_name_prefix="libvirt")
         self._agent_thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="agent")
         self._question: concurrent.futures.Future[object] | None = None

@@ -14,7 +14,7 @@ from launcher.domain.values import snake
 from launcher.hypervisor.port import NO_DISKS, Device, DeviceKind, Disks, HypervisorError, Memory, Progress, Terms, Usage
 
 MAX_ANSWER: Final = 2 << 20
-"""In characters. A list of 10,000 packages takes half. libvirt accepts five times as many, but our pod has less memory."""
+"""A list of 10,000 packages takes half. libvirt accepts five times as many characters, but our pod has less memory."""
 
 _NAMED_BY: Final[Mapping[Usage, str]] = {"iscsi": "target", "ceph": "name"}
 """The element that names a secret."""
@@ -218,7 +218,7 @@ def _interface(domain: Element, mac: str) -> Element | None:
 
 
 def _address(element: Element) -> str:
-    """Return a device's address with its type: ``pci 0000:01:00.0``, ``drive 0:0:0:1``, ``usb 0:1``; only the type for others."""
+    """Return a device's address with its type, as ``pci 0000:01:00.0``, ``drive 0:0:0:1``, ``usb 0:1``, or only its type."""
     kind = element.get("type", "")
     if kind == "pci":
         domain, bus, slot, function = (int(element.get(each, "0"), 16) for each in ("domain", "bus", "slot", "function"))
@@ -228,7 +228,7 @@ def _address(element: Element) -> str:
 
 
 def secret_xml(uuid: str, usage: Usage) -> str:
-    """Return the XML of a secret for a disk server. libvirt keeps it in memory, and no client can read its value."""
+    """Return the XML of a disk server's secret, which libvirt keeps in memory and shows to no client."""
     root = Element("secret", ephemeral="yes", private="yes")
     SubElement(root, "uuid").text = uuid
     SubElement(SubElement(root, "usage", type=usage), _NAMED_BY[usage]).text = uuid

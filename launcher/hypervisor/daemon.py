@@ -1,4 +1,4 @@
-"""Configuration of a private session libvirtd: files below two directories, no privileges, no other daemons."""
+"""Configuration of a private session libvirtd: files below two directories, no privileges."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ class Daemon:
     def environment(self) -> dict[str, str]:
         """Return the variables that keep all its files below the two directories.
 
-        By default, glibc gives each thread its own heap and cache of free memory. For libvirtd's dozen threads that costs megabytes, 0.4 of
-        them for the caches.
+        By default, glibc gives each thread its own heap and cache of free memory, which costs megabytes for libvirtd's dozen threads.
         """
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -69,8 +68,7 @@ class Daemon:
     def prepare(self, host_uuid: str) -> None:
         """Create its directories and write its configuration.
 
-        Args:
-            host_uuid: unique per pod. libvirt refuses to migrate between equal ones; its default is the node's firmware UUID.
+        ``host_uuid`` is unique per pod, because libvirt refuses to migrate between equal ones; its default is the node's firmware UUID.
         """
         certificates = self.directory / Path(layout.NBD_CERTIFICATES_DIRECTORY).name
         for name in ("home", "config/libvirt", "data", "libvirt", certificates.name):

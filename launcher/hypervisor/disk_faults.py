@@ -21,19 +21,14 @@ class DiskFaults:
 
     def __init__(self) -> None:
         self._last: dict[str, dict[str, DiskFault]] = {}
-        """By domain and alias of the disk, which libvirt's events contain."""
+        """By domain and alias of the disk, as in libvirt's events."""
         self._reported: dict[tuple[str, str], float] = {}
         """Last report of an error, by domain and alias."""
 
     def take(self, domain: str, alias: str, reason: str, *, ignored: bool, now: float) -> bool:
         """Record an error, and return whether to report it.
 
-        Args:
-            domain: the name of the domain.
-            alias: libvirt's alias of the disk; empty if libvirt does not know the disk.
-            reason: libvirt's reason.
-            ignored: whether the guest saw a success instead of the error.
-            now: monotonic time in seconds.
+        ``alias`` is empty if libvirt does not know the disk. ``ignored``: the guest saw a success. ``now`` is monotonic time in seconds.
         """
         if not alias:
             return False

@@ -1,14 +1,13 @@
 """Write what libvirt knows of QEMU and of this node's processors: ``python3 -m launcher.hypervisor.node_capabilities DIRECTORY TYPE…``.
 
-It runs from virt-launcher's image as an init container of virt-handler, because the results depend on this libvirt and QEMU. virt-handler
-trusts the files, because no guest ever runs in this pod. It writes for each ``TYPE`` of guests, ``qemu`` or ``kvm``:
+It is an init container of virt-handler (docs/decisions/hardware.md), which trusts the files, because no guest ever runs in this pod. Types
+of guests are ``qemu`` and ``kvm``:
 
-* ``DIRECTORY/TYPE.xml``: libvirt's cache of QEMU's capabilities (:mod:`launcher.hypervisor.emulator`). virt-handler gives it to the node's
-  launcher pods.
-* ``DIRECTORY/kvm.json``: CPU features of guests with KVM.
+* ``DIRECTORY/TYPE.xml``: libvirt's cache of QEMU's capabilities (:mod:`launcher.hypervisor.emulator`), for the node's launcher pods
+* ``DIRECTORY/kvm.json``: CPU features of guests with KVM
 
-A file is missing if libvirt fails, and those of ``kvm`` without KVM. ``capabilities`` asks libvirt as the user of launcher pods, without
-privileges. Only root can write the results: a guest that escapes from its pod as that user cannot change them for other guests.
+A file is missing if libvirt fails, and those of ``kvm`` without KVM. ``capabilities`` asks libvirt as the user of launcher pods, who cannot
+write the results: a guest that escapes as that user cannot change them for other guests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Counts of reboots and watchdog timeouts in guests.
 
-One reboot may cause two resets, because SeaBIOS resets a machine that ran before. And a guest that resets in a loop must not cause a status
-write each time.
+SeaBIOS may reset a machine twice for one reboot, and a guest that resets in a loop must not cause a status write each time.
 """
 
 from __future__ import annotations

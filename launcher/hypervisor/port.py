@@ -4,18 +4,16 @@
 2. A method returns when it is done, raises one of the errors below, or is cancelled. After ``Unavailable``, ``OperationTimeout`` and
    cancellation it is unknown whether it was done: observe.
 3. ``observe`` returns the current state, never an older one than before.
-4. After each change of any domain, and after a reconnection, each callback of ``subscribe`` is called at least once, in the event loop and
-   without arguments: observe.
+4. After each change of any domain, and after a reconnection, each callback of ``subscribe`` is called at least once, in the event loop.
 5. ``create`` makes a persistent domain and starts it paused, before its first instruction. If it raises ``HypervisorError`` other than
    those of rule 2, no domain is left. If the domain exists, it raises ``DomainExists``.
 6. ``suspend``, ``resume``, ``limit_disk``, ``set_link``, ``add_vcpus``, ``request_memory`` and ``destroy`` are idempotent; ``destroy`` of
-   an absent domain does nothing. ``resume`` ends any pause, including the guest's own suspension to memory. The cause of a pause may pause
-   it again.
+   an absent domain does nothing. ``resume`` ends any pause, even the guest's own suspension to memory; the cause of a pause may recur.
 7. ``migrate`` returns when the domain is complete and paused on the target, even if it ran before, and should be gone here. If it raises,
    the target's copy, if any, is paused as well; only ``observe`` tells where the domain is. Its terms apply to this migration only. Copied
    disks have the content of the moment when the domain stopped here. A domain that stays continues with its own disks.
-8. ``reset`` returns after the machine's reset. It leaves the processors running or paused. Observations do not count it as a reboot. It
-   raises ``OperationInvalid`` if the guest suspended itself to memory.
+8. ``reset`` returns after the machine's reset, with the processors running or paused as before. Observations do not count it as a reboot.
+   It raises ``OperationInvalid`` if the guest suspended itself to memory.
 9. ``reboot``, ``inject_nmi`` and ``send_keys`` return when the request was sent; the guest decides. With ``agent``, ``reboot`` may return
    only after the guest's reboot. After a reboot by the power button, the machine is reset when the guest powers off.
 10. ``save`` returns when the memory is in the file, with mode 0600, and the domain has ended with reason ``saved``; a failed one leaves the
@@ -34,9 +32,7 @@ from typing import Any, Final, Literal, Protocol
 from launcher.domain.states import ACTIVE, State, has_arrived
 
 Usage = Literal["iscsi", "ceph"]
-"""libvirt's usage types of secrets."""
 DeviceKind = Literal["disk", "interface"]
-"""Names of the elements in libvirt's XML."""
 AGENT_SECONDS: Final = 3
 """A guest agent's time to answer, and before that to get ready."""
 NO_SPACE: Final = "no space left"
@@ -93,7 +89,6 @@ class DiskFault:
     ignored: bool
     """Whether the guest saw a success."""
     time: float
-    """Of this process' monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +97,12 @@ class Device:
 
     kind: DeviceKind
     target: str
-    """libvirt's name: ``vda``, or the tap of an interface; empty without one."""
+    """``vda``, or the tap of an interface; empty without one."""
     address: str = ""
-    """Its place in the guest: ``pci 0000:01:00.0``, ``drive 0:0:0:1``."""
+    """In the guest: ``pci 0000:01:00.0``, ``drive 0:0:0:1``."""
     mac: str = ""
     limits: tuple[tuple[str, int], ...] = ()
-    """Limits of a disk, by their names in ``ioTune``."""
+    """By their names in ``ioTune``."""
     is_empty: bool = False
     """Whether a drive has no medium."""
     is_up: bool | None = None
@@ -139,13 +134,12 @@ class Observation:
     """libvirt's, but instead of crashed: ``panicked`` if the guest panicked, ``watchdog`` if its watchdog powered it off."""
     agent_connected: bool = False
     reboots: int = 0
-    """By the guest, since this process started."""
+    """By the guest, since this process started. So are the next."""
     watchdogs: int = 0
-    """How often its watchdog fired since then."""
     disk_errors: tuple[tuple[str, str], ...] = ()
     """For a domain paused by an I/O error: libvirt's target name of each disk, and the error."""
     disk_faults: tuple[DiskFault, ...] = ()
-    """The last error of each disk that did not pause the guest, since this process started."""
+    """The last error of each disk that did not pause the guest."""
     cid: int = 0
     """Its vsock address (AF_VSOCK); 0 without one."""
     devices: tuple[Device, ...] = ()
@@ -171,7 +165,7 @@ class Terms:
     """Limits and options of one migration."""
 
     bandwidth_bytes: int = 0
-    """Maximum per second, counted in MiB; 0: unlimited. Copied disks share it, and memory gets as much as one of them."""
+    """Maximum, counted in MiB; 0: unlimited. Copied disks share it, and memory gets as much as one of them."""
     max_downtime_milliseconds: int = 0
     """Longest pause at the end, as QEMU estimates it; 0: QEMU's default."""
     parallel_connections: int = 1
@@ -187,9 +181,9 @@ class Disks:
     """The disks of a domain that migrates."""
 
     copied: tuple[str, ...] = ()
-    """libvirt's target names (``vda``) of copied disks. Their files exist at the target, with the same size."""
+    """libvirt's target names (``vda``). Their files exist at the target, with the same size."""
     shallow: bool = False
-    """True: copy only what was written to the overlays. False: copy all that the guest sees."""
+    """Copy only what was written to the overlays, not all that the guest sees."""
     shared: bool = False
     """Both sides have writable disks open, without a page cache. The hypervisor must accept that."""
     uri: str = ""
@@ -209,7 +203,7 @@ class Progress:
     memory_remaining_bytes: int = 0
     iteration: int = 0
     downtime_milliseconds: int = 0
-    """Of a running migration: the expected pause of the guest."""
+    """Of a running migration: the guest's expected pause."""
     data_total_bytes: int = 0
     """Memory and copied disks; also the next two."""
     data_processed_bytes: int = 0
@@ -217,7 +211,7 @@ class Progress:
     bytes_per_second: int = 0
     """Memory and copied disks."""
     dirty_bytes_per_second: int = 0
-    """Rate at which the guest writes to its memory; 0 before the second iteration, which measures it."""
+    """By the guest's writes; 0 before the second iteration, which measures it."""
 
 
 class Hypervisor(Protocol):
@@ -233,8 +227,7 @@ class Hypervisor(Protocol):
     async def learn(self, capabilities: str) -> None:
         """Learn what the emulator can do, which ``create`` would do otherwise.
 
-        Args:
-            capabilities: the node's cache of it, which is ignored if it is outdated; empty: none.
+        ``capabilities`` is the node's cache of it, which is ignored if it is outdated; empty: none.
         """
 
     def subscribe(self, callback: Callable[[], None]) -> None:
@@ -268,11 +261,7 @@ class Hypervisor(Protocol):
         """Request that the guest reboots, by ACPI or its agent."""
 
     async def screenshot(self, name: str, limit: int) -> bytes:
-        """Return the first screen as PNG.
-
-        Raises:
-            OperationInvalid: it has no screen, or the picture is longer than ``limit`` bytes.
-        """
+        """Return the first screen as PNG of at most ``limit`` bytes, or raise OperationInvalid."""
 
     async def inject_nmi(self, name: str) -> None:
         """Send a non-maskable interrupt to the processors."""
@@ -281,7 +270,7 @@ class Hypervisor(Protocol):
         """Press keys, by Linux's codes, and release them after ``hold_milliseconds``."""
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
-        """Replace the limits of a running domain's disk, given by libvirt's target name; missing ones are removed."""
+        """Replace the limits of a running domain's disk, by target name; missing ones are removed."""
 
     async def add_vcpus(self, name: str, count: int) -> None:
         """Plug virtual processors into a running domain, which must have no more, until it has ``count``."""
@@ -294,13 +283,13 @@ class Hypervisor(Protocol):
         """
 
     async def resize_disk(self, name: str, target: str, size: int) -> None:
-        """Tell a running domain that its disk has grown to this many bytes; nothing if the domain knows that, or more."""
+        """Tell a running domain that its disk has grown to this many bytes, unless it knows that, or more."""
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         """Set the link state of a running domain's interface."""
 
     async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
-        """Give the running domain a disk, and before it the controllers that it lacks, by their XML; nothing if it has ``target``."""
+        """Give the running domain a disk, and before it the controllers that it lacks, by their XML, unless it has ``target``."""
 
     async def detach_disk(self, name: str, target: str) -> bool:
         """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it."""
@@ -309,10 +298,10 @@ class Hypervisor(Protocol):
         """Give a running domain's drive the medium of its new XML, or none. Return False, without a change, if the guest locks the tray."""
 
     async def attach_interface(self, name: str, mac: str, interface: str) -> None:
-        """Give the running domain an interface, by its XML; nothing if it has one with this MAC address."""
+        """Give the running domain an interface, by its XML, unless it has one with this MAC address."""
 
     async def detach_interface(self, name: str, mac: str) -> bool:
-        """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it."""
+        """Ask the guest to release an interface; return as ``detach_disk``."""
 
     async def destroy(self, name: str) -> None:
         """Power off at once."""

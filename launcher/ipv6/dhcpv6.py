@@ -71,7 +71,7 @@ def server_id(told: Settings) -> bytes:
 
 
 def answer(data: bytes, told: Settings) -> bytes | None:
-    """Return the answer to a message, or None if it is malformed, for another server, or needs no answer."""
+    """Return the answer, or None if the message is malformed, for another server, or needs none."""
     request = parse(data)
     if request is None or not _is_for(request, server_id(told)):
         return None

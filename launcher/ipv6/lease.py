@@ -31,9 +31,7 @@ def of(
 ) -> Settings:
     """Return the settings for a guest; ``any_socket`` is of the pod's network namespace.
 
-    Raises:
-        OSError: the bridge does not exist.
-        ValueError: the lease contains an invalid address.
+    Raises OSError without a bridge, and ValueError for an invalid address.
     """
     own = ipaddress.IPv6Interface(told.address)
     dns, search = lease.resolver(lease.read(resolv_conf), socket.AF_INET6)

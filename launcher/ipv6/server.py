@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 FRAME_BYTES: Final = 2048
 """More than any client sends. Longer frames are cut, and malformed."""
 TURN_FRAMES: Final = 16
-"""Frames read before other tasks of the event loop get their turn."""
+"""Frames read before other tasks get their turn."""
 ADVERTISE_SECONDS: Final = 600.0
-"""Interval of unsolicited advertisements: several per router lifetime (``discovery.ROUTER_SECONDS``)."""
+"""Interval of unsolicited advertisements: several per ``discovery.ROUTER_SECONDS``."""
 AGAIN_SECONDS: Final = 5.0
 """Interval of attempts to reopen the tap."""
 _TUNSETIFF: Final = 0x400454CA
@@ -36,11 +36,7 @@ _UDP_HEAD: Final = struct.Struct("!HHHH")
 
 
 def open_tap() -> int:
-    """Return a non-blocking descriptor of the tap that virt-handler made for this user.
-
-    Raises:
-        OSError: it does not exist.
-    """
+    """Return a non-blocking descriptor of the tap that virt-handler made for this user. Raises OSError."""
     opened = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.ioctl(opened, _TUNSETIFF, struct.pack("16sH22x", network.CONTROL_TAP.encode(), _IFF_TAP | _IFF_NO_PI))
@@ -169,5 +165,5 @@ def _datagram(packet: Packet, told: Settings) -> bytes | None:
 
 
 def _send(tap: int, frame: bytes) -> None:
-    with contextlib.suppress(OSError):  # like a lost packet: the guest repeats its request
+    with contextlib.suppress(OSError):  # the guest repeats its request
         os.write(tap, frame)

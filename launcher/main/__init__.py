@@ -1,9 +1,7 @@
 """virt-launcher's process: pid 1 of the pod of one virtual machine.
 
-``process`` starts the parts that run side by side, and ends them in order. ``managed_domain`` is the one domain of the pod. The guest keeps
-running when another process ends (virt-handler, libvirtd, a viewer).
-
-Packages, from the bottom up:
+``process`` starts the concurrent parts, and ends them in order. ``managed_domain`` is the one domain of the pod. The guest keeps running
+when another process ends (virt-handler, libvirtd, a viewer). Packages, from the bottom up:
 
     decisions   functions of frozen data, without I/O: what a request asks for, the next step, how a run ended
     programs    child processes (libvirtd, passt, virtiofsd), and what their container offers them
@@ -11,6 +9,5 @@ Packages, from the bottom up:
     agent       the QEMU guest agent        serving   sockets: the wire protocol and the consoles
     lifecycle   prepare, start, watch, migrate, suspend and stop the domain
 
-A part of ``lifecycle`` puts facts into its ``record`` and reads the newest state there after every await. ``decisions.known`` defines that
-state. ``lifecycle.making`` bounds what a SIGTERM abandons. ``decisions.times`` has all time limits.
+A part of ``lifecycle`` puts facts into its ``record`` and reads the newest state there after every await.
 """

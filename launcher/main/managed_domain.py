@@ -80,20 +80,10 @@ class ManagedDomain:
     ) -> None:
         """Create the parts.
 
-        Args:
-            hypervisor: has the domain.
-            console: creates the console, with a callback for changes of the number of viewers.
-            ports: creates further serial ports, with the same callback.
-            children: runs commands.
-            qemu_log: the file with QEMU's output, by name of the domain.
-            serve_addresses: answers DHCP on exactly the machine's interfaces; raises OSError if that is impossible.
-            status_changed: called when ``status`` changes.
-            network: connects to the servers of disks.
-            measure: returns the free space of disks.
-            memory: returns how much memory the pod may still use.
-            times: all time limits.
-            images: where the claim for images of the guest's memory is mounted.
-            console_pipe: makes the pipe for the container that logs the console; raises OSError if that is impossible.
+        ``console`` and ``ports`` create the consoles, with a callback for changes of the number of viewers. ``qemu_log`` returns the file
+        with QEMU's output by the domain's name. ``serve_addresses`` answers DHCP on exactly the machine's interfaces. ``measure`` returns
+        disks' free space, ``memory`` how much the pod may still use. ``images`` is the mounted claim for images of the guest's memory.
+        ``console_pipe`` makes the pipe for the container that logs the console; it and ``serve_addresses`` may raise OSError.
         """
         self._hypervisor = hypervisor
         self._make_console_pipe = console_pipe

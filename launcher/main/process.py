@@ -1,7 +1,6 @@
 """The concurrent parts of virt-launcher, and the order in which they end.
 
-First the guest ends; then clients get the last status; then libvirtd stops; the exit code and termination message report the result to the
-kubelet.
+First the guest ends; then clients get the last status; then libvirtd stops; the exit code and termination message tell the kubelet.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ UNUSED_LIBVIRTD_SECONDS: Final = 0.5
 """For libvirtd to stop if no guest ran: it has nothing to save, and may still be querying QEMU."""
 FLUSH_SECONDS: Final = 1.0
 LINGER_SECONDS: Final = 10.0
-"""How long a pod stays after its guest moved, because virt-handler forwards connections that still come to it.
+"""Time in which virt-handler forwards connections that still come to this pod after its guest moved.
 
 Kubelets, virt-controller and kube-proxy take two to four seconds to redirect a Service, and more than six on overloaded nodes.
 """
@@ -115,7 +114,6 @@ def _prepare(directory: Path, daemon: Daemon) -> None:
 
 
 async def _flush(server: Server) -> bool:
-    """Wait briefly for clients, which store the last status, to receive it; return whether they did."""
     try:
         async with asyncio.timeout(FLUSH_SECONDS):
             await server.flush()

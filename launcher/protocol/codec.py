@@ -29,8 +29,8 @@ MAX_ITEMS: Final = 128
 MAX_HELD_BYTES: Final = 1 << 19
 """Memory for the texts of a status. virt-handler keeps one status per pod of its node.
 
-One character outside of the BMP quadruples the memory of a line, and nested lists can hold sixteen thousand texts; an honest launcher takes
-at most two thirds of this limit.
+One character outside of the BMP quadruples a line's memory, and nested lists can hold sixteen thousand texts; an honest launcher takes at
+most two thirds.
 """
 MAX_INTEGER: Final = (1 << 63) - 1
 MAX_RELEASE: Final = 64
@@ -106,11 +106,7 @@ def replies() -> Receiver[messages.FromLauncher]:
 
 
 def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
-    """Return the line for a message.
-
-    Raises:
-        ProtocolError: it is too long or cannot be written as JSON.
-    """
+    """Return the line for a message, or raise ProtocolError if it is too long."""
     if isinstance(message, messages.Call):
         document = {"type": type(message.request).__name__, "id": message.id, "body": asdict(message.request)}
     else:
@@ -163,7 +159,7 @@ def _held(value: Any) -> int:  # noqa: ANN401  # as in _checked
 
 
 def _check_version(hello: object) -> None:
-    """Check the version before the rest of a Hello, which another version may change. The default is version 0."""
+    """Check the version before the rest of a Hello, which another version may change. The default is 0."""
     version = hello.get("protocol", 0) if isinstance(hello, dict) else None
     if type(version) is not int or version in messages.SPOKEN:
         return  # the type check follows

@@ -1,8 +1,8 @@
 """The transfer of disks that virt-launcher made, from a migration's source to its target. No I/O.
 
 The source connects to its ``layout.MIGRATION_MADE_DISKS_SOCKET``, which virt-handler relays to the target's. It sends an ``Offer`` as a
-line of JSON, then the bytes of the disks in this order. The answer is ``ok``, or ``no`` and the reason, and the connection ends. The sides
-do not trust each other.
+line of JSON, then the bytes of the disks. The answer is ``ok``, or ``no`` and the reason, and the connection ends. The sides do not trust
+each other.
 """
 
 from __future__ import annotations
@@ -51,11 +51,7 @@ def encode(offer: Offer) -> bytes:
 
 
 def decode(line: bytes) -> Offer:
-    """Parse a line.
-
-    Raises:
-        launcher.protocol.codec.ProtocolError: it is not an offer.
-    """
+    """Parse a line, or raise launcher.protocol.codec.ProtocolError."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -58,12 +58,12 @@ DeviceKind = Literal["disk", "interface"]
 MigrationDirection = Literal["outgoing", "incoming"]
 
 MigrationState = Literal["prepared", "running", "arrived", "succeeded", "failed", "cancelled"]
-"""The state of a migration, as its source or target sees it.
+"""A migration's state in its source or target.
 
-In the source: ``running``; ``succeeded``: no QEMU of the domain is left in this pod, and the target has all of it; ``failed`` or
-``cancelled``: the domain is still here, or has ended here. In the target: ``prepared``: it waits for the domain; ``running``: memory
-arrives; ``arrived``: the domain is complete and paused, and belongs to the source until ``ReleaseMigration``; ``succeeded``: it was
-released; ``failed`` and ``cancelled``: it will not arrive.
+Source: ``running``; ``succeeded``: no QEMU of the domain is left in this pod, and the target has all of it; ``failed`` or ``cancelled``:
+the domain is still here, or has ended here. Target: ``prepared``: it waits for the domain; ``running``: memory arrives; ``arrived``: the
+domain is complete and paused, and belongs to the source until ``ReleaseMigration``; ``succeeded``: it was released; ``failed`` and
+``cancelled``: it will not arrive.
 """
 
 
@@ -84,7 +84,6 @@ class Lease:
     address: str
     """With prefix length: 10.244.1.7/24."""
     server: str
-    """The DHCP server's address."""
     routes: tuple[Route, ...] = ()
 
 
@@ -131,20 +130,17 @@ class AccessCredential:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All data of a VirtualMachine that virt-launcher needs to make a libvirt domain."""
+    """All data that virt-launcher needs to make a libvirt domain."""
 
     namespace: str
     name: str
     uid: str
     domain: dict[str, Any]
-    """``spec.domain`` as virt-api stores it: defaulted and valid.
-
-    For a machine with XML, the typed fields that correspond to it.
-    """
+    """``spec.domain`` as virt-api stores it: defaulted and valid; for XML, the corresponding typed fields."""
     accelerator: Accelerator
     interfaces: tuple[Interface, ...] = ()
     grace_seconds: float = 30.0
-    """``terminationGracePeriodSeconds``: how long the guest may take to shut down, also after SIGTERM."""
+    """``terminationGracePeriodSeconds``: the guest's time to shut down, also after SIGTERM."""
     access_credentials: tuple[AccessCredential, ...] = ()
     pre_stop: tuple[str, ...] = ()
     """The command that the guest agent runs before a shutdown."""
@@ -228,7 +224,6 @@ class Operate:
     keys: tuple[int, ...] = ()
     """Linux's codes of the keys to press."""
     hold_milliseconds: int = 0
-    """How long keys are held down."""
     thaw_seconds: int = 0
     """Of ``Freeze``: after how many seconds the file systems thaw."""
 
@@ -470,11 +465,11 @@ class DomainStatus:
     cid: int = 0
     """The guest's vsock address (AF_VSOCK); 0 without one."""
     devices: tuple[DeviceStatus, ...] = ()
-    """Disks and interfaces; none from launchers of older releases."""
+    """Disks and interfaces; none from older launchers."""
     settings: tuple[SettingStatus, ...] = ()
     """None of a machine with XML."""
     changes: tuple[str, ...] = ()
-    """What this virt-launcher can change; nothing from launchers of older releases."""
+    """What this virt-launcher can change; nothing from older launchers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,7 +489,7 @@ class Ending:
     watchdog: bool = False
     """For ``crashed``: the guest's watchdog powered it off."""
     image_used: bool = False
-    """For ``start-failed``: an earlier pod used the image, and its guest may have run since. The memory is lost."""
+    """For ``start-failed``: the image was used before, and its guest may have run since. The memory is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,7 +533,7 @@ class OperationStatus:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceStatus:
-    """An interface as the guest agent reports it; interfaces that exist only in the guest have an empty ``name``."""
+    """As the guest agent reports it; interfaces that exist only in the guest have an empty ``name``."""
 
     name: str
     mac: str
@@ -550,7 +545,7 @@ class InterfaceStatus:
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """Answers of the guest agent. All of it is untrusted."""
+    """Answers of the guest agent, which are untrusted."""
 
     connected: bool = False
     hostname: str = ""
@@ -599,7 +594,7 @@ class DiskFault:
     disk: str
     """The disk's name in the machine."""
     full: bool = False
-    """Its storage is full; else reading or writing fails for another reason."""
+    """Its storage is full; else another reason."""
     ignored: bool = False
     """The guest does not see the error."""
 
@@ -615,9 +610,9 @@ class Status:
     started: bool = False
     """Whether the domain ever ran in this pod, booted or migrated and released here."""
     ending: Ending | None = None
-    """Set when the run is over. Nothing will run in this pod again, and virt-launcher is about to exit."""
+    """The run is over. Nothing will run in this pod again, and virt-launcher is about to exit."""
     stopping: bool = False
-    """The guest was requested to shut down, by ``Shutdown`` or SIGTERM."""
+    """By ``Shutdown`` or SIGTERM."""
     grace_seconds: float | None = None
     """The shortest grace period of these requests; None before one, or for older launchers."""
     consoles: int = 0
@@ -625,7 +620,7 @@ class Status:
     reboots: int = 0
     """By the guest, in this pod."""
     watchdogs: int = 0
-    """How often the guest's watchdog fired in this pod."""
+    """How often it fired in this pod."""
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
     authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)
@@ -642,7 +637,7 @@ class Status:
     imports: tuple[ImportStatus, ...] = ()
     """In the machine's order, without images that existed."""
     servers_silent: tuple[str, ...] = ()
-    """Disks without a connection to their server, which cannot be reached either."""
+    """Disks without a connection to their server, and an unreachable server."""
     disk_faults: tuple[DiskFault, ...] = ()
     """Disks that failed, or are full, while the guest continues."""
     has_room: bool = False
@@ -687,9 +682,9 @@ class StatusChanged:
 RefusalReason = Literal["Conflict", "Invalid", "Failed", "Timeout", "NotReady"]
 """Why a request was refused.
 
-``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: the request is wrong in any state. ``Failed``: libvirt or QEMU
-failed. ``Timeout``: libvirt did not answer; request the status later. ``NotReady``: disks are missing (``Refusal.disks``), or there is too
-little room; repeat the request.
+``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: wrong in any state. ``Failed``: libvirt or QEMU failed.
+``Timeout``: libvirt did not answer; request the status later. ``NotReady``: disks are missing (``Refusal.disks``), or there is too little
+room; repeat the request.
 """
 
 

@@ -51,14 +51,9 @@ class Agent:
     ) -> None:
         """Store the settings.
 
-        Args:
-            hypervisor: has the domain.
-            answered: called with the limited answers for the status.
-            silent: called with the reason in each turn in which a connected agent does not answer.
-            gone: called in each turn without a connected agent.
-            stopping: returns whether the guest is shutting down.
-            frozen: returns whether its file systems are frozen.
-            times: all time limits.
+        ``answered`` gets the limited answers for the status. ``silent`` gets the reason in each turn in which a connected agent does not
+        answer, and ``gone`` is called in each turn without one. ``stopping`` returns whether the guest is shutting down, ``frozen`` whether
+        its file systems are frozen.
         """
         self._times = times
         self._hypervisor = hypervisor
@@ -141,11 +136,7 @@ class Agent:
     async def do(self, command: str, arguments: Mapping[str, Any], *, seconds: int = AGENT_SECONDS, anyway: bool = False) -> object:
         """Return the agent's answer to a qemu-ga command, sent in turn with the questions.
 
-        Args:
-            command: of qemu-ga.
-            arguments: of the command.
-            seconds: the agent's time to answer.
-            anyway: send it also while the guest shuts down, or its file systems are frozen.
+        The agent has ``seconds`` to answer. ``anyway``: send it also while the guest shuts down, or its file systems are frozen.
 
         Raises:
             RequestRefused: no agent is available.
@@ -180,11 +171,7 @@ class Agent:
         return {**info, "applications": known, "truncated": [*info.get("truncated", ()), *cut]}
 
     async def _answers(self, name: str, fields: tuple[str, ...]) -> Object:
-        """Request these fields; return the answers, and why others are missing.
-
-        Raises:
-            HypervisorError: it does not answer the first question.
-        """
+        """Request these fields; return the answers, and why others are missing. Raises HypervisorError at the first question."""
         asked = Round()
         until = asyncio.get_running_loop().time() + self._times.agent_limit
         for field in fields:

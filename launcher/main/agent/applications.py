@@ -1,6 +1,6 @@
 """The guest's packages, listed by its own package manager, because the guest agent has no list.
 
-Only these two fixed commands are run. They only read, and run at most every ten minutes per connection of the agent.
+Only these two fixed commands, which only read, are run, at most every ten minutes per connection of the agent.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 MAX_PROBLEM: Final = 256
 """Characters of a failure's reason."""
 NOISE: Final = ": Success"
-"""The agent's suffix for an unknown user, because its system call reports no error."""
+"""Ends the agent's text for an unknown user, because its system call reports no error."""
 COMMAND: Final = "guest-ssh-add-authorized-keys"
 """https://www.qemu.org/docs/master/interop/qemu-ga-ref.html; since QEMU 5.2."""
 
@@ -73,14 +73,7 @@ class AuthorizedKeys:
         reported: Callable[[messages.AuthorizedKeysStatus], None],
         times: Times = TIMES,
     ) -> None:
-        """Store the settings.
-
-        Args:
-            agent: of the guest.
-            machine: returns the machine of this pod's guest, or None.
-            reported: called with the result.
-            times: all time limits.
-        """
+        """Store the settings; ``machine`` returns that of this pod's guest, and ``reported`` gets the result."""
         self._times = times
         self._agent = agent
         self._machine = machine
@@ -111,7 +104,6 @@ class AuthorizedKeys:
             self._reported(messages.AuthorizedKeysStatus("synchronized"))
 
     async def _bring(self, positions: Mapping[str, tuple[int, ...]]) -> str:
-        """Set the keys of all users; return the problem, or an empty string."""
         try:
             wanted = await asyncio.to_thread(_keys, positions)
         except (made_disks.SourceUnusable, InvalidSpecification) as error:
@@ -130,7 +122,6 @@ class AuthorizedKeys:
 
 
 def _summary(problems: list[str], having: list[str]) -> str:
-    """Return the problems, and the users with keys, both limited in length."""
     told = one_line(f"; set for {', '.join(having)}", MAX_PROBLEM // 4) if having else ""
     return one_line("; ".join(problems), MAX_PROBLEM - len(told)) + told
 

@@ -80,7 +80,6 @@ async def _begun(ask: Ask, command: Sequence[str]) -> int:
 
 
 def _failure(found: Mapping[str, Any]) -> str:
-    """Return why a command failed, or an empty string."""
     code = found.get("exitcode")
     if code == 0 and type(code) is int:
         return ""

@@ -52,11 +52,7 @@ def device_of(machine: messages.Machine, found: Iterable[Device], request: messa
 
 
 def machine_with(machine: messages.Machine | None, request: messages.Change) -> messages.Machine:
-    """Return the machine with the requested setting.
-
-    Raises:
-        RequestRefused: the machine or its device cannot have it.
-    """
+    """Return the machine with the requested setting, or raise RequestRefused if it cannot have it."""
     change = Change(request.what, request.name)
     if machine is None or machine.domain_xml or change not in live_changes.values(machine.domain):
         raise RequestRefused("Invalid", f"this machine does not have {change}")

@@ -1,8 +1,7 @@
 """Decides which disks are full, and when to try to resume a guest that they paused.
 
-A full file system is visible. Full storage behind a block device, a quota or an NFS server is not, so only a try shows it; a guest that
-pauses again at once is tried less and less often. virt-handler decides whether to resume, because it knows whether a user paused the
-machine.
+Full storage behind a block device, a quota or an NFS server is not visible, so only a try shows it; a guest that pauses again at once is
+tried less and less often. virt-handler resumes it, unless a user paused the machine.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ LASTING_SECONDS: Final = 60.0
 RECENT_SECONDS: Final = 600.0
 """How long to report an error of a disk that did not pause its guest and may persist."""
 _BETWEEN_SECONDS: Final = 2 * TIMES.space_look
-"""Maximum time between two checks."""
 _AT_ONCE: Final = 60.0
 """How long to report a full disk that has space again."""
 
@@ -39,7 +37,7 @@ class Tries:
 
     failures: int = 0
     offered: bool = False
-    """A resume was offered, and has not happened yet."""
+    """Whether a resume was offered, and has not happened yet."""
     next: float = 0.0
     stood: float = float("-inf")
     """When the guest was last seen paused by a full disk."""
@@ -54,12 +52,7 @@ def is_full(seen: Observation | None) -> bool:
 def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Times = TIMES) -> Tries:
     """Return the tries after a check.
 
-    Args:
-        tries: before.
-        now: the time.
-        full: whether the guest is paused by a full disk.
-        tried: whether it was resumed since the last offer.
-        times: all time limits.
+    ``full``: a full disk pauses the guest. ``tried``: it was resumed since the last offer.
     """
     if not full:
         return Tries() if now - tries.stood >= LASTING_SECONDS else Tries(tries.failures, offered=False, next=tries.next, stood=tries.stood)
@@ -78,13 +71,7 @@ def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], fre
     """Return when each disk with an error from missing space was last seen full, by its name.
 
     QEMU reports this cause only if it pauses the guest. For other errors, the next check of the file system decides; errors between two
-    checks have the same cause.
-
-    Args:
-        before: the last result.
-        faults: the last error of each disk, by name.
-        free_bytes: the present free space.
-        now: a time of the errors' clock.
+    checks have the same cause. ``before`` is the last result, ``now`` a time of the errors' clock.
     """
     found = {}
     for name, fault in faults.items():
@@ -145,12 +132,7 @@ def outcome(
 ) -> tuple[Tracked, tuple[messages.DiskFault, ...], bool]:
     """Return the new state, the errors to report, and whether to offer a resume.
 
-    Args:
-        tracked: the state, with the tries updated in this check.
-        found: the failing disks.
-        free: the present free space.
-        now: the time.
-        stands: whether the guest is still paused only by full disks.
+    The tries of ``tracked`` are updated. ``stands``: only full disks still pause the guest.
     """
     full = full_since(tracked.full, found.faults, free, now)
     offer = stands and not tracked.tries.offered and is_worth_a_try(tracked.tries, now, found.stopping, free)

@@ -37,11 +37,7 @@ class Result:
 
 
 def read(line: bytes) -> Progress | Result | None:
-    """Parse a line; None for an unknown phase.
-
-    Raises:
-        ValueError: the line is not a report.
-    """
+    """Parse a line, or raise ValueError; None for an unknown phase."""
     try:
         said = json.loads(line)
         if "result" in said:

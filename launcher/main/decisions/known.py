@@ -1,7 +1,7 @@
 """The state of the pod's only domain, and how each fact changes it.
 
 Each function takes a state and a fact (an observation, an accepted request, the result of a migration) and returns the new state. No
-function waits, reads a clock or calls libvirt. ``record`` holds the newest state.
+function waits, reads a clock or calls libvirt.
 
 Times called ``now`` are Unix time if they become part of the status, and the event loop's seconds if they are compared with a deadline.
 """
@@ -37,7 +37,7 @@ class Known:
     """The last observation."""
     run: life.Run = field(default_factory=life.Run)
     xml: str = ""
-    """The XML passed to libvirt, or its equivalent if the domain comes from another pod."""
+    """As passed to libvirt, or its equivalent if the domain comes from another pod."""
     stopping: life.Stopping | None = None
     """Set by a request to power off."""
     thaw_at: float | None = None
@@ -51,7 +51,7 @@ class Known:
     abandoned: bool = False
     """The making was abandoned, but may still run."""
     over: bool = False
-    """The pod must end. ``status.ending`` has the end of the domain's run, if there was one."""
+    """The pod must end."""
 
     @property
     def name(self) -> str:
@@ -189,7 +189,7 @@ def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Kn
         over = known.over or (gone is not known.arriving and known.stopping is not None)
         return dataclasses.replace(with_migration(known, gone), over=over)
     if not known.status.started or known.leaving is not None or known.saving:
-        # While it migrates away or is saved, the result of that determines where it is.
+        # The result of a migration or save determines where the domain is.
         return known
     return ended(known, *life.ending_of(known.run, seen), now)
 
@@ -308,7 +308,7 @@ def save_failed(known: Known, problem: str) -> Known:
 
 
 def saved(known: Known, message: str, now: float) -> Known:
-    """Record that the image is complete, and QEMU has ended; ``now`` is Unix time."""
+    """Record that the image is complete, and QEMU has ended. ``now`` is Unix time, also below."""
     return ended(operated(dataclasses.replace(known, saving=""), known.saving), "saved", message, now)
 
 
@@ -324,7 +324,7 @@ def releasing(known: Known) -> Known:
 
 
 def released(known: Known, uid: str, now: float) -> Known:
-    """Record the release of the domain that arrived; ``now`` is Unix time."""
+    """Record the release of the domain that arrived."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, state="succeeded", end_time=now)) if migration is not None else known
 
@@ -357,7 +357,7 @@ def withdrawn(known: Known, uid: str, now: float) -> Known:
 
 
 def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) -> Known:
-    """Record the certain result of an outgoing migration; success ends the run. ``now`` is Unix time."""
+    """Record the certain result of an outgoing migration; success ends the run."""
     if outcome.state != "succeeded":
         return with_migration(known, outcome)
     known = dataclasses.replace(known, run=dataclasses.replace(known.run, migrated_to=outcome.uid))

@@ -1,7 +1,6 @@
 """Decisions in the life of a pod's one domain, as functions of state.
 
-A domain runs at most once in a pod: it boots or arrives here, and ends here. There must never be a second QEMU, so no function leads from
-an ending to a start.
+A domain runs at most once in a pod. There must never be a second QEMU, so no function leads from an ending to a start.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Stopping:
     """Progress of powering the guest off. Times are in the event loop's seconds."""
 
     deadline: float
-    """The end of the guest's grace period. The pod's is some seconds longer, for destroying the domain and closing disks."""
+    """End of the guest's grace period. The pod's is some seconds longer, for destroying the domain and closing disks."""
     since: float
     attempts: int = 0
     last_attempt: float = float("-inf")
@@ -75,7 +74,7 @@ def next_step(
         stopping: the progress.
         domain: its current state.
         leaving: whether an outgoing migration runs.
-        incoming: the state of the migration by which the domain arrives; None after its release, and in other pods.
+        incoming: of the migration by which the domain arrives; None after its release, and in other pods.
         operating: whether a request is running, which may be the release.
         prepares: whether the guest needs ``PREPARE`` first.
         times: all time limits.
@@ -107,12 +106,11 @@ class Run:
     """Facts about a run, for its ending."""
 
     ran: bool = False
-    """Whether the guest's processors may have run, here or in the pod it came from, so that data could be lost."""
+    """The guest's processors may have run, here or in the pod it came from, so that data could be lost."""
     asked_to_stop: bool = False
     destroyed: bool = False
-    """By us."""
     ignored_seconds: float = 0.0
-    """Time between the first power-off request and our destroying it; 0 without a request."""
+    """From the first power-off request until we destroyed it; 0 without a request."""
     migrated_to: str = ""
     """uid of the outgoing migration that took the domain away."""
 

@@ -16,10 +16,9 @@ from launcher.protocol import messages
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plugged:
-    """libvirt's XML of a disk, and of the controllers that it needs."""
+    """libvirt's XML of a disk and its controllers."""
 
     target: str
-    """libvirt's name of the disk."""
     disk: str
     controllers: tuple[str, ...]
 
@@ -31,7 +30,7 @@ def machine_with(machine: messages.Machine, disk: Mapping[str, Any]) -> messages
 
 
 def machine_without(machine: messages.Machine, name: str) -> messages.Machine:
-    """Return the machine without a disk, or with a drive of this name empty. The other disks keep libvirt's names."""
+    """Return the machine without a disk, or with its drive of this name empty, as :func:`machine_with`."""
     found = hardware.defaulted(machine.domain)
     left = [
         hardware.without_medium(each) if each["name"] == name else each for each in found if each["name"] != name or hardware.is_drive(each)

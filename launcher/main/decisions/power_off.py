@@ -48,12 +48,8 @@ def requested(known: Known, grace_seconds: float, now: float) -> Known:
 def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: Times = TIMES) -> life.Step:
     """Return the next step to power a guest off.
 
-    Args:
-        known: the state.
-        now: in the event loop's seconds.
-        fresh: whether ``known.domain`` is current, because a guest that has migrated away must not get our requests.
-        operating: whether a request is running, which may find an arrived domain, or release it.
-        times: all time limits.
+    ``fresh``: ``known.domain`` is current; a guest that has migrated away must not get our requests. ``operating``: a request is running,
+    which may find an arrived domain, or release it.
     """
     if known.stopping is None or known.ended:
         return life.Step.WAIT

@@ -90,7 +90,7 @@ def why_not_while_frozen(known: Known, action: messages.OperationAction) -> str:
 
 
 def why_not_saved(known: Known) -> str:
-    """Return why the guest's memory must not be saved, or an empty string: what its devices have must exist in the next pod."""
+    """Return why the guest's memory must not be saved, or an empty string: its devices' data must exist in the next pod."""
     if known.machine is None:
         return "this pod has no machine"
     if why := machines.not_migratable(known.machine):
@@ -101,7 +101,7 @@ def why_not_saved(known: Known) -> str:
 
 
 def may_stop_again(before: Observation | None) -> bool:
-    """Return whether the cause of a pause may pause the guest again at its next access, because no user paused it."""
+    """Return whether the cause of a pause may recur at the guest's next access, because no user paused it."""
     return before is not None and before.state is State.PAUSED and before.reason != "user"
 
 

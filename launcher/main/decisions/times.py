@@ -1,4 +1,4 @@
-"""Pauses and limits of a managed domain's parts, in seconds."""
+"""Pauses and limits, in seconds."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ class Times:
     clock_limit: float = 300.0
     """For an agent to set the clock."""
     save_look: float = 0.5
-    """Between two looks at a save's progress."""
     progress: float = 0.5
-    """Between two looks at an outgoing migration's progress."""
     memory_look: float = 0.25
     """Between two checks of the pod's memory during a migration: QEMU may allocate a hundred MiB in a second."""
     settle: float = 0.1
@@ -53,24 +51,21 @@ class Times:
     agent_turn: float = 10.0
     """Longest wait of a read for the questions of another."""
     packages: float = 600.0
-    """Between two runs of the guest's package manager."""
     packages_limit: float = 5.0
     """For the package manager to end. The agent cannot kill it."""
     exec_look: float = 0.1
     """Between two checks whether a command in the guest has ended."""
     packages_look: float = 0.25
-    """Between two checks whether the package manager has ended."""
+    """The same for the package manager."""
     freeze: int = 30
     """For the agent to write the guest's data and freeze its file systems; less than virt-handler waits."""
     thaw_retry: float = 1.0
     keys_look: float = 5.0
     """Between two checks of mounted public keys; the kubelet takes up to two minutes to update them."""
     keys_retry: float = 30.0
-    """Between two attempts to set keys."""
 
     servers_look: float = 5.0
     devices_look: float = 10.0
-    """Between two looks at block devices' sizes."""
     space_look: float = 5.0
     space_try: tuple[float, float] = (10.0, 300.0)
     """Between two tries to resume a guest with full disks: after the first failure, and the maximum."""

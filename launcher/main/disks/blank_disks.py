@@ -1,11 +1,7 @@
-"""Creates blank disks in claims that have none: ``source.create``.
-
-A disk is a sparse file, because the guest's first discards would free preallocated blocks, and zeroing a claim takes minutes. The start
-checks the claim's room instead.
+"""Creates blank disks in claims that have none: ``source.create`` (docs/decisions/disks.md).
 
 Creation makes ``disk.img.new``, locks it, sets its size, syncs it and links it to ``disk.img``; the link fails if that exists. So a killed
-pod leaves no partial disk, two pods create only one, and nothing is overwritten. A file without a lock is left over from a killed pod, and
-is removed.
+pod leaves no partial disk, two pods create only one, and nothing is overwritten. A file without a lock is left over, and is removed.
 """
 
 from __future__ import annotations
@@ -35,10 +31,7 @@ def create(
 ) -> None:
     """Create the missing disks of ``spec.domain``, and check the size of block devices.
 
-    Args:
-        specification: ``spec.domain``.
-        device_size: returns the bytes of a claim's block device, or None.
-        file_system: returns the statistics of a directory's file system.
+    ``device_size`` returns a block device's bytes, or None; ``file_system`` the statistics of a directory's file system.
 
     Raises:
         launcher.main.disks.files.NoRoom: a claim has too little room, which may change.
@@ -72,7 +65,7 @@ def _create(origin: Origin, device_size: Callable[[Origin], int | None], file_sy
 
 
 def _create_in(directory: int, origin: Origin, room: os.statvfs_result) -> None:
-    if room.f_blocks:  # some network file systems do not report it
+    if room.f_blocks:  # not every network file system reports it
         _require(room.f_bavail * room.f_frsize, origin, "its claim has space for")
     with _partial(directory, origin) as file:
         os.ftruncate(file, origin.created)
@@ -115,7 +108,7 @@ def _lock(file: int, origin: Origin) -> None:
 
 
 def _remove(file: int, directory: int) -> None:
-    """Remove the file of a killed pod, unless the name already belongs to another file."""
+    """Remove a file, unless its name already belongs to another one."""
     named = os.stat(PARTIAL, dir_fd=directory, follow_symlinks=False)
     if os.path.samestat(named, os.fstat(file)):
         os.unlink(PARTIAL, dir_fd=directory)
@@ -131,7 +124,6 @@ def _directory(origin: Origin) -> Iterator[int]:
 
 
 def _exists(name: str, directory: int) -> bool:
-    """Return whether an entry exists, even a broken link."""
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:

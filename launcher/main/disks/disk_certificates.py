@@ -1,7 +1,6 @@
-"""Certificates for TLS with NBD servers: written for QEMU, and tested with each server.
+"""Certificates for TLS with NBD servers: written for QEMU, and tested with each server (docs/decisions/disks.md).
 
-All NBD disks of a machine share one Secret, because libvirt has one directory for them. QEMU itself tests the servers before the guest
-starts, because only it can tell whether it accepts a certificate.
+All NBD disks of a machine share one Secret, because libvirt has one directory for them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from launcher.main.disks.made_disks import SourceUnusable
 from launcher.main.programs.children import Children
 
 MAX_BYTES: Final = 256 << 10
-"""For all certificates and the key. A bundle of all of Debian's authorities has 220 KiB."""
+"""Of certificates and key together. All of Debian's authorities have 220 KiB."""
 SECONDS: Final = 15.0
 """For a connected server to start TLS and send the disk's size."""
 _KEYS: Final = {file: key for keys in (network_disks.AUTHORITY_KEYS, network_disks.CLIENT_KEYS) for key, file in keys.items()}
@@ -43,7 +42,6 @@ async def prepare(children: Children, specification: Mapping[str, Any], seconds:
 
 
 def _write(secret: str) -> None:
-    """Write the mounted Secret's files, and replace those of an earlier start."""
     values = _read(secret)
     directory = Path(layout.NBD_CERTIFICATES_DIRECTORY)
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -81,7 +79,6 @@ async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> 
 
 
 def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the disk as options of QEMU; ``tls-hostname`` is the server's host by default."""
     source = disk["source"]
     [(host, port)] = network_disks.endpoints(disk)
     found = {"driver": "nbd", "server": {"type": "inet", "host": host, "port": str(port)}, "tls-creds": "tls"}

@@ -43,11 +43,7 @@ class Login:
 
 
 def logins(specification: Mapping[str, Any]) -> tuple[Login, ...]:
-    """Return the logins of all disks that have a Secret for it.
-
-    Raises:
-        SourceUnusable: a Secret cannot be read, or is invalid; the message names the disk, without secret content.
-    """
+    """Return the logins of all disks that have a Secret for it, or raise SourceUnusable, which names the disk."""
     return tuple(_read(each) for each in disks.defaulted(specification) if network_disks.login_secret(each))
 
 
@@ -61,7 +57,7 @@ def _read(given: Mapping[str, Any]) -> Login:
 
 
 def _key(disk: str, found: Mapping[str, bytes]) -> Login:
-    """Return the login with a Ceph user's key, and without the name, which is not secret."""
+    """Return the login with a Ceph user's key, without the name, which is not secret."""
     (file,) = network_disks.KEYRING_KEYS.values()
     try:
         key = base64.b64decode(found.get(file, b"").strip(), validate=True)

@@ -13,7 +13,7 @@ from apiserver.apis.virt.hardware import disks, network_disks, plugin_disks
 from launcher.main.disks import files
 
 ANSWER_SECONDS: Final = 5.0
-"""To connect to a server, including name resolution."""
+"""To connect, including name resolution."""
 CONNECTIONS: Final = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 """The pod's TCP connections. QEMU has one to each such disk's server; the guest's own are not among them."""
 _ESTABLISHED: Final = "01"
@@ -37,7 +37,7 @@ class Network:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 _, writer = await asyncio.open_connection(host, port)
-        except (OSError, UnicodeError):  # OSError includes TimeoutError; UnicodeError: host names outside of IDNA
+        except (OSError, UnicodeError):  # UnicodeError: host names outside of IDNA
             return False
         writer.close()
         return True

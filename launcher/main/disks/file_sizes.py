@@ -1,7 +1,6 @@
 """Checks access to disk files before a start, and grows them to the size that QEMU and the machine need.
 
-Files only grow, by a hole at the end, before a start or by the pod with the running guest, so that a migration's target finds them
-unchanged.
+Only the pod with the guest grows files, by a hole at the end, so that a migration's target finds them unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads)
 def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = alignment) -> None:
     """Open each claim's or node's disk file, and grow it to whole O_DIRECT units and to ``source.create.size``.
 
-    Absent files are skipped: :func:`launcher.main.disks.files.look` checks everything else.
+    Absent files are skipped.
 
     Raises:
         launcher.main.disks.files.NoRoom: a claim has too little room to grow a disk, which may change.
@@ -66,11 +65,7 @@ def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = a
 
 
 def size_of(specification: Mapping[str, Any]) -> int:
-    """Return the bytes of the only disk's file or block device in its claim.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the bytes of the only disk's file or block device in its claim. Raises OSError."""
     (origin,) = origins(specification)
     device = files.device_size(origin)
     return Path(origin.path, layout.DISK_IMAGE).stat().st_size if device is None else device
@@ -98,7 +93,7 @@ def _grow(file: int, origin: Origin, unit: int) -> None:
         return
     room = os.fstatvfs(file)
     lacking = wanted - found.st_blocks * _STAT_BLOCK - room.f_bavail * room.f_frsize
-    if origin.created and room.f_blocks and lacking > 0:  # some network file systems do not report it
+    if origin.created and room.f_blocks and lacking > 0:  # not every network file system reports it
         raise _no_room(origin, found.st_size)
     try:
         os.ftruncate(file, wanted)

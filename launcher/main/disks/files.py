@@ -1,7 +1,4 @@
-"""Files of disks: checks of existing ones, and creation of overlays.
-
-Images come from users, so their content is untrusted.
-"""
+"""Files of disks: checks of existing ones, which are untrusted, and creation of overlays."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ _EXTERNAL_DATA: Final = 1 << 2
 
 
 class DiskUnusable(Exception):
-    """A disk cannot be used; the message names it and the reason."""
+    """The message names the disk and the reason."""
 
 
 class NotReady(DiskUnusable):
@@ -43,7 +40,7 @@ class ImagesMissing(NotReady):
 
 
 class NoRoom(NotReady):
-    """Claims with too little room for their disks; the message says how much there is."""
+    """Claims have too little room for their disks; the message says how much."""
 
 
 def look(specification: Mapping[str, Any]) -> dict[str, Found]:
@@ -153,11 +150,7 @@ def _inside(path: Path, root: str, origin: Origin) -> Path:
 
 
 def image_format(path: Path, name: str) -> Format:
-    """Return the format of an image file.
-
-    Raises:
-        DiskUnusable: a qcow2 file refers to other files, which QEMU would read for the guest.
-    """
+    """Return an image file's format; raise DiskUnusable if a qcow2 file names others, which QEMU would read for the guest."""
     try:
         with path.open("rb") as file:
             header = file.read(80)

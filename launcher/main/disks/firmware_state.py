@@ -1,4 +1,4 @@
-"""Creates or checks the state of UEFI and TPM before libvirt starts the domain.
+"""Creates or checks the state of UEFI and TPM before libvirt starts the domain (docs/decisions/hardware.md).
 
 Other pods of the namespace may write to the machine's claim, so files that differ from what this module makes are refused. Only this user
 can write to the machine's directory, so the check stays valid.
@@ -27,7 +27,7 @@ MAX_TPM_BYTES: Final = 1 << 20
 
 
 class StateUnusable(Exception):
-    """The state of firmware or TPM is unusable; the message says why."""
+    """The message says why."""
 
 
 async def prepare(
@@ -35,18 +35,12 @@ async def prepare(
 ) -> None:
     """Create the initial files of the machine's UEFI and TPM; existing ones stay.
 
-    Args:
-        children: runs commands.
-        specification: ``spec.domain``.
-        uid: the object's.
-        domain_uuid: the domain's.
-        ovmf: the directory of the OVMF files.
+    ``uid`` is the object's, ``domain_uuid`` the domain's, ``ovmf`` the directory of the OVMF files.
 
     Raises:
         StateUnusable: existing files are invalid.
         OSError: a file cannot be written.
         launcher.main.programs.children.CommandFailed: swtpm_setup failed.
-        launcher.domain.values.InvalidSpecification: the machine's uuid cannot name a directory.
     """
     if (efi := firmware_files.efi(specification, uid, ovmf)) is not None:
         await asyncio.to_thread(_prepare_variables, Path(efi.template), Path(efi.variables))
@@ -73,7 +67,7 @@ def _prepare_variables(template: Path, variables: Path) -> None:
 
 
 async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> None:
-    """Make a TPM where libvirt looks for it, if there is none. libvirt itself would need a CA of the node."""
+    """Make a TPM where libvirt looks for it, if there is none."""
     directory = place if kept is None else kept
     if not await asyncio.to_thread(_is_made, place, kept):
         partial = directory / f"{TPM_2}.new"
@@ -83,10 +77,7 @@ async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> No
 
 
 def _is_made(place: Path, kept: Path | None) -> bool:
-    """Return whether a TPM exists, else create an empty directory for it; raise StateUnusable if it is invalid.
-
-    Links libvirt's place to a persistent one.
-    """
+    """Return whether a valid TPM exists, else create an empty directory for it. Links libvirt's place to a persistent one."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = place if kept is None else kept
     if kept is not None:

@@ -58,7 +58,7 @@ def plan(disk: Mapping[str, Any], given: Mapping[str, Any], directories: Directo
 
 
 def _is_due(device: Path) -> bool:
-    """Return whether a block device is empty, or cannot be read; then the importer reports the error."""
+    """Return whether a block device is empty, or unreadable, which the importer reports."""
     try:
         with device.open("rb", buffering=0) as opened:
             return disk_imports.is_due(opened.read(disk_imports.HEAD_BYTES))

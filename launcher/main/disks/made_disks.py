@@ -1,7 +1,6 @@
 """ISO 9660 images made in the pod: data for cloud-init, or the keys of a Secret or ConfigMap as files.
 
-A migration's target makes them too, and replaces them by the source's (``received_disks``): the guest keeps the bytes that it has read,
-even if a user changed a Secret meanwhile.
+A migration's target makes them too, and replaces them by the source's (``received_disks``), because the guest has cached their bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 XORRISO: Final = "/usr/bin/xorriso"
 _EPOCH: Final = 315532800
-"""1980-01-01, the time of all files, because every file system can represent it."""
+"""1980-01-01, because every file system can represent it."""
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC", "SOURCE_DATE_EPOCH": str(_EPOCH)}
 _METHODS: Final = {cloud_init.NO_CLOUD: "noCloud", cloud_init.CONFIG_DRIVE: "configDrive"}
 
@@ -131,7 +130,6 @@ def _image(disk: Mapping[str, Any], position: int, machine: messages.Machine) ->
 
 
 def _named(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """Return ``files`` if an image can hold their names."""
     if too_long := [each for each in files if len(each) > cloud_init.MAX_FILE_NAME]:
         raise mounted.Unreadable(f"the key {too_long[0][:32]}… has more than {cloud_init.MAX_FILE_NAME} characters")
     return files
@@ -159,11 +157,7 @@ def _keys(kind: str, machine: messages.Machine) -> list[str]:
 
 
 def public_keys(position: int) -> tuple[str, ...]:
-    """Return the public keys of an element of ``spec.accessCredentials``.
-
-    Raises:
-        SourceUnusable: its Secret cannot be read, or is invalid; the message names the field.
-    """
+    """Return the public keys of an element of ``spec.accessCredentials``, or raise SourceUnusable, which names the field."""
     path = f"spec.accessCredentials[{position}]"
     try:
         return content.public_keys(mounted.read(Path(layout.ACCESS_CREDENTIALS_DIRECTORY, str(position))), path)
@@ -174,7 +168,6 @@ def public_keys(position: int) -> tuple[str, ...]:
 
 
 def _lay_out(image: _Image) -> None:
-    """Write an image's files, readable only by this user, and an empty file for the image."""
     shutil.rmtree(image.tree, ignore_errors=True)  # of an interrupted start
     image.partial.unlink(missing_ok=True)
     image.tree.mkdir(mode=0o700)

@@ -18,17 +18,9 @@ class CannotOpen(Exception):
 
 
 async def info(children: Children, source: Mapping[str, Any], objects: Sequence[str], seconds: float) -> None:
-    """Check that QEMU can open a disk and read its size.
+    """Check that QEMU can open a disk and read its size, or raise CannotOpen, or TimeoutError after ``seconds``.
 
-    Args:
-        children: runs commands.
-        source: the disk as options of QEMU's ``blockdev-add``.
-        objects: objects that it refers to, as for ``--object``.
-        seconds: time limit.
-
-    Raises:
-        CannotOpen: QEMU cannot open it.
-        TimeoutError: it takes longer.
+    ``source`` has the options of QEMU's ``blockdev-add``, ``objects`` those that it refers to, as for ``--object``.
     """
     place = f"json:{json.dumps(source)}"
     try:

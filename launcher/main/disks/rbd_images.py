@@ -1,7 +1,4 @@
-"""Checks before the start that QEMU can open images of Ceph clusters.
-
-With a wrong key, Ceph's library retries silently for five minutes, and so would QEMU.
-"""
+"""Checks before the start that QEMU can open images of Ceph clusters (docs/decisions/disks.md)."""
 
 from __future__ import annotations
 
@@ -15,15 +12,11 @@ from launcher.main.disks.made_disks import SourceUnusable
 from launcher.main.programs.children import Children
 
 SECONDS: Final = 15.0
-"""For a cluster with a reachable monitor, which takes 0.1 s."""
+"""A cluster with a reachable monitor takes 0.1 s."""
 
 
 async def look(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
-    """Open each image as QEMU will, within ``seconds``.
-
-    Raises:
-        SourceUnusable: one cannot be opened; the message names the disk, without secret content.
-    """
+    """Open each image as QEMU will, within ``seconds``, or raise SourceUnusable, which names the disk."""
     for disk in disks.defaulted(specification):
         if disk.get("type") == network_disks.RBD:
             await _look(children, disk, seconds)
@@ -46,7 +39,7 @@ def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the image as options of QEMU, like libvirt's except for authentication.
 
     With a key, libvirt's XML still lets the monitor choose ``none``. ``cephx`` makes both sides prove that they have the key, which detects
-    a false server at a monitor's address.
+    a false monitor.
     """
     source = disk["source"]
     monitors = [{"host": host, "port": str(port)} for host, port in network_disks.endpoints(disk)]

@@ -1,7 +1,7 @@
 """Copies of the disks that were made in the pod, with the image of a suspended guest.
 
-The reason and the form are those of a migration's transfer (:mod:`launcher.protocol.made_disks`). The digest of the image covers the file's
-first line, which has the disks' digests.
+The form is that of a migration's transfer (:mod:`launcher.protocol.made_disks`). The image's digest covers the first line, which has the
+disks' digests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Files with suspended guests' memory, in the machine's directory of the claim of ``spec.managedSave``.
 
 ``<id>`` is a complete image, ``<id>.partial`` is being written, ``<id>.used`` says that a guest was resumed from it, and ``<id>.disks`` has
-the disks that were made in the pod. Other pods may write to the claim, so an image is used only if its header, which contains the domain's
-XML, and the list of these disks have the digest in the machine's status.
+the disks that were made in the pod. Other pods may write to the claim, so an image must have the digest in the machine's status
+(docs/decisions/life-cycle.md).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ USED: Final = ".used"
 DISKS: Final = ".disks"
 _MAGIC: Final = b"LibvirtQemudSave"
 _HEADER_BYTES: Final = 92
-"""libvirt's header (``qemu_saveimage.h``): the magic, the version, the bytes of XML and cookie that follow, and others."""
+"""``qemu_saveimage.h``: the magic, the version, the bytes of XML and cookie that follow, and others."""
 _LENGTH: Final = slice(20, 24)
 _MACHINE: Final = re.compile(r"<type [^>]*machine='([A-Za-z0-9._-]{1,63})'")
 MAX_XML_BYTES: Final = 4 << 20
 SPARE_BYTES: Final = 128 << 20
-"""Of an image beyond the guest's memory: video memory, firmware and devices."""
+"""Beyond the guest's memory: video memory, firmware and devices."""
 
 
 class ImageUnusable(Exception):
-    """An image cannot be written or used; the message says why."""
+    """The message says why."""
 
 
 class ImageUsed(ImageUnusable):
@@ -85,12 +85,7 @@ def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
 
 
 def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> Sealed:
-    """Make a written file the image, durably.
-
-    Raises:
-        ImageUnusable: libvirt did not complete it.
-        OSError: the claim cannot be written.
-    """
+    """Make a written file the image, durably. Raises ImageUnusable if libvirt did not complete it, and OSError."""
     descriptor = open_own(partial)
     try:
         os.fchmod(descriptor, 0o600)
@@ -161,12 +156,7 @@ def _exists(path: Path) -> bool:
 
 
 def open_own(path: Path) -> int:
-    """Open a file that others may have replaced.
-
-    Raises:
-        ImageUnusable: it is not this user's own file.
-        OSError: it cannot be opened.
-    """
+    """Open a file that others may have replaced. Raises ImageUnusable if it is not this user's own file, and OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid != os.geteuid():

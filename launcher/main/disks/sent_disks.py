@@ -34,14 +34,13 @@ async def send(names: Sequence[str]) -> None:
 
 
 async def _answer(line: bytes, contents: Sequence[bytes]) -> bytes:
-    """Return the target's answer, or nothing."""
     path = Path(layout.RUN_DIRECTORY, layout.MIGRATION_MADE_DISKS_SOCKET)
     try:
         reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER_BYTES)
     except OSError:
         return b""
     try:
-        with contextlib.suppress(OSError):  # a target that refuses stops reading; its answer may be there
+        with contextlib.suppress(OSError):  # a target that refuses stops reading, but may have answered
             for each in (line, *contents):
                 writer.write(each)
                 await writer.drain()

@@ -25,11 +25,7 @@ class Changes:
         self._record = watch.record
 
     async def change(self, request: messages.Change) -> None:
-        """Give a device a setting, unless it has it.
-
-        Raises:
-            RequestRefused: there is no such device, no guest stays here, or libvirt failed.
-        """
+        """Give a device a setting, unless it has it."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "change the guest")
             machine = changes.machine_with(self._record.known.machine, request)
@@ -60,7 +56,6 @@ class Changes:
             await self._hypervisor.add_vcpus(self._record.known.name, count)
 
     async def _grow(self, disk: str, machine: messages.Machine) -> None:
-        """Grow the disk's file, and tell the guest."""
         target, alone = plugging.targets(machine)[disk], plugging.alone(machine, disk)
         if all(each.target != target for each in await self._devices()):
             raise _absent("disk", disk)

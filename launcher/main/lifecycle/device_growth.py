@@ -1,7 +1,4 @@
-"""Tells the running guest when the block devices of its claims have grown.
-
-A storage driver expands them without a sign to the pod.
-"""
+"""Tells the running guest when block devices of claims grow, which no event reports."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ Measure = Callable[[Mapping[str, Any]], Mapping[str, int]]
 
 
 def device_sizes(specification: Mapping[str, Any], size_of: Callable[[Origin], int | None] = files.device_size) -> dict[str, int]:
-    """Return the bytes of the block devices that the guest writes to, by disk; those that cannot be read are left out."""
+    """Return the bytes of the readable block devices that the guest writes to, by disk."""
     found: dict[str, int] = {}
     try:
         writable = [each for each in origins(specification) if not (each.read_only or each.overlaid)]
@@ -74,6 +71,5 @@ class DeviceGrowth:
 
 
 def _settled(now: Known) -> messages.Machine | None:
-    """Return the machine if its guest is here, and neither comes nor goes."""
     is_here = now.domain is not None and now.domain.active and not (now.arriving or now.leaving or now.saving)
     return now.machine if is_here else None

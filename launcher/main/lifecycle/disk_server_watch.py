@@ -1,7 +1,6 @@
 """Checks the servers of a guest's disks, and resumes the guest when they are back.
 
-QEMU itself reconnects. But it does not report that a server is silent while the guest's requests wait, and does not resume a guest that it
-paused after failed requests.
+QEMU itself reconnects, but does not report a silent server while requests wait, and resumes no guest that it paused.
 """
 
 from __future__ import annotations
@@ -67,5 +66,5 @@ class DiskServerWatch:
         if now.leaving is None and may_go_on(now.domain, machines.disk_names(machine), answering):
             try:
                 await self._suspension.resume()
-            except RequestRefused as refused:  # QEMU reconnects at the next request, and lets that one fail
+            except RequestRefused as refused:  # QEMU lets the next request fail, and reconnects
                 logger.debug("cannot resume the guest yet, retrying", extra={"reason": str(refused)})

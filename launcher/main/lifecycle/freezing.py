@@ -1,7 +1,6 @@
 """Freezes and thaws the guest's file systems through its agent, and thaws them when their time is over.
 
-Frozen file systems are consistent on their disks, for a snapshot or backup by another program; the guest's writers wait. virt-launcher
-measures the time, because it lives as long as the guest.
+Frozen file systems are consistent on their disks, for a snapshot or backup by another program; the guest's writers wait.
 """
 
 from __future__ import annotations
@@ -35,11 +34,7 @@ class Freezing:
         self._changed = asyncio.Event()
 
     async def freeze(self, seconds: float) -> None:
-        """Freeze them, and have them thawed after these seconds; if the agent does not answer, at once.
-
-        Raises:
-            RequestRefused: they are not frozen, or will thaw at once.
-        """
+        """Freeze them, and have them thawed after these seconds; if the agent does not answer, at once."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, requests.DOING["Freeze"])
             self._take(_now() + seconds)
@@ -56,11 +51,7 @@ class Freezing:
                 raise RequestRefused("Failed", NOTHING)
 
     async def thaw(self) -> None:
-        """Thaw them.
-
-        Raises:
-            RequestRefused: the agent did not thaw them.
-        """
+        """Thaw them."""
         try:
             await self._agent.do(THAW, {}, seconds=self._times.freeze, anyway=True)
         except HypervisorError as error:

@@ -1,7 +1,7 @@
-"""Imports images into claims that have none, before the guest's network and domain exist.
+"""Imports images into claims that have none, before the guest's network and domain exist (docs/decisions/disks.md).
 
-The package ``importer``, a separate process, reads the untrusted data; this one only reads its reports. Imports run one at a time to limit
-memory. A failed import is retried with growing pauses until a user switches the machine off, because the cause is usually fixed elsewhere.
+A separate process, ``importer``, reads the untrusted data. Imports run one at a time to limit memory. A failed import is retried with
+growing pauses, because the cause is usually fixed elsewhere.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class Imports:
         command: Sequence[str] = COMMAND,
         times: Times = TIMES,
     ) -> None:
-        """Store the settings: where claims and their files are mounted, and the importer's command."""
         self._children = children
         self._record = record
         self._times = times

@@ -43,11 +43,7 @@ class Migrations:
             await self._record.over.wait()
 
     async def prepare(self, request: messages.PrepareMigrationTarget) -> None:
-        """Prepare the empty pod for a domain.
-
-        Raises:
-            RequestRefused: it cannot become a target.
-        """
+        """Prepare the empty pod for a domain."""
         async with self._record.operation:
             if not requests.is_to_prepare(self._record.known, request):
                 return
@@ -84,8 +80,8 @@ class Migrations:
         """Make the arrived domain the pod's own.
 
         Raises:
-            RequestRefused: nothing arrived, or libvirt could not resume it; then it may be repeated. If the domain arrived and is gone, this
-                is final: it has left the source as well, and the pod ends.
+            RequestRefused: nothing arrived, or libvirt could not resume it; then it may be repeated. Final if the domain arrived and is
+                gone; the pod ends.
         """
         async with self._record.operation:
             await self._watch.look()  # the source may notice the arrival before this process does
@@ -102,11 +98,7 @@ class Migrations:
         await self._watch.look()
 
     async def migrate(self, request: messages.Migrate) -> None:
-        """Start to migrate the domain away.
-
-        Raises:
-            RequestRefused: it cannot migrate, or not now.
-        """
+        """Start to migrate the domain away."""
         async with self._record.operation:
             if requests.is_to_migrate(self._record.known, request):
                 now = self._record.known
@@ -118,11 +110,7 @@ class Migrations:
                 self._tasks.create_task(self._run_outgoing(self._outgoing))
 
     async def pause(self, uid: str) -> None:
-        """Pause the guest of the outgoing migration, so that it arrives; no effect after the migration.
-
-        Raises:
-            RequestRefused: no outgoing migration has this uid, or libvirt failed.
-        """
+        """Pause the guest of the outgoing migration with this uid, so that it arrives; no effect after the migration."""
         if not requests.is_to_pause(self._record.known, uid) or self._outgoing is None:
             return
         try:
@@ -132,11 +120,7 @@ class Migrations:
         await self._watch.look()
 
     async def abort(self, uid: str) -> None:
-        """End a migration: in the source the domain stays, a target stops waiting.
-
-        Raises:
-            RequestRefused: no migration has this uid, or libvirt failed.
-        """
+        """End the migration with this uid: in the source the domain stays, a target stops waiting."""
         if not requests.is_to_abort(self._record.known, uid):
             self._record.take(known.withdrawn, uid, time.time())
             return

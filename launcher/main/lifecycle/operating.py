@@ -22,7 +22,7 @@ UNKNOWN: Final = "the operation may have been carried out"
 class Operations:
     """Carries operations out, one at a time, and records the result of each.
 
-    The record says that an operation has begun before libvirt is asked, so it is never begun again. The guest ends with virt-launcher.
+    It records that an operation has begun before it asks libvirt, so it never begins it again.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Operations:
         self._one = asyncio.Lock()
 
     async def operate(self, request: messages.Operate) -> None:
-        """Carry an operation out, unless that was done before. While libvirtd is away, nothing has begun.
+        """Carry an operation out, unless that was done before. While libvirtd is away, nothing begins.
 
         Raises:
             RequestRefused: it was not carried out, or may have been long ago.
@@ -57,7 +57,6 @@ class Operations:
                     self._record.take(known.operated, request.id, problem)
 
     async def _carry_out(self, request: messages.Operate) -> str:
-        """Carry an operation out; return why it failed, or an empty string."""
         if why := requests.why_not_while_frozen(self._record.known, request.action):
             return why
         try:

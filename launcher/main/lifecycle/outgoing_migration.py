@@ -1,7 +1,7 @@
 """The source's side of a live migration: runs it, and determines for certain whether the domain left.
 
-All components rely on this result: the domain is released in the target only after ``succeeded`` was reported here. So ``succeeded`` is
-reported only after QEMU has exited in this pod, and anything else only after the domain continues or has ended here.
+The domain is released in the target after ``succeeded`` was reported here. So ``succeeded`` is reported only after QEMU has exited in this
+pod, and anything else only after the domain continues or has ended here.
 """
 
 from __future__ import annotations
@@ -59,10 +59,8 @@ class Finding(Enum):
 def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
     """Return what an observation after libvirt's call means.
 
-    Args:
-        seen: the current domain; None if there is none: libvirt undefines it when it leaves.
-        returned: whether libvirt's call returned without an error: then the target's libvirt has confirmed a complete domain.
-        job: whether libvirt reports a running migration.
+    libvirt undefines the domain when it leaves, so ``seen`` is None. ``returned``: the call had no error, so the target's libvirt has
+    confirmed a complete domain. ``job``: libvirt reports a running migration.
     """
     if seen is None or (seen.state is State.SHUTOFF and seen.reason == "migrated"):
         return Finding.LEFT
@@ -78,10 +76,7 @@ def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
 def outcome(error: HypervisorError | None, *, left: bool, abort_asked: bool) -> tuple[messages.MigrationState, str]:
     """Return how a migration ended, and why.
 
-    Args:
-        error: of libvirt's call; None: it returned.
-        left: whether the domain is the target's, regardless of libvirt's report.
-        abort_asked: whether libvirt was called to abort it.
+    ``left``: the domain is the target's, regardless of the call's error. ``abort_asked``: libvirt was called to abort it.
     """
     if left:
         return "succeeded", ""
@@ -198,7 +193,6 @@ class OutgoingMigration:
         return outcome(error, left=left, abort_asked=self._abort_asked)
 
     async def _send_first(self) -> None:
-        """Send what the target needs before libvirt begins. Raises HypervisorError."""
         try:
             async with asyncio.timeout(self._times.send) as self._sending:
                 await self._send()
@@ -254,7 +248,7 @@ class OutgoingMigration:
                 self._report(self.status)
 
     async def _watch_memory(self) -> None:
-        """Abort the migration when the pod's memory is nearly exhausted, so that the guest continues here."""
+        """Abort the migration when the pod's memory is nearly exhausted."""
         while True:
             await asyncio.sleep(self._times.memory_look)
             left = self._memory()

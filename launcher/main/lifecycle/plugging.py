@@ -26,11 +26,7 @@ class Plugging:
         await (self.attach(request) if isinstance(request, messages.AttachDisk) else self.detach(request))
 
     async def attach(self, request: messages.AttachDisk) -> None:
-        """Give the guest a disk or medium, unless it has it.
-
-        Raises:
-            RequestRefused: no guest stays here, the disk cannot be used or not yet, or libvirt failed.
-        """
+        """Give the guest a disk or medium, unless it has it."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "attach a disk")
             if (machine := self._record.known.machine) is None:
@@ -53,7 +49,7 @@ class Plugging:
         """Ask the guest to release a disk, or a drive's medium, unless it has none of this name.
 
         Raises:
-            RequestRefused: no guest stays here, libvirt failed, or the guest did not release it yet.
+            RequestRefused: it did not release it yet, or as elsewhere.
         """
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "detach a disk")

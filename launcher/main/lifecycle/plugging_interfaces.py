@@ -26,11 +26,7 @@ class InterfacePlugging:
         await (self.attach(request) if isinstance(request, messages.AttachInterface) else self.detach(request))
 
     async def attach(self, request: messages.AttachInterface) -> None:
-        """Give the guest a network card, unless it has it, and answer its DHCP.
-
-        Raises:
-            RequestRefused: no guest stays here, the card cannot be used, or libvirt failed.
-        """
+        """Give the guest a network card, unless it has it, and answer its DHCP."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "attach a network card")
             if (machine := self._record.known.machine) is None:
@@ -51,7 +47,7 @@ class InterfacePlugging:
         """Ask the guest to release a network card, unless it has none of this name.
 
         Raises:
-            RequestRefused: no guest stays here, libvirt failed, or the guest did not release it yet.
+            RequestRefused: it did not release it yet, or as elsewhere.
         """
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "detach a network card")

@@ -35,7 +35,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 READY_SECONDS: Final = 60.0
-"""For libvirtd to start and, without the node's cache, to probe QEMU: half a second, or several on a loaded node."""
+"""libvirtd starts and, without the node's cache, probes QEMU in half a second, or several on a loaded node."""
 
 StartFailure = (
     InvalidSpecification,
@@ -66,7 +66,6 @@ class Preparation:
         network: Network,
         times: Times = TIMES,
     ) -> None:
-        """Store the arguments: those of ``ManagedDomain``, and the servers of file systems and passt."""
         self._hypervisor = hypervisor
         self._times = times
         self._network = network
@@ -78,11 +77,8 @@ class Preparation:
     async def prepare(self, machine: messages.Machine, capabilities: str, *, arriving: bool = False, made_come: bool = False) -> str:
         """Prepare overlays, images, firmware and TPM state, and servers for the guest; return the XML when libvirtd is ready.
 
-        Args:
-            machine: the machine.
-            capabilities: libvirt's cache of QEMU's capabilities on this node; may be empty.
-            arriving: whether the guest comes from another pod, so that its disks exist.
-            made_come: whether that pod may send the disks that it made.
+        ``capabilities`` is libvirt's cache for this node, or empty. ``arriving``: the guest comes from another pod, so its disks exist.
+        ``made_come``: that pod may send the disks that it made.
 
         Raises:
             StartFailure: one of these; ``files.NotReady`` before anything except blank disks in claims was made.

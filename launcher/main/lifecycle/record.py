@@ -21,7 +21,6 @@ class Record:
     """Holds the state, and notifies others of changes."""
 
     def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None]) -> None:
-        """Start with an empty state; the arguments are those of ``ManagedDomain``."""
         self.known = Known()
         """Read it again after each await."""
         self.over = asyncio.Event()
@@ -54,7 +53,6 @@ class Record:
 
 
 def _tell(before: Known, after: Known) -> None:
-    """Log changes that help to find causes."""
     was, now = before.status, after.status
     if now.domain is not None and (was.domain is None or (now.domain.state, now.domain.reason) != (was.domain.state, was.domain.reason)):
         logger.info("the guest is %s (%s)", now.domain.state, now.domain.detail or now.domain.reason, extra={"domain": now.domain.name})

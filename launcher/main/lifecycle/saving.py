@@ -42,11 +42,7 @@ class Saving:
             await self._save(await self._begun.get())
 
     async def begin(self, operation_id: str) -> None:
-        """Begin to save the guest; the operation's status has the result.
-
-        Raises:
-            RequestRefused: it cannot be saved.
-        """
+        """Begin to save the guest; the operation's status has the result."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
             if not saved_images.has_claim(self._root):
@@ -84,7 +80,6 @@ class Saving:
         return directory / f"{operation_id}{saved_images.PARTIAL}"
 
     async def _copy_disks(self, image: Path) -> None:
-        """Copy the disks that were made in the pod, while a failure still leaves the guest."""
         if (machine := self._record.known.machine) is not None:
             await asyncio.to_thread(saved_disks.save, image, made_disks.names(machine.domain))
 

@@ -17,11 +17,7 @@ class Screen:
         self._record = record
 
     async def picture(self) -> bytes:
-        """Return a picture as PNG.
-
-        Raises:
-            RequestRefused: there is no guest or screen, or libvirt failed.
-        """
+        """Return a picture as PNG, or raise RequestRefused."""
         if not requests.has_guest(self._record.known, "take a screenshot"):
             raise RequestRefused("Conflict", "cannot take a screenshot: the guest is off")
         try:

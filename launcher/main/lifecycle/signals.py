@@ -14,10 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Signals:
-    """Sends signals to the guest of this pod.
-
-    Its methods raise ``RequestRefused``: there is no guest, it is migrating away, or libvirt failed.
-    """
+    """Sends signals to the guest of this pod."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record, agent: Agent) -> None:
         self._hypervisor = hypervisor
@@ -27,7 +24,7 @@ class Signals:
     async def reboot(self) -> None:
         """Request a reboot from the guest agent, else by the power button.
 
-        The agent may have begun the reboot without an answer. The power button then does no harm: libvirt resets the machine either way.
+        The agent may have begun the reboot without an answer. The power button does no harm then: libvirt resets the machine either way.
         """
         if not (self._agent.is_ready and await self._agent_reboots()):
             await self._send("reboot", self._hypervisor.reboot)

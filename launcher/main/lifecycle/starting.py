@@ -49,11 +49,7 @@ class Start:
         self._resumed = resumed
 
     async def start(self, request: messages.Sync) -> None:
-        """Make the domain and start it, unless this was done before.
-
-        Raises:
-            RequestRefused: it cannot be started, not now, or not here.
-        """
+        """Make the domain and start it, unless this was done before."""
         async with self._record.operation:
             if not requests.is_to_start(self._record.known, request.machine):
                 return
@@ -109,7 +105,6 @@ class Start:
         await asyncio.to_thread(saved_images.free, path)
 
     async def _attach(self) -> None:
-        """Connect the consoles, and wait for them."""
         try:
             async with asyncio.timeout(self._times.console):
                 if ports := self._record.known.serial_ports:

@@ -61,7 +61,7 @@ class Stop:
             await asyncio.sleep(self._times.stop)
 
     async def _look(self) -> bool:
-        """Observe the domain, because the state may be as old as the last event; return whether that succeeded in time."""
+        """Observe the domain, which may have changed since the last event; return whether that succeeded in time."""
         try:
             async with self._limit():
                 return await self._watch.look()

@@ -20,11 +20,7 @@ class Suspension:
         self._record = watch.record
 
     async def suspend(self) -> None:
-        """Pause the processors.
-
-        Raises:
-            RequestRefused: there is no guest, it is migrating away, or libvirt failed. So do the other methods.
-        """
+        """Pause the processors."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
             try:
@@ -45,11 +41,7 @@ class Suspension:
         await self._watch.look()
 
     async def resume(self) -> None:
-        """Resume the processors.
-
-        Raises:
-            RequestRefused: they were paused again, because the cause recurred at the guest's next access.
-        """
+        """Resume the processors; refuse if they are paused again, because the cause recurred at the guest's next access."""
         before = self._record.known.domain
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "resume")

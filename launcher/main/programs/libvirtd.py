@@ -24,7 +24,7 @@ def next_delay(delay: float, lived: float) -> float:
 
 
 class Libvirtd:
-    """Keeps libvirtd running. The guest does not notice a restart, because the new one finds QEMU by its state files."""
+    """Keeps libvirtd running. A new one finds QEMU by its state files, so the guest notices nothing."""
 
     def __init__(self, children: Children, daemon: Daemon) -> None:
         self._children = children

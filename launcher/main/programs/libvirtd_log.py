@@ -22,7 +22,7 @@ HARMLESS: Final = (
     b": info : libvirt version: ",
     b": info : hostname: ",
 )
-"""No KVM device, firmware tables, D-Bus, libvirt networks or agent: virt-launcher's libvirtd needs none of them."""
+"""virt-launcher's libvirtd needs no KVM device, firmware tables, D-Bus, libvirt networks or agent."""
 MAX_LINE: Final = 8 << 10
 READ_BYTES: Final = 64 << 10
 

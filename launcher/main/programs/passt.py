@@ -1,7 +1,7 @@
-"""passt, the child process that relays the guest's connections.
+"""passt, the child process that relays the guest's connections (docs/decisions/networks.md).
 
-passt's own sandbox needs namespaces, which restricted pods do not allow (``unsandboxed``). Its seccomp filter then limits it to sockets: no
-files, processes or programs. After its end it is restarted, and QEMU reconnects: the guest loses its connections and continues.
+Without namespaces (``unsandboxed``), its seccomp filter limits it to sockets: no files, processes or programs. After its end it is
+restarted, and QEMU reconnects: the guest loses its connections and continues.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 class NetworkUnusable(Exception):
-    """passt cannot serve an interface; the message names it and says why."""
+    """The message names the interface and says why."""
 
 
 class Passt:
@@ -48,14 +48,7 @@ class Passt:
     def __init__(
         self, children: Children, *, lost: Callable[[str], None], found: Callable[[], None], ready_seconds: float = READY_SECONDS
     ) -> None:
-        """Store the settings.
-
-        Args:
-            children: starts processes.
-            lost: called when passt ended unasked, with its last output.
-            found: called when its replacement is ready.
-            ready_seconds: how long a start may take.
-        """
+        """Store the settings; ``lost`` gets the last output when passt ends unasked, ``found`` is called when a new one is ready."""
         self._children = children
         self._lost = lost
         self._found = found
@@ -70,9 +63,7 @@ class Passt:
     async def start(self, specification: Mapping[str, Any]) -> None:
         """Start passt if ``spec.domain`` needs it, replace an earlier process, and wait until QEMU can connect.
 
-        Raises:
-            NetworkUnusable: it ended, or was not ready in time.
-            OSError: it cannot be started.
+        Raises NetworkUnusable if it ended or was not ready in time, and OSError if it cannot be started.
         """
         self._settings = None
         if self._process is not None:
@@ -144,13 +135,10 @@ def _clear() -> None:
 
 
 def command(settings: Settings) -> list[str]:
-    """Return the command line of passt for an interface.
+    """Return the command line of passt for an interface. Raises NetworkUnusable if passt is not installed.
 
     The guest gets the addresses of the pod's link. ``--no-map-gw`` keeps the gateway's address for the gateway; by default passt would map
     it to the pod's loopback.
-
-    Raises:
-        NetworkUnusable: passt is not installed.
     """
     program = shutil.which(PROGRAM)
     if program is None:
@@ -185,7 +173,6 @@ def _has_written(path: Path) -> bool:
 
 
 async def _ended(process: Backend[Settings]) -> None:
-    """End the process, and wait until its resources are free."""
     process.end()
     await asyncio.shield(process.exited)
     process.tail.end()

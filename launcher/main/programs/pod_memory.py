@@ -1,6 +1,6 @@
 """Memory that this container may still use, from its cgroup.
 
-The files are described in the kernel's ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/memory.rst``.
+See the kernel's ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/memory.rst``.
 """
 
 from __future__ import annotations

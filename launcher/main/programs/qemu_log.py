@@ -1,7 +1,7 @@
 """Reads and limits QEMU's log, and limits the pod's termination log.
 
-The guest can cause unlimited messages of QEMU, and a compromised QEMU can replace the file. It can also write to the termination log, a
-file on the node's disk that counts towards no limit of the kubelet (kubernetes/kubernetes#122224).
+The guest can cause unlimited messages of QEMU, and a compromised QEMU can replace the file. It can also write to the termination log, which
+counts towards no limit of the kubelet (kubernetes/kubernetes#122224).
 """
 
 from __future__ import annotations

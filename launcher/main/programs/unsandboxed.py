@@ -1,10 +1,9 @@
 """Runs a program without its own sandbox: the system calls for it do nothing and report success.
 
-A program such as passt makes its own namespaces and mounts, which the seccomp profile of restricted pods forbids, and exits if that fails.
-A seccomp filter, set before the program starts, reports success for these calls. If several filters reject a call, the newest decides the
-result (seccomp(2)), so the profile still applies to all other calls. The program still drops its capabilities, and all system calls that it
-does not need. virt-launcher runs this file by path, without our other modules. The program always ends with virt-launcher (prctl(2),
-PR_SET_PDEATHSIG), also if virt-launcher is not the first process of its namespace.
+The seccomp profile of restricted pods forbids namespaces and mounts, without which a program such as passt exits. If several filters reject
+a call, the newest decides the result (seccomp(2)), so the profile still applies to all other calls. virt-launcher runs this file by path,
+without our other modules. The program always ends with virt-launcher (prctl(2), PR_SET_PDEATHSIG), even if that is not the first process of
+its namespace.
 """
 
 from __future__ import annotations
@@ -51,11 +50,7 @@ def instructions() -> list[tuple[int, int, int, int]]:
 
 
 def pretend() -> None:
-    """Install the filter for this process and its program.
-
-    Raises:
-        OSError: the kernel refused, or the architecture is another one.
-    """
+    """Install the filter for this process and its program. Raises OSError, also on another architecture."""
     if os.uname().machine != MACHINE:
         raise OSError(f"{os.uname().machine} is not supported, only {MACHINE}")
     packed = b"".join(struct.pack("HBBI", *each) for each in instructions())
@@ -66,12 +61,7 @@ def pretend() -> None:
 
 
 def end_with(parent: int) -> None:
-    """Have the kernel kill this process and its program when the parent ends.
-
-    Raises:
-        OSError: the kernel refused.
-        SystemExit: the parent has already ended.
-    """
+    """Have the kernel kill this process and its program when the parent ends; exit if it has. Raises OSError."""
     _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0)
     if os.getppid() != parent:
         sys.exit(f"process {parent}, which started this one, has ended")

@@ -1,7 +1,6 @@
-"""Serves shared file systems: one virtiofsd child process each.
+"""Serves shared file systems: one virtiofsd child process each (docs/decisions/disks.md).
 
-QEMU connects to each only once, so an ended one is not restarted. The status reports this, and the guest continues, but its programs that
-use the files hang until the machine restarts.
+QEMU connects to each only once, so an ended one is not restarted, and the guest's programs that use the files hang.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _EVERYBODY: Final = (1 << 32) - 1
 
 
 class FilesystemUnusable(Exception):
-    """A file system cannot be served; the message names it and says why."""
+    """The message names the file system and says why."""
 
 
 class Filesystems:
@@ -57,13 +56,8 @@ class Filesystems:
     ) -> None:
         """Store the settings.
 
-        Args:
-            children: starts processes.
-            look: refreshes the domain's state.
-            lost: called with the name of a file system whose process ended unasked.
-            program: virtiofsd.
-            ready_seconds: how long a start may take.
-            settle_seconds: how long to wait for the domain's end after a process ended.
+        ``look`` refreshes the domain's state. ``lost`` gets the name of a file system with a process that ended unasked. ``settle_seconds``
+        is the wait for the domain's end after that.
         """
         self._program = program
         self._ready_seconds = ready_seconds
@@ -77,9 +71,7 @@ class Filesystems:
     async def start(self, specification: Mapping[str, Any]) -> None:
         """Start the processes of ``spec.domain``, replace earlier ones, and wait until QEMU can connect.
 
-        Raises:
-            FilesystemUnusable: one ended, or was not ready in time.
-            OSError: one cannot be started.
+        Raises FilesystemUnusable if one ended or was not ready in time, and OSError if one cannot be started.
         """
         await self._stop()
         for share, each in zip(shares(specification), hardware.defaulted(specification), strict=True):

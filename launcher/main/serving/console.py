@@ -1,9 +1,10 @@
 """A console: one serial port with any number of viewers.
 
-1. A new viewer gets the last ``CONSOLE_REPLAY_BYTES`` of output first, then new output. 2. Input of any viewer reaches the guest in order.
-Without a guest it is dropped. 3. A viewer that does not read is disconnected when it has ``MAX_BACKLOG`` unread bytes. The guest and other
-viewers never wait. 4. When QEMU ends, viewers stay connected for the next QEMU. 5. A reader of the log gets the last
-``CONSOLE_HISTORY_BYTES``, then new output as a viewer, unless it has ended its own direction.
+1. A new viewer gets the last ``CONSOLE_REPLAY_BYTES`` of output first, then new output.
+2. Input of any viewer reaches the guest in order. Without a guest it is dropped.
+3. A viewer that does not read is disconnected when it has ``MAX_BACKLOG`` unread bytes. The guest and other viewers never wait.
+4. When QEMU ends, viewers stay connected for the next QEMU.
+5. A reader of the log gets the last ``CONSOLE_HISTORY_BYTES``, then new output as a viewer, unless it has ended its own direction.
 """
 
 from __future__ import annotations

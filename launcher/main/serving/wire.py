@@ -167,7 +167,7 @@ class _Connection:
         self._wake.set()
 
     async def admit(self) -> None:
-        """Wait until fewer than ``MAX_PENDING`` requests are unanswered. This slows a flooding client and buffers nothing."""
+        """Wait until fewer than ``MAX_PENDING`` requests are unanswered, which slows a flooding client and buffers nothing."""
         await self._pending.acquire()
 
     def answer(self, message: messages.FromLauncher) -> None:
