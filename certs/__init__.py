@@ -3,17 +3,17 @@
 ::
 
     issuing ──▶ PEM ──▶ reading ──▶ renewal (pure: must it be renewed, and why)
-                 │
-                 └────▶ files (atomic) ──▶ reloading (ssl contexts that follow the files) ──▶ peers (identity of the peer)
+       │
+       └────▶ files (atomic) ──▶ reloading (ssl contexts that follow the files) ──▶ peers (identity of the peer)
 
     requests (certificate signing requests) ──▶ issuing
+
     contexts: every TLS context of every process
 
 ``contexts``, ``reloading``, ``files``, ``peers`` and ``validity`` only use the standard library, so that virt-handler does not load
-``cryptography``. ``controller.reconcilers.certificates`` handles Secrets, rotation and signing, ``handler.identity`` nodes' requests.
+``cryptography``.
 
-Lifetimes (``renewal.Policy``): a leaf lives one year and an authority ten; both are renewed after two thirds. So a controller that is down,
-or may not write Secrets, has four months; users of such add-ons complain about APIs lost to expired certificates. Node certificates live
-one day, because nodes are compromised more easily, and an expired one only stops streams and migrations. A node is revoked by name
-(``apiserver.apis.virt.rights.trust``); deleting the authority's Secret replaces it and everything it signed.
+A leaf lives one year and an authority ten; both are renewed after two thirds (``renewal.Policy``). So virt-controller can be down for four
+months. Node certificates live one day, because nodes are compromised more easily, and an expired one only stops streams and migrations. A
+node is revoked by name (``apiserver.apis.virt.rights.trust``); deleting the authority's Secret replaces it and everything it signed.
 """

@@ -1,10 +1,10 @@
-"""TLS contexts, for all our processes, which verify like Go's ``crypto/x509``.
+"""TLS contexts of all processes, which verify like Go's ``crypto/x509``.
 
 Kubernetes' authorities were tested with Go's rules:
 
 - Each trusted certificate is a trust anchor, even if another authority signed it.
-- OpenSSL's strict mode, on in ``ssl.create_default_context`` since Python 3.13, is off: it refuses authorities without
-  ``keyUsage`` or authority key identifier, as of ``openssl req -x509`` and older Kubernetes distributions.
+- OpenSSL's strict mode, on in ``ssl.create_default_context`` since Python 3.13, is off. It refuses authorities without ``keyUsage`` or
+  authority key identifier, which ``openssl req -x509`` and older Kubernetes distributions create.
 
 Signatures, dates, basic constraints and names are verified.
 """
@@ -35,7 +35,7 @@ def trusting(*, file: str | None = None, pem: str | None = None) -> ssl.SSLConte
 
 
 def server() -> ssl.SSLContext:
-    """Return a server context, still without certificate, that requests none from clients."""
+    """Return a server context without certificate, which requests none from clients."""
     return as_go(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 DATA: Final = "..data"
-"""The symlink that the kubelet swaps in Secret volumes, as does :func:`publish`."""
+"""The symlink that the kubelet and :func:`publish` swap."""
 
 
 def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
@@ -27,8 +27,8 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 def publish(directory: Path, files: Mapping[str, bytes], *, mode: int = 0o600) -> None:
     """Replace a set of files in ``directory`` at once, as the kubelet does.
 
-    The files are in a new directory ``..<random>``; one rename swaps the symlink ``..data`` to it, through which each name is a symlink. A
-    crash leaves the old or the new set.
+    The files are in a new directory ``..<random>``. One rename swaps the symlink ``..data`` to it; each name is a symlink through
+    ``..data``.
     """
     directory.mkdir(parents=True, exist_ok=True)
     version = directory / f"..{secrets.token_hex(8)}"

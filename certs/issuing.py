@@ -16,7 +16,7 @@ from certs.validity import SKEW
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key, PEM (unencrypted PKCS #8), which ``repr`` and logs omit."""
+    """A certificate and its private key, PEM (unencrypted PKCS #8); ``repr`` omits the key."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -32,7 +32,6 @@ class Profile:
     server: bool = False
     client: bool = False
     organizations: tuple[str, ...] = ()
-    """A client's groups in Kubernetes."""
 
 
 def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
@@ -65,11 +64,7 @@ def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime)
 
 
 def sign(authority: Pair, public_key: ec.EllipticCurvePublicKey, profile: Profile, not_before: datetime, not_after: datetime) -> bytes:
-    """Return a signed certificate (PEM) for an existing public key; ``authority`` outlives it.
-
-    Raises:
-        ValueError: the authority's PEM is unreadable, or an IP address invalid.
-    """
+    """Return a signed certificate (PEM) for an existing public key. ``authority`` outlives it. Raises as :func:`issue`."""
     signer = x509.load_pem_x509_certificate(authority.certificate)
     signing_key = serialization.load_pem_private_key(authority.key, password=None)
     if not isinstance(signing_key, ec.EllipticCurvePrivateKey):

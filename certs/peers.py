@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 CARRIED: Final = "carried_peercert"
-"""Item of ``asyncio.BaseTransport.get_extra_info`` if another process of ours terminated TLS: the peer's certificate."""
+"""Item of ``get_extra_info`` with the peer's certificate, if another process of ours terminated TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Peer:
 
     @property
     def dns_name(self) -> str:
-        """The DNS name if it is the only alternative name, else empty: several identify no one."""
+        """The DNS name if it is the only alternative name, else empty."""
         if len(self.alternative_names) != 1:
             return ""
         kind, name = self.alternative_names[0]
@@ -33,10 +33,7 @@ class Peer:
 
 
 def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
-    """Return the peer's certificate data; None without a verified one.
-
-    Contexts that request a certificate verify it.
-    """
+    """Return the peer's certificate data; None without a verified certificate."""
     if transport is None:
         return None
     connection = transport.get_extra_info("ssl_object")

@@ -47,7 +47,7 @@ def read_bundle(pem: bytes) -> tuple[Certificate, ...]:
 
 
 def write_bundle(certificates: tuple[Certificate, ...]) -> bytes:
-    """Return the PEM of all certificates; the inverse of :func:`read_bundle`."""
+    """Return the PEM of all certificates."""
     return b"".join(each.pem for each in certificates)
 
 
@@ -55,7 +55,7 @@ def matches(certificate: Certificate, key_pem: bytes) -> bool:
     """Return whether ``key_pem`` is this certificate's private key."""
     try:
         key = serialization.load_pem_private_key(key_pem, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it needs a password
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         return False
     return key.public_key() == certificate.parsed.public_key()
 

@@ -1,16 +1,10 @@
 """TLS contexts that follow their files, so that renewed certificates need no restart.
 
-Guarantees:
-
-* certificate, key and authorities belong to one version of the files. An unloadable set (half-written, wrong key) is
-  refused with a warning, and the last good one stays;
-* at the first load, constructors raise OSError instead (``ssl.SSLError`` is one);
-* open connections are unchanged; new ones use the new set within ``interval`` seconds (the kubelet takes about a minute, so polling
-  suffices);
-* removed authorities lose trust: every set has its own context, and the listening one passes handshakes to the newest. Session resumption,
-  which skips the check of client certificates, is off.
-
-Tests: ``tests/unit/certs/test_reloading.py``.
+* Certificate, key and authorities belong to one version of the files. An unloadable set (half-written, wrong key) is refused with a
+  warning, and the last good one stays. At the first load, constructors raise OSError instead (``ssl.SSLError`` is one).
+* New connections use a new set within ``interval`` seconds; open ones are unchanged. The kubelet takes about a minute, so polling suffices.
+* Removed authorities lose trust, because every set has its own context. Session resumption, which skips the check of client certificates,
+  is off.
 """
 
 from __future__ import annotations
@@ -33,7 +27,7 @@ INTERVAL_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files of a certificate, its key and the trusted authorities."""
+    """Paths of a certificate, its key and the trusted authorities."""
 
     certificate: Path
     key: Path
@@ -61,7 +55,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """One consistent set as bytes, for libraries without ``ssl.SSLContext`` (gRPC)."""
+    """One set as bytes, for libraries without ``ssl.SSLContext`` (gRPC)."""
 
     certificate: bytes
     key: bytes
@@ -75,9 +69,9 @@ Signature = tuple[tuple[str, int, int, int], ...]
 
 
 class Reloader:
-    """Follows one set of files and calls ``load`` with each new version.
+    """Calls ``load`` with the paths of each new version of the files.
 
-    ``load`` gets paths of one version; to refuse, it raises OSError (including ``ssl.SSLError``) or ValueError.
+    ``load`` refuses a version by OSError (including ``ssl.SSLError``) or ValueError.
     """
 
     def __init__(self, files: Files, load: Callable[[Files], None], *, interval: float = INTERVAL_SECONDS) -> None:
@@ -103,7 +97,7 @@ class Reloader:
                 return False
             self._load(resolved)
         except (OSError, ValueError) as error:
-            # Not remembered: a half-written file may be completed within its time stamp.
+            # A half-written file may be completed within its time stamp.
             logger.warning("cannot load the certificate files, keeping the previous certificate", extra=self._about(error=str(error)))
             return False
         self._seen = signature
@@ -123,9 +117,8 @@ class Reloader:
 class ServerTls:
     """Server context with the newest certificate and authorities.
 
-    Pass :attr:`context` to the listening socket and run :meth:`run`. Clients are verified against the authorities in the
-    files and of :meth:`trust`; ``clients``: their certificate is not requested (CERT_NONE), optional (CERT_OPTIONAL) or
-    required (CERT_REQUIRED). Callers must check names with :mod:`certs.peers`.
+    Pass :attr:`context` to the listening socket and run :meth:`run`. ``clients`` says whether a client certificate is required; it is
+    verified against the authorities in the files and of :meth:`trust`. Callers must check names with :mod:`certs.peers`.
     """
 
     def __init__(
@@ -186,7 +179,7 @@ class ServerTls:
         context.minimum_version = self._minimum
         context.set_alpn_protocols(list(self._alpn))
         context.options |= ssl.OP_NO_TICKET
-        # Let clients choose the fastest cipher: Go's takes AES-128.
+        # Clients choose the fastest cipher: Go's takes AES-128.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         context.num_tickets = 0
         context.load_cert_chain(files.certificate, files.key)
@@ -199,13 +192,13 @@ class ServerTls:
         return context
 
     def _hand_over(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        # OpenSSL calls this for every handshake, even without server name. The new context determines the certificate and
-        # the store for clients (SSL_set_SSL_CTX); versions, ALPN and the request for a certificate never differ.
+        # OpenSSL calls this for every handshake. The new context determines the certificate and the store for clients (SSL_set_SSL_CTX);
+        # versions, ALPN and the request for a certificate never differ.
         connection.context = self._current
 
 
 class ClientTls:
-    """Client contexts: get :attr:`context` for every dial."""
+    """Client contexts; get :attr:`context` for every dial."""
 
     def __init__(self, files: Files, *, interval: float = INTERVAL_SECONDS) -> None:
         self._reloader = Reloader(files, self._load, interval=interval)

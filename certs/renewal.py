@@ -29,18 +29,17 @@ class Reason(StrEnum):
 class Policy:
     """Lifetimes of certificates, and the time in which a new authority reaches all processes.
 
-    ``spread`` covers the kubelet's refresh of Secret volumes (about a minute: sync period and cache), the poll of
-    ``certs.reloading`` and kube-apiserver's reaction to the APIService, with margin.
+    ``spread`` covers the kubelet's refresh of Secret volumes (about a minute), the poll of ``certs.reloading`` and kube-apiserver's
+    reaction to the APIService, with margin.
     """
 
     leaf: timedelta = timedelta(days=365)
     authority: timedelta = timedelta(days=3650)
     spread: timedelta = timedelta(minutes=10)
     node: timedelta = timedelta(days=1)
-    """Of node certificates, at most until their authority's end."""
+    """At most until their authority's end."""
 
     def __post_init__(self) -> None:
-        """Refuse lifetimes that cut leaves short, or end a leaf before its successor has spread."""
         if not timedelta(0) < self.leaf <= self.authority / 3:
             raise ValueError(f"a leaf's lifetime ({self.leaf}) must be positive and at most a third of an authority's ({self.authority})")
         if self.spread > self.leaf / 3:
@@ -55,7 +54,7 @@ class Policy:
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
-    """Return why a certificate's dates require renewal, or None: it is due in the last third of its life."""
+    """Return why a certificate's dates require renewal (in the last third of its life), or None."""
     if now >= certificate.not_after:
         return Reason.EXPIRED
     if now < certificate.not_before:

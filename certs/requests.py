@@ -1,7 +1,7 @@
 """Parse and check certificate signing requests (PKCS #10, RFC 2986).
 
-The signer uses only the public key; names and purposes come from its :class:`~certs.issuing.Profile`. A request must match exactly: one for
-more must not seem granted.
+The signer uses only the public key; names and purposes come from its :class:`~certs.issuing.Profile`. A request must match exactly, so that
+one for more does not seem granted.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _UNREADABLE: Final = (
     ValueError, TypeError, UserWarning, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType,
 )  # fmt: skip
 _EXTENSION_REQUEST: Final = x509.ObjectIdentifier("1.2.840.113549.1.9.14")
-"""PKCS #9, ``extensionRequest`` (RFC 2985, 5.4.2)."""
+"""RFC 2985, 5.4.2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A request's key and its faults; never sign if there are faults."""
+    """A request's key, or None with its faults."""
 
     public_key: ec.EllipticCurvePublicKey | None = field(repr=False)
     faults: tuple[str, ...]
 
 
 def verify(pem: bytes, profile: Profile) -> Verified:
-    """Return a request's key, or its faults. Subject and names must match the profile exactly."""
+    """Return a request's key, or its faults."""
     if len(pem) > MAX_BYTES or not _PEM.fullmatch(pem):
         return Verified(None, (f"it is not one PEM block CERTIFICATE REQUEST of at most {MAX_BYTES} bytes",))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # the library warns of doubtful input, unlike ours
+            warnings.simplefilter("error")
             return _held_against(x509.load_pem_x509_csr(pem), profile)
     except _UNREADABLE:
         return Verified(None, ("it cannot be parsed",))

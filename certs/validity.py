@@ -6,4 +6,4 @@ from datetime import timedelta
 from typing import Final
 
 SKEW: Final = timedelta(minutes=5)
-"""A certificate is valid this long before its issue, for nodes with slow clocks."""
+"""Validity before the time of issue, for nodes with slow clocks."""

@@ -1,10 +1,8 @@
 """Eviction reviews for launcher pods, answered by every replica of virt-controller.
 
-- ``eviction_plan`` decides; ``places`` limits the migrations that run at once.
+- ``eviction_plan`` decides; ``places`` limits concurrent migrations.
 - ``outcomes`` and ``waiting`` keep the state that no API object has.
 - ``admission`` gathers the input and creates the Migration.
 - ``path_secret`` authenticates kube-apiserver.
 - ``webhook`` maintains the webhook configuration.
-
-The HTTP server is ``controller.serving.evictions``.
 """

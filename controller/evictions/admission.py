@@ -1,11 +1,11 @@
 """Admission of evictions of launcher pods and etcd pods, as kube-apiserver's webhook: gather, plan, apply.
 
-Every replica of virt-controller answers. Each request reads the current objects, and if two replicas decide to move a guest, only one can
-create the Migration. If a read fails, the eviction is refused with 429 so that the client retries.
+Every request reads the current objects. If two replicas decide to move a guest, only one can create the Migration. If a read fails, the
+eviction is refused with 429 so that the client retries.
 
-Requests do not queue behind each other, because a tenant can send any number of them and the API server can be slow. Concurrent requests
-for the same pod share one set of reads (one request per claim). There is no await between planning and recording that a Migration is being
-made, so concurrent evictions on one node count each other.
+A tenant can send any number of requests and the API server can be slow, so requests do not queue; those for the same pod share one set of
+reads (one request per claim). No await separates planning from recording that a Migration is being made, so concurrent evictions on one
+node count each other.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from controller.runtime.clock import Clock
 logger = logging.getLogger(__name__)
 
 SECONDS: Final = 8.0
-"""Time limit for an answer; shorter than ``timeoutSeconds`` of the webhook in the chart."""
+"""Time limit for an answer; shorter than the webhook's ``timeoutSeconds`` in the chart."""
 MAX_REFUSAL: Final = 500
-"""Maximum characters of the server's message when it refuses a Migration."""
+"""Characters of the server's message."""
 BY_CONCERN: Final = "concern"
-"""Index of Migrations by machine, or by :data:`ALL` for those that affect every eviction."""
+"""Index by machine, or by :data:`ALL` for Migrations that affect every eviction."""
 ALL: Final = "all"
 
 
 def concern_of(migration: Object) -> list[NamespacedName | str]:
     """Return the keys of a Migration in ``BY_CONCERN``: ``ALL`` if it is unfinished or of a drain, else its machine.
 
-    So each eviction reads few of the finished Migrations that tenants create. An invalid Migration is not indexed: an older release stored
-    it, and an error here would refuse every eviction in the cluster.
+    So each eviction reads few of the finished Migrations that tenants create. An invalid Migration, stored by an older release, is not
+    indexed, because an error here would refuse every eviction in the cluster.
     """
     if structure.of_migration(migration):
         return []
@@ -74,13 +74,7 @@ class Evictions:
     ) -> None:
         """Create the admission.
 
-        Args:
-            client: client of the API server.
-            clock: source of the time.
-            limits: limits on concurrent migrations.
-            migrations: running informer of all Migrations (``trimming.trim_migration``) with the index ``BY_CONCERN``.
-            namespace: namespace of the installation, where etcd runs.
-            seconds: time limit for an answer.
+        ``migrations`` has the index ``BY_CONCERN``; etcd runs in ``namespace``; ``seconds`` is the time limit for an answer.
         """
         self._client = client
         self._clock = clock
@@ -89,9 +83,8 @@ class Evictions:
         self._namespace = namespace
         self._seconds = seconds
         self._being_made: dict[str, Object] = {}
-        """Migrations whose creation is in progress, by uid of the evicted pod."""
         self._looks: dict[tuple[str, str], asyncio.Future[_Look | None]] = {}
-        """Reads in progress, by namespace and name of the pod. The result is None if the read failed."""
+        """Reads in progress, by namespace and name of the pod. None: the read failed."""
         self._outcomes = Outcomes(clock)
         self._waiting = Waiting()
         migrations.subscribe(self._outcomes.note)
@@ -103,7 +96,7 @@ class Evictions:
             namespace: namespace of the pod.
             name: name of the pod.
             dry_run: True to change nothing.
-            peer: the client's IP address, for the log. It should be kube-apiserver's.
+            peer: the client's IP address, for the log.
         """
         try:
             async with asyncio.timeout(self._seconds):
@@ -114,7 +107,7 @@ class Evictions:
                 decision = eviction_plan.plan(seen)
                 if dry_run:
                     return eviction_plan.rehearsed(decision)
-                return await self._apply(seen, decision, namespace, peer)  # no await until it sends the request
+                return await self._apply(seen, decision, namespace, peer)
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning(
                 ("cannot answer an eviction review"),
@@ -138,10 +131,9 @@ class Evictions:
         )
 
     async def _look(self, namespace: str, name: str) -> _Look:
-        """Return the pod, its machine, and the machine's claims and node; concurrent calls for the same pod share the reads."""
         key = (namespace, name)
         while (shared := self._looks.get(key)) is not None:
-            if (found := await asyncio.shield(shared)) is not None:  # shield: cancelling one caller does not cancel the others
+            if (found := await asyncio.shield(shared)) is not None:  # cancelling one caller does not cancel the others
                 return found
         answer = self._looks[key] = asyncio.get_running_loop().create_future()
         found = None
@@ -163,12 +155,10 @@ class Evictions:
         return _Look(pod, vm, claims, node)
 
     def _concerning(self, vm: Object | None) -> Iterator[Object]:
-        """Yield the Migrations that affect the eviction of this machine's pod."""
         for concern in (ALL, *(() if vm is None else (key_of(vm),))):
             yield from self._migrations.by_index(BY_CONCERN, concern)
 
     async def _around(self, vm: Object, node: str) -> tuple[Mapping[str, Object | None], Object | None]:
-        """Return the machine's claims by name, and the node; None for missing ones."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 wanted = disk_claims.claims_of(vm)
@@ -187,12 +177,10 @@ class Evictions:
             return None
 
     async def _one(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return an object, or None. virt-controller may list its kind but not get it."""
         page = await self._client.page(resource, namespace, field_selector=f"metadata.name={name}", limit=1) if name else ()
         return page[0] if page else None
 
     async def _apply(self, seen: Observed, decision: Decision, namespace: str, peer: str) -> Decision:
-        """Write what the decision needs, and return the final answer."""
         if decision.status is not None and seen.vm is not None:
             return await self._write_status(seen.vm, decision, decision.status)
         if decision.waits_at is not None:
@@ -200,7 +188,7 @@ class Evictions:
         return decision if decision.migration is None else await self._create_migration(decision, decision.migration, peer)
 
     async def _write_status(self, vm: Object, decision: Decision, status: Object) -> Decision:
-        """Record the eviction in the machine's status. Return the decision, or a refusal for now if the machine has changed."""
+        """Record the eviction in the machine's status. Return a refusal if the machine has changed."""
         name, patch = name_of(vm), applying.status_patch(vm, status)
         try:
             await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)
@@ -213,10 +201,10 @@ class Evictions:
         self._being_made[pod_uid] = migration
         try:
             made = await self._client.create(MIGRATIONS, migration, namespace, field_manager=FIELD_MANAGER)
-            self._migrations.remember(made)  # so that the next request counts it before the watch delivers it
-        except errors.Conflict:  # another migration of the machine is in progress
+            self._migrations.remember(made)
+        except errors.Conflict:
             return decision
-        except errors.StatusError as error:  # a quota or a policy of the cluster
+        except errors.StatusError as error:
             machine, why = evictions.machine_of(migration).name, one_line(str(error), MAX_REFUSAL)
             logger.warning("cannot create a Migration for an eviction", extra={"namespace": namespace, "machine": machine, "error": why})
             return Decision(

@@ -1,8 +1,8 @@
 """Decides about the eviction of etcd's only member. Pure.
 
 Its data is on one node or in a volume of one node, so draining that node would stop our API. The eviction is refused until an administrator
-has moved the data. A PodDisruptionBudget also forbids it, which holds for clients that bypass this webhook and is visible to cluster
-autoscalers; this module adds the explanation.
+has moved the data. A PodDisruptionBudget also forbids it, for clients that bypass this webhook and for cluster autoscalers; this module
+adds the explanation.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from controller.evictions.eviction_plan import ALLOWED, Decision
 from controller.reconcilers.pods import liveness, pod_state
 
 PREFIX: Final = "kubevirt-etcd-"
-"""Name prefix of etcd's pods; also in the webhook's ``matchConditions`` in the chart."""
+"""Also in the webhook's ``matchConditions`` in the chart."""
 COMPONENT: Final = "etcd"
 COMMAND: Final = "kubectl virt move-etcd --to NODE"
 
 
 def plan(pod: Object | None) -> Decision:
-    """Refuse the eviction of a pod of etcd that has a node and may run; allow any other. A pod without a node serves no data."""
+    """Refuse the eviction of a pod of etcd that has a node and may run; allow any other."""
     if pod is None or labels_of(pod).get(names.COMPONENT_LABEL) != COMPONENT:
         return ALLOWED
     if is_deleting(pod) or not liveness.may_run(pod) or not pod_state.node_of(pod):

@@ -1,9 +1,9 @@
 """Decides about the eviction of a launcher pod. Pure.
 
-``kubectl drain`` and the cluster autoscaler repeat a refused eviction (429) every few seconds. So the guest is moved first and the eviction
-is refused meanwhile; its pod ends by itself after the guest has left. Each request is decided from the current state without a queue, so
-clients that stop asking stop the drain, and the next migration begins with one of the next requests. Only two things are remembered: how
-the machine's last evacuations ended (``outcomes``), because its owner can delete the Migrations, and which namespaces wait (``waiting``).
+``kubectl drain`` and the cluster autoscaler repeat a refused eviction (429) every few seconds. The eviction is refused until the guest has
+moved, which ends its pod. Each request is decided from the current state without a queue, so clients that stop asking stop the drain. Only
+two things are remembered: how the machine's last evacuations ended (``outcomes``), because its owner can delete the Migrations, and which
+namespaces wait (``waiting``).
 
 ``spec.evictionStrategy``, or the cluster's default, decides:
 
@@ -16,13 +16,10 @@ Shutdown               shuts down                         shuts down
 External               stays: another program moves it    stays
 =====================  =================================  ==========================================
 
-A guest that is shut down must start elsewhere, whatever its run strategy. So the eviction is recorded in the machine's status before the
-answer.
-
-A tenant can evict the pods of a namespace and so cause Migrations. Therefore only nodes that are being drained, which needs rights on
-Nodes, use the whole limits. Evictions on all other nodes share half of each limit, and a guest moved from one of them is not moved again
-for a while. Uncordoning a node ends its drain although ``kubectl drain`` continues; its guests stay for a while (``ended_drains``). On a
-drained node, a namespace that uses half of a limit waits for others that use less.
+A tenant can cause Migrations by evicting the pods of a namespace. Therefore only nodes that are being drained, which needs rights on Nodes,
+use the whole limits. Evictions on all other nodes share half of each limit, and a guest moved from one of them is not moved again for a
+while. Uncordoning a node ends its drain although ``kubectl drain`` continues; its guests stay for a while (``ended_drains``). On a drained
+node, a namespace that uses half of a limit waits for others that use less.
 """
 
 from __future__ import annotations
@@ -56,11 +53,11 @@ from controller.reconcilers.migrations import ended_drains, made_migrations, mig
 from controller.reconcilers.pods import liveness, ownership, pod_state
 
 FIRST_PAUSE_SECONDS: Final = 15
-"""Delay after a failed migration until the machine's next one; doubled for each further failure within an hour."""
+"""Delay after a failed migration; doubled for each further failure within an hour."""
 LONGEST_PAUSE_SECONDS: Final = 300
-"""Maximum delay, also used after a cancelled migration, because a user does not want the guest to move."""
+"""Also the delay after a cancelled migration, because a user does not want the guest to move."""
 REST_SECONDS: Final = 300
-"""Delay after a guest was moved until it is moved again from a node that is not being drained."""
+"""Delay until a moved guest is moved again from a node that is not being drained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +65,7 @@ class Limits:
     """The operator's settings for evictions."""
 
     strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
-    """For machines that specify none."""
     migrations_per_node: int = 2
-    """Concurrent migrations from a node for evictions; further evictions wait."""
     migrations_per_cluster: int = 5
 
     def shared(self) -> Limits:
@@ -84,19 +79,17 @@ class Observed:
     """Input of the decision."""
 
     pod: Object | None
-    """The pod to evict; None if there is none of this name."""
+    """None: no pod has this name."""
     vm: Object | None
     """The machine in its ownerReference."""
     node: Object | None
-    """The pod's node; None if unknown, which counts as not being drained."""
+    """None: unknown, which counts as not being drained."""
     migrations: Sequence[Object]
-    """The unfinished ones and those of drains in all namespaces, and all of this machine. One without a name is being created."""
+    """The unfinished ones and those of drains, and all of this machine. One without a name is being created."""
     claims: Mapping[str, Object | None]
-    """Claims of the machine's disks, by name."""
     now: datetime
     limits: Limits
     history: History = NOTHING
-    """Results of the machine's evacuations."""
     waiting: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Namespaces that recently found a limit reached, by node or ``places.CLUSTER``; only for drained nodes."""
 
@@ -107,15 +100,14 @@ class Decision:
 
     allowed: bool
     message: str = ""
-    """For a refusal: the reason or progress. If allowed in a dry run: what the eviction would wait for."""
+    """Why the eviction is refused, or in a dry run, what it would wait for."""
     migration: Object | None = None
-    """The Migration to create first. virt-api accepts only one unfinished Migration per machine."""
     status: Object | None = None
-    """The machine's status to write first if the eviction shuts its guest down; None if it is already written."""
+    """The machine's status to write first if the eviction shuts its guest down."""
     waits_at: str | None = None
     """The drained node, or ``places.CLUSTER``, with a reached limit."""
     lasts: bool = False
-    """True if the refusal is permanent until somebody acts."""
+    """True if only a person can end the reason."""
     final: bool = False
     """True if the client should not retry."""
 
@@ -134,7 +126,7 @@ def rehearsed(decision: Decision) -> Decision:
 
 
 def plan(seen: Observed) -> Decision:
-    """Return the decision about the eviction, with the writes that must precede the answer."""
+    """Return the decision about the eviction."""
     pod, vm = seen.pod, seen.vm
     if pod is None or is_deleting(pod) or not liveness.may_run(pod):
         return ALLOWED
@@ -184,7 +176,6 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
 
 
 def _has_a_disk(pod: Object, vm: Object) -> Decision | None:
-    """Return a refusal for the pod with the claim of a disk that the guest has: it goes after the guest, also to another node."""
     recorded = {dig(each, "hotplugVolume", "attachPodUID") for each in hot_plug.entries(vm)}
     is_with_guest = pod_state.node_of(pod) == dig_vm(vm, "status", "nodeName")
     if not ownership.is_attachment(pod, vm) or uid_of(pod) not in recorded or not is_with_guest:
@@ -201,7 +192,6 @@ def _is_to_go_on(pod: Object, vm: Object) -> bool:
 
 
 def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:
-    """Return True if a succeeded Migration, read after the machine, moved the guest out of this pod."""
     moved = (each for each in migrations if phases.phase_of(each) == phases.SUCCEEDED and namespace_of(each) == namespace_of(pod))
     return any(dig_migration(each, "status", "sourcePodUID") == uid_of(pod) for each in moved)
 
@@ -213,7 +203,6 @@ def _stays(pod: Object, vm: Object) -> Decision:
 
 
 def _not_movable(seen: Observed, vm: Object) -> Decision | None:
-    """Return a permanent refusal with the reason if the guest cannot migrate, else None."""
     if not (why := migratable.why_not(vm, seen.claims)):
         return None
     way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, which shuts the guest down"
@@ -221,9 +210,9 @@ def _not_movable(seen: Observed, vm: Object) -> Decision | None:
 
 
 def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
-    """Allow the eviction, which shuts the guest down, and mark the machine.
+    """Allow the eviction, which shuts the guest down.
 
-    The returned status has ``DisruptionTarget``, so that the machine starts elsewhere whatever its run strategy. None if it is already set.
+    The status has ``DisruptionTarget``, so that the machine starts elsewhere whatever its run strategy; None if it is already set.
     """
     found = dig_vm(vm, "status", "conditions")
     if is_true(found, conditions.DISRUPTION_TARGET):
@@ -247,7 +236,6 @@ def _move(seen: Observed, pod: Object, vm: Object) -> Decision:
 
 
 def _pause(history: History, now: datetime) -> str:
-    """Return a message if the machine's next migration must wait, or an empty string."""
     if not history.in_vain:
         return ""
     last = history.in_vain[-1]
@@ -262,7 +250,6 @@ def _is_cancelled(history: History) -> bool:
 
 
 def _by_hand(vm: Object) -> str:
-    """Return the command to move the guest manually; no delay applies to it."""
     return f"kubectl virt migrate {name_of(vm)} -n {namespace_of(vm)}"
 
 
@@ -278,7 +265,6 @@ def _next_in(pause: float, since: datetime, now: datetime, why: str) -> str:
 
 
 def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> Decision | None:
-    """Return the refusal for a guest that must wait until others have moved, or None. ``is_emptied``: its node is drained."""
     node, namespace = pod_state.node_of(pod), namespace_of(vm)
     limits = seen.limits if is_emptied else seen.limits.shared()
     there = tuple(places.found(seen.migrations, node, limits.migrations_per_node, limits.migrations_per_cluster, seen.now))

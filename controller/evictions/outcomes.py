@@ -1,7 +1,7 @@
-"""Results of each machine's evacuations in the last hour, kept in memory. An evacuation is a Migration caused by an eviction.
+"""Results of each machine's evacuations in the last hour, in memory. An evacuation is a Migration caused by an eviction.
 
-The pause between evacuations is computed from this and not from existing Migrations, because a machine's owner can delete those to avoid
-the pause. All replicas watch the same Migrations and so agree; a new replica knows only the existing ones.
+The pause between evacuations is computed from this, because a machine's owner can delete Migrations to avoid the pause. All replicas watch
+the same Migrations and so agree; a new replica knows only the existing ones.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from controller.runtime.clock import Clock
 
 REMEMBERED: Final = timedelta(hours=1)
 MAX_ENDS: Final = 8
-"""Maximum results per machine; the longest pause needs fewer."""
 MAX_MACHINES: Final = 10_000
-"""Maximum machines; those whose evacuation ended first are dropped."""
+"""The machines whose evacuation ended first are dropped."""
 MAX_MESSAGE: Final = 256
-"""Maximum characters of a failure message."""
 _IN_VAIN: Final = frozenset({phases.FAILED, phases.CANCELLED})
 
 
@@ -36,9 +34,7 @@ class Ended:
     name: str
     at: datetime
     why: str = ""
-    """One line of at most 256 characters; empty if unknown."""
     is_cancelled: bool = False
-    """True if it was deleted before it finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +42,8 @@ class History:
     """Evacuations of a machine, across all its pods."""
 
     in_vain: tuple[Ended, ...] = ()
-    """Failures since the guest last moved, oldest first, at most eight."""
+    """Failures since the guest last moved, oldest first."""
     moved: datetime | None = None
-    """When an evacuation last moved the guest."""
 
 
 NOTHING: Final = History()
@@ -58,14 +53,13 @@ class Outcomes:
     """Stores how evacuations ended, for an hour."""
 
     def __init__(self, clock: Clock, limit: int = MAX_MACHINES) -> None:
-        """Create a store for at most ``limit`` machines."""
         self._clock = clock
         self._limit = limit
         self._machines: OrderedDict[NamespacedName, History] = OrderedDict()
-        """By namespace and name, which a Migration cannot change (it can change its ownerReferences). Most recently ended last."""
+        """By namespace and name, which a Migration cannot change. Most recently ended last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Record the result of an evacuation if this change of a Migration ends it (``apiserver.client.store.Callback``)."""
+        """Record the result of an evacuation if this change of a Migration ends it."""
         known = new or old or {}
         if evictions.POD_LABEL not in labels_of(known) or (old is not None and not phases.is_unfinished(old)):
             return
@@ -113,7 +107,6 @@ _LONG_AGO: Final = times.parse("0001-01-02T00:00:00Z")
 
 
 def _ended(migration: Object, now: datetime) -> datetime:
-    """Return ``endTime`` of a Migration that was first seen finished; ``now`` if it is later or missing."""
     try:
         return min(times.parse(str(dig_migration(migration, "status", "endTime"))), now)
     except ValueError:

@@ -14,18 +14,14 @@ from apiserver.client.rest import Client, TransportError
 from controller.evictions.webhook import NAME, secret_of
 
 FRESH_SECONDS: Final = 60.0
-"""Seconds until the secret is read again."""
 PREVIOUS_SECONDS: Final = 60.0
-"""Seconds that the previous secret stays valid after a new one is read; a kube-apiserver may get the new one later."""
 LOOKUP_SECONDS: Final = 2.0
-"""Minimum time between two reads."""
 
 
 class PathSecret:
     """The current and previous secret, read again after a while or when an unknown secret is presented."""
 
     def __init__(self, client: Client, elapsed: Callable[[], float] = time.monotonic, name: str = NAME) -> None:
-        """``elapsed`` returns monotonic seconds."""
         self._client = client
         self._elapsed = elapsed
         self._name = name
@@ -37,9 +33,9 @@ class PathSecret:
         self._looking = asyncio.Lock()
 
     async def holds(self, given: str) -> bool:
-        """Return True if kube-apiserver may authenticate with this secret now; False if that cannot be determined."""
+        """Return True if kube-apiserver may authenticate with this secret; False if that cannot be determined."""
         if not self._is_known(given):
-            async with self._looking:  # concurrent callers wait for one read
+            async with self._looking:
                 if not self._is_known(given) and self._elapsed() - self._looked >= LOOKUP_SECONDS:
                     await self._look()
         return self._is_known(given)

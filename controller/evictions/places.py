@@ -13,7 +13,6 @@ from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.migrations import migration_bounds
 
 CLUSTER: Final = ""
-"""Key for the cluster-wide limit; other keys are node names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +20,7 @@ class Places:
     """The concurrent migrations on one node or in the cluster."""
 
     where: str
-    """Name of a node, or :data:`CLUSTER`."""
     limit: int
-    """At least 1."""
     taken: Counter[str]
     """By namespace."""
 
@@ -34,7 +31,7 @@ class Places:
     def are_others(self, namespace: str, waiting: Mapping[str, frozenset[str]]) -> bool:
         """Return True if the next migration belongs to another namespace: this one uses half of the limit, and a waiting one uses less.
 
-        ``waiting`` has the namespaces that recently found the limit reached, by node or cluster.
+        ``waiting`` is :meth:`controller.evictions.waiting.Waiting.at`.
         """
         half = self.limit // 2
         return self.taken[namespace] >= half and any(self.taken[each] < half for each in waiting.get(self.where, ()))

@@ -1,6 +1,6 @@
 """Namespaces with guests that wait for one of the limited migrations, in memory.
 
-Only evictions from a node that is being drained count: evicting pods elsewhere must not delay other namespaces.
+Only evictions from a node that is being drained count, so that evicting pods elsewhere delays no other namespace.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 SECONDS: Final = 30
-"""Seconds that a namespace counts as waiting after an eviction that found the limit reached. ``kubectl drain`` retries every 5 s."""
+"""After an eviction that found the limit reached. ``kubectl drain`` retries every 5 s."""
 
 
 class Wait(NamedTuple):
     """A namespace that waits, and where."""
 
     where: str
-    """A node, or ``places.CLUSTER``."""
     namespace: str
 
 
@@ -28,7 +27,7 @@ class Waiting:
         self._last: dict[Wait, datetime] = {}
 
     def note(self, where: str, namespace: str, now: datetime) -> None:
-        """Record that a namespace waits now at a node or the cluster, and remove expired entries."""
+        """Record that a namespace waits now, and remove expired entries."""
         self._last = {key: at for key, at in self._last.items() if _is_recent(at, now)}
         self._last[Wait(where, namespace)] = now
 

@@ -1,7 +1,7 @@
 """The ValidatingWebhookConfiguration for evictions.
 
-The chart defines what is reviewed. virt-controller fills in what only it knows: the authorities that verify its certificate, and the secret
-in the path. Because the chart has neither, an upgrade leaves both unchanged.
+The chart defines what is reviewed. virt-controller fills in the authorities that verify its certificate, and the secret in the path.
+Because the chart has neither, an upgrade leaves both unchanged.
 
 By default kube-apiserver presents no certificate to webhooks, so the secret authenticates it. The secret is short-lived: if the webhook is
 down, kube-apiserver's error message shows the whole URL to the client, which may be a tenant.
@@ -27,12 +27,9 @@ logger = logging.getLogger(__name__)
 
 NAME: Final = "evictions.kubevirt.io"
 PREFIX: Final = "/evictions/"
-"""The URL path before the secret."""
 SECRET_BYTES: Final = 24
 ROTATE_SECONDS: Final = 180.0
-"""Seconds until a secret is replaced."""
 RETRY_SECONDS: Final = 10.0
-"""Delay after a failed write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +61,9 @@ class EvictionWebhook:
 
 
 class SecretRotation:
-    """Writes a new secret into the path at start and every few minutes. Run it on the leader."""
+    """Writes a new secret into the path at start and every few minutes, on the leader."""
 
     def __init__(self, client: Client, *, interval: float = ROTATE_SECONDS, retry: float = RETRY_SECONDS, name: str = NAME) -> None:
-        """``interval`` and ``retry`` are in seconds."""
         self._client = client
         self._interval = interval
         self._retry = retry
@@ -88,14 +84,9 @@ class SecretRotation:
             await asyncio.sleep(pause)
 
     async def rotate(self) -> None:
-        """Write a new secret into the path of the webhooks.
-
-        Raises:
-            StatusError: kube-apiserver refused the request.
-            TransportError: kube-apiserver did not answer.
-        """
+        """Write a new secret into the path of the webhooks."""
         changed = copy.deepcopy(await self._client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self._name))
-        path = PREFIX + secrets.token_hex(SECRET_BYTES)  # each path segment must be a valid subdomain
+        path = PREFIX + secrets.token_hex(SECRET_BYTES)
         for each in webhooks_of(changed):
             each["clientConfig"]["service"]["path"] = path
         await self._client.update(VALIDATING_WEBHOOK_CONFIGURATIONS, changed, field_manager=FIELD_MANAGER)

@@ -1,7 +1,7 @@
-"""The table of virt-controller's loops: the reconciler of each, the informers that it reads, and its rights at kube-apiserver.
+"""The table of virt-controller's loops: each with its reconciler, its informers, and its rights at kube-apiserver.
 
-Only the leader runs the loops. Each starts when its informers are in sync. A new loop is a row of :data:`LOOPS`; an informer that no loop
-had before is a row of :data:`SOURCES` as well, and a field of :class:`controller.reconcilers.indexes.Informers`.
+A new loop is a row of :data:`LOOPS`. A new informer is a row of :data:`SOURCES`, and a field of
+:class:`controller.reconcilers.indexes.Informers`.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Source:
     trim: Callable[[Object], Object]
     indexers: Mapping[str, Indexer] = field(default_factory=dict)
     component: str = ""
-    """The value of the component label that the objects have; empty: any object."""
+    """Value of their component label; empty: any."""
     of_leases: bool = False
-    """True if the objects are in the namespace of the nodes' leases alone."""
+    """Only those in the namespace of nodes' leases."""
 
     def informer(self, client: Client, lease_namespace: str) -> Informer:
-        """Return a new informer of these objects; leases are those in ``lease_namespace``."""
+        """Return a new informer of these objects."""
         return Informer(
             client,
             self.resource,
@@ -118,12 +118,12 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
         "replica_sets": Source(REPLICA_SETS, without_managed_fields, {membership.BY_NAMESPACE: membership.namespace_of_set}),
     }
 )
-"""By the field of :class:`controller.reconcilers.indexes.Informers`."""
+"""By field of :class:`controller.reconcilers.indexes.Informers`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Everything that the loops are made from, and share."""
+    """What the loops share."""
 
     client: Client
     recorder: Recorder
@@ -134,7 +134,7 @@ class Material:
     informers: indexes.Informers
     reports: NodeReports
     targets: Absences
-    """The times of migrations' targets that are gone: two loops wait for them."""
+    """When migrations' targets were found gone."""
     fence_agent: FenceAgent | None = None
 
 
@@ -151,16 +151,14 @@ class Loop:
     """A row of the table."""
 
     name: str
-    """The value of the label ``controller`` of its metrics."""
+    """Label ``controller`` of its metrics."""
     make: Callable[[Material], Subscriber]
     informers: tuple[str, ...]
-    """The informers that the reconciler reads, by their names in :data:`SOURCES`."""
+    """Names in :data:`SOURCES`."""
     rights: tuple[Right, ...]
-    """The rights that the reconciler uses beyond those of its informers."""
     validate: Validate | None = None
-    """Returns what is wrong with an object of the first informer; None: the reconciler looks at no single object."""
+    """Returns the faults of an object of the first informer."""
     workers: int | None = None
-    """The number of passes at a time; None: as the flag ``--workers`` says."""
 
 
 def _machines(given: Material) -> Subscriber:
@@ -218,7 +216,7 @@ _OF_PODS: Final = (
     Right(LEASES.group, LEASES.plural, "get", scope="node leases"),
     _right(VIRTUAL_MACHINES, "get"),
 )
-"""The rights of loops that create pods and judge whether they may run."""
+"""For loops that create pods and judge whether they may run."""
 
 LOOPS: Final[Sequence[Loop]] = (
     Loop(
@@ -276,10 +274,10 @@ FENCING: Final = Loop(
     informers=("nodes", "leases", "vms"),
     rights=(_right(NODES, "get update"), Right(LEASES.group, LEASES.plural, "get", scope="node leases")),
 )
-"""The loop that runs besides, if the chart's value ``fencing.agent`` names a fence agent."""
+"""Runs only if the chart's value ``fencing.agent`` names a fence agent."""
 
 EVICTING: Final = _right(PODS, "create", "eviction")
-"""The right that ``workloadupdates`` has besides, if the chart's value ``workloadUpdate.strategy`` is ``Evict``."""
+"""For ``workloadupdates``, if the chart's value ``workloadUpdate.strategy`` is ``Evict``."""
 
 
 def controller(loop: Loop, given: Material, *, workers: int, observer: Observer) -> Controller:

@@ -18,11 +18,8 @@ from apiserver.apis.virt.lifecycle import conditions, evictions, phases, summary
 from apiserver.metrics.exposition import heading, label_text, number
 
 Row = tuple[str, Mapping[str, str], float]
-"""Name of a metric, labels and value."""
 BATCH: Final = 1000
-"""Rows after which other tasks run."""
 UNFINISHED: Final = ("pending", "scheduling", "running")
-"""KubeVirt's phases of a Migration that we report."""
 GROUPS: Final = ("starting", "running", "migrating", "non_running", "error")
 _STARTING, _RUNNING, _MIGRATING, _NON_RUNNING, _ERROR = GROUPS
 _GROUP_OF: Final[Mapping[str, str]] = {
@@ -43,7 +40,7 @@ _GROUP_OF: Final[Mapping[str, str]] = {
     summary.STOPPING: _NON_RUNNING,
     summary.TERMINATING: _NON_RUNNING,
 }
-"""KubeVirt's groups by the word of ``kubectl get vms``; all other words are errors."""
+"""By the word of ``kubectl get vms``; all others are errors."""
 ABOUT: Final[Mapping[str, str]] = {
     "kubevirt_vm_info": "A machine, with its state.",
     "kubevirt_vm_create_date_timestamp_seconds": "When a machine was created.",
@@ -55,7 +52,6 @@ ABOUT: Final[Mapping[str, str]] = {
     "kubevirt_vmi_migration_failed": "A Migration that failed.",
     **{f"kubevirt_vmi_migrations_in_{each}_phase": f"Migrations that are {each}." for each in UNFINISHED},
 }
-"""All metrics of this module, which are gauges, with their help texts."""
 
 
 async def page(vms: Sequence[Object], migrations: Sequence[Object], strategy: evictions.Strategy) -> bytes:
@@ -74,7 +70,6 @@ def group_of(vm: Object) -> str:
 
 
 def _rows(vms: Sequence[Object], migrations: Sequence[Object], strategy: evictions.Strategy) -> Iterator[Row]:
-    """Yield the rows of all objects. One that virt-api would refuse today has none."""
     counts: Counter[str] = Counter()
     for vm in vms:
         with suppress(KeyError, TypeError, ValueError, AttributeError):
@@ -127,7 +122,6 @@ def _of_migration(migration: Object) -> Iterator[Row]:
 
 
 def _phase_of(migration: Object) -> str:
-    """Return KubeVirt's phase of a Migration; empty for one that ended."""
     phase = phases.phase_of(migration) or phases.PENDING
     if phase in phases.MIGRATION_FINAL:
         return ""

@@ -50,7 +50,7 @@ class NamespaceLabels:
             await asyncio.sleep(pause)
 
     async def ensure(self) -> str:
-        """Return the level of the namespace, after setting it if there was none.
+        """Return the namespace's level, after setting it if there was none.
 
         Raises:
             StatusError, TransportError: the namespace cannot be read or labelled.

@@ -21,7 +21,7 @@ from controller.evictions.eviction_plan import Limits
 from controller.reconcilers.settings import FenceAgent, MigrationLimits, Settings, UpdateStrategy, WorkloadUpdate
 
 MAX_CALL_SECONDS: Final = 100.0
-"""The limit for a call of a fence agent, less than that of a pass (``RECONCILE_SECONDS``)."""
+"""Less than a pass may take (``RECONCILE_SECONDS``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,6 @@ class Options:
     evictions: Limits
     migrations: MigrationLimits
     fence_agent: FenceAgent | None = None
-    """None: only a person fences nodes."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -302,14 +301,12 @@ def _fencing(parser: argparse.ArgumentParser) -> None:
 
 
 def _call_limit(text: str) -> float:
-    """Return the seconds of a duration that a pass of a loop can wait."""
     if (found := flags.seconds(text)) > MAX_CALL_SECONDS:
         raise argparse.ArgumentTypeError(f"must be at most {MAX_CALL_SECONDS:.0f}s")
     return found
 
 
 def _bandwidth(text: str) -> str:
-    """Return the quantity unchanged."""
     amount = quantity.parse(text)
     if amount.nanos and not migration_policies.MIN_BANDWIDTH <= amount <= migration_policies.MAX_BANDWIDTH:
         raise ValueError(f"must be 0, or from {migration_policies.MIN_BANDWIDTH} to {migration_policies.MAX_BANDWIDTH}")

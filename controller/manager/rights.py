@@ -1,7 +1,7 @@
 """The rights of virt-controller at kube-apiserver, by the part of the process that uses them.
 
-:data:`controller.manager.loops.LOOPS` has the rights of the loops, and :data:`PARTS` those of the other parts. A test compares both with
-what the chart grants. ``controller/rbac.md`` gives the reason for each right.
+:data:`controller.manager.loops.LOOPS` has the rights of the loops. A test compares all with what the chart grants. ``controller/rbac.md``
+gives the reason for each right.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apiserver.apis.virt.places import names
 from controller.reconcilers.certificates.consumers import API_SERVICE_NAMES
 
 Scope: TypeAlias = Literal["cluster", "installation", "node leases"]
-"""The namespaces of a right: all, the installation's, or that of the nodes' leases."""
+"""All namespaces, the installation's, or that of the nodes' leases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,9 @@ class Right:
 
     group: str
     resource: str
-    """With the subresource, if the right is about one: ``pods/status``."""
     verbs: str
-    """Separated by spaces."""
     names: tuple[str, ...] = ()
-    """The objects; none means all."""
+    """Empty: all objects."""
     scope: Scope = "cluster"
 
 
@@ -81,4 +79,3 @@ PARTS: Final[Mapping[str, tuple[Right, ...]]] = MappingProxyType(
         ),
     }
 )
-"""The parts besides the loops."""

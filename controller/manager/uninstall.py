@@ -1,9 +1,9 @@
 """Shut down all guests before the chart is removed (``python -m controller.manager.uninstall``, the pre-delete hook).
 
-VirtualMachineReplicaSets are deleted first, because they replace machines. Migrations are next, because a migrating guest must arrive
-before it can be asked to shut down. Then all VirtualMachines are deleted, and this program waits for the objects and the guests' pods to go
-away; virt-controller and virt-handler do the work. After ``--timeout-seconds`` it lists what is left and fails, so that Helm removes
-nothing under running guests. With ``helm uninstall --no-hooks`` guests keep running and their objects stay in etcd's volume.
+It deletes VirtualMachineReplicaSets first, because they replace machines; then Migrations, because a migrating guest must arrive before it
+can be asked to shut down; then VirtualMachines. It waits for the objects and the guests' pods to go away. After ``--timeout-seconds`` it
+lists what is left and fails, so that Helm removes nothing under running guests. With ``helm uninstall --no-hooks`` guests keep running and
+their objects stay in etcd's volume.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from controller.reconcilers.pods import ownership
 
 POLL_SECONDS: Final = 2.0
 SAY_EVERY: Final = 5
-"""Polls between two progress messages."""
 MAX_NAMED: Final = 20
 PODS_AT_ONCE: Final = 10
-"""These are read untrimmed, and tenants can create very large pods with our label."""
+"""Few, because tenants can create very large pods with our label, and these are read untrimmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Left:
         return bool(self.sets or self.migrations or self.machines or self.pods)
 
     def to_delete(self) -> tuple[tuple[Resource, Object], ...]:
-        """Return pairs to delete now: sets while any exist, then Migrations, then machines. Objects being deleted are skipped."""
+        """Return pairs to delete now: sets while any exist, then Migrations, then machines."""
         in_order = ((REPLICA_SETS, self.sets), (MIGRATIONS, self.migrations), (VIRTUAL_MACHINES, self.machines))
         resource, objects = next((pair for pair in in_order if pair[1]), (VIRTUAL_MACHINES, ()))
         return tuple((resource, each) for each in objects if not is_deleting(each))
@@ -108,12 +107,12 @@ async def _observe(client: Client) -> Left:
     async def items(resource: Resource) -> tuple[Object, ...]:
         try:
             return tuple((await client.list(resource)).get("items") or ())
-        except errors.NotFound:  # the APIService is gone: these objects are unreachable, but pods may still run
+        except errors.NotFound:  # the APIService is gone, but pods may still run
             return ()
 
     marked = f"{names.COMPONENT_LABEL}={names.LAUNCHER}"
     pods = await client.list(PODS, label_selector=marked, limit=PODS_AT_ONCE, trim=trimming.trim_pod)
-    # Any pod can have our label. A pod whose controller is a machine is deleted with it, so it counts whoever created it.
+    # Any pod can have our label. One controlled by a machine is deleted with it, whoever created it.
     owned = tuple(each for each in pods.get("items") or () if ownership.owner_of(each) is not None)
     return Left(await items(REPLICA_SETS), await items(MIGRATIONS), await items(VIRTUAL_MACHINES), owned)
 
@@ -124,7 +123,7 @@ async def _delete(client: Client, left: Left) -> None:
         try:
             await client.delete(resource, name_of(each), namespace_of(each), options=options)
         except (errors.NotFound, errors.Conflict):
-            continue  # deleted, or replaced by one of the same name: the next poll finds out
+            continue
 
 
 def parser() -> argparse.ArgumentParser:

@@ -5,14 +5,13 @@
     process ─ health
             ├ admission of evictions, on every replica
             └ leader election ─ leading ┬ recorder
-                                        ├ certificates (need only the core API)
-                                        ├ the secret in the path of the evictions' webhook (likewise)
-                                        ├ signing of nodes' certificates (likewise)
+                                        ├ certificates
+                                        ├ the secret in the path of the evictions' webhook
+                                        ├ signing of nodes' certificates
                                         ├ informers
                                         └ loops (controller.manager.loops; each starts when its informers are in sync)
 
-Certificates come first because virt-api waits for its own: our API answers 503, or not at all, until this process has been leader for a
-moment. So only the loops that read our API wait for it.
+Certificates need only the core API, because virt-api waits for its own. Only the loops that read our API wait for virt-api.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ LEASE = "virt-controller"
 
 
 class Runnable(Protocol):
-    """A part of the process that runs until cancelled."""
+    """A part of the process."""
 
     async def run(self) -> None:
-        """Run."""
+        """Run until cancelled."""
         ...
 
 
@@ -77,14 +76,12 @@ class Environment:
     metrics: Metrics
     namespace: str
     elapsed: Callable[[], float] = time.monotonic
-    """Monotonic seconds, to measure durations independently of clock changes."""
     asking: Client | None = None
-    """Client for evictions, by default ``client``. It is separate because any user can cause evictions and a client limits its concurrent
-    requests."""
+    """Client for evictions, by default ``client``. Any user can cause evictions, and a client limits its concurrent requests."""
 
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
-    """Return the parts that run on the leader. Parts that need our API wait for it themselves."""
+    """Return the parts that run on the leader."""
     webhook = {"ValidatingWebhookConfiguration": EvictionWebhook(environment.client)}
     certificates = CertificateRotation(
         environment.client, environment.namespace, policy=environment.options.certificates, consumers=webhook
@@ -135,7 +132,7 @@ class Machines:
     async def run(self) -> None:
         """Run the informers, and each loop once those that it reads are in sync.
 
-        During an upgrade virt-api may not serve a new kind yet, and the loops of the others do not wait for that.
+        During an upgrade virt-api may not serve a new kind yet; the other loops do not wait for it.
         """
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers.values():

@@ -1,4 +1,4 @@
-"""The actions that plans consist of. :mod:`controller.reconcilers.applying` applies them. Pure."""
+"""The actions that plans consist of. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from apiserver.apis.meta.objects import Object, name_of
 from controller.runtime.recorder import EventType
 
 MIN_REQUEUE_SECONDS: Final = 0.5
-"""The shortest delay that a plan requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create this pod of a machine. An existing pod of this name is used if :mod:`controller.reconcilers.pods.leftovers` accepts it."""
+    """Create this pod of a machine, or use an existing one of its name that :mod:`controller.reconcilers.pods.leftovers` accepts."""
 
     pod: Object
     vm: Object
-    """The machine that owns the pod."""
     is_hot_plug: bool = False
-    """True: for a disk of a running guest. If the API server refuses the pod, the other actions go on."""
+    """For a disk of a running guest: a refusal of the pod does not stop the other actions."""
 
     @property
     def request(self) -> str:
@@ -35,7 +33,7 @@ class DeletePod:
     name: str
     uid: str
     grace_seconds: int | None = None
-    """None: the pod's own grace period, in which the guest shuts down."""
+    """None: the pod's own, in which the guest shuts down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class ResizePod:
 
     @property
     def request(self) -> str:
-        """The key of its refusal: another size is another request."""
+        """The key of its refusal; another size is another request."""
         return f"{self.uid} {self.resources}"
 
 
@@ -67,33 +65,33 @@ class WriteStatus:
 
     status: Object
     uid_field: str = ""
-    """The field for the uid of the pod that the preceding action created: without a recorded uid the pod could be replaced."""
+    """Receives the uid of the pod that the preceding action created. Without a recorded uid the pod could be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Add this finalizer to the object."""
+    """Add this finalizer."""
 
     finalizer: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Remove this finalizer from the object."""
+    """Remove this finalizer."""
 
     finalizer: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddOwner:
-    """Make this the first of the object's ``ownerReferences``, if the object has not changed since it was observed."""
+    """Make this the first of the ``ownerReferences``, if the object has not changed since it was observed."""
 
     reference: Object
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Delete the object itself, if it has not changed since it was observed."""
+    """Delete the object, if it has not changed since it was observed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,20 +33,18 @@ from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.recorder import Recorder
 
 MAX_REFUSAL: Final = 1024
-"""Maximum characters of the API server's message about a pod."""
 REFUSED_SECONDS: Final = 15.0
-"""Delay before a refused write is retried: a quota or policy can change without a watch event."""
+"""A quota or policy can change without a watch event."""
 REFUSED_CLEANUP_SECONDS: Final = 600.0
-"""The same for cleanup writes, which are not urgent and may be refused for many objects at once."""
+"""For cleanup writes, which are not urgent and may be refused for many objects at once."""
 
 logger = logging.getLogger(__name__)
 
 
 class PodRefused(Exception):
-    """The API server refuses the pod: quota, Pod Security, an admission webhook, an invalid field.
+    """The API server refuses the pod, or virt-api does not accept the created pod as this machine's.
 
-    Also raised when virt-api does not accept the created pod as this machine's. The message goes into a status, so it is one line of
-    limited length, whichever webhook it is from.
+    The message goes into a status, so it is one line of limited length.
     """
 
     def __init__(self, words: str) -> None:
@@ -54,7 +52,7 @@ class PodRefused(Exception):
 
 
 class HotPlugRefused(Exception):
-    """The API server refuses pods or sizes for a running guest: the messages by request."""
+    """The API server refuses pods or sizes for a running guest; ``messages`` by request."""
 
     def __init__(self, messages: Mapping[str, str]) -> None:
         super().__init__("; ".join(messages.values()))
@@ -72,12 +70,12 @@ class Applier:
         self._pods = pods
 
     async def apply(self, obj: Object, actions: Iterable[Action]) -> float | None:
-        """Apply the actions in order; return the shortest delay until the object is to be queued again, or None.
+        """Apply the actions in order; return the shortest delay until the object must be queued again, or None.
 
         Raises:
             Conflict: the object changed since it was observed.
-            PodRefused: its pod is refused, or another pod has its name; with a message for the status.
-            HotPlugRefused: all actions are applied, except those refused and the write of a status that does not tell this.
+            PodRefused: its pod is refused, or another pod has its name.
+            HotPlugRefused: all actions are applied except those refused, and the status is not written.
         """
         requeue_after: float | None = None
         made = ""
@@ -87,7 +85,7 @@ class Applier:
                 case CreatePod(is_hot_plug=True) | ResizePod():
                     refused |= await self._hot_plug(obj, action)
                 case WriteStatus() if refused:
-                    break  # the next plan, which knows the refusals, has another status
+                    break
                 case CreatePod():
                     made = await self._create_pod(obj, action)
                 case DeletePod() | SetPodCondition():
@@ -109,7 +107,6 @@ class Applier:
         return requeue_after
 
     async def _hot_plug(self, obj: Object, action: CreatePod | ResizePod) -> dict[str, str]:
-        """Apply the action; return its refusal, if any."""
         try:
             match action:
                 case CreatePod():
@@ -121,7 +118,6 @@ class Applier:
         return {}
 
     async def _create_pod(self, obj: Object, action: CreatePod) -> str:
-        """Create the pod, or use an acceptable one of its name; return its uid."""
         try:
             pod = await self._client.create(PODS, action.pod, field_manager=FIELD_MANAGER)
         except errors.AlreadyExists:
@@ -150,7 +146,7 @@ class Applier:
                 return await self._add_owner(obj, action.reference)
 
     async def _left_over(self, obj: Object, action: CreatePod) -> Object:
-        """Return the existing pod of this name if acceptable. Otherwise raise PodRefused, and delete the pod if the machine controls it."""
+        """Return the existing pod if acceptable. Otherwise raise PodRefused, and delete the pod if the machine controls it."""
         name, namespace = name_of(action.pod), namespace_of(action.pod)
         found = await self._client.get(PODS, name, namespace)
         objection = leftovers.objection(found, action.pod, action.vm)
@@ -165,24 +161,22 @@ class Applier:
         )
 
     async def _delete_pod(self, obj: Object, action: DeletePod) -> float | None:
-        """Delete the pod; return the retry delay if that is refused."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.uid}}
         if action.grace_seconds is not None:
             options["gracePeriodSeconds"] = action.grace_seconds
         try:
             answer = await self._client.delete(PODS, action.name, namespace_of(obj), options=options)
         except (errors.NotFound, errors.Conflict):
-            return None  # gone, or replaced by another pod
-        except (errors.Forbidden, errors.Invalid) as error:  # a policy of the cluster
+            return None
+        except (errors.Forbidden, errors.Invalid) as error:
             message = f"pod {action.name} blocks this virtual machine, and the API server does not let virt-controller delete it: {error}"
             self._recorder.event(obj, self._resource, "Warning", "FailedDelete", message)
             return REFUSED_SECONDS
-        if answer.get("kind") == "Pod" and ownership.is_labelled(answer):  # the informer would get no more events about an unlabelled pod
+        if answer.get("kind") == "Pod" and ownership.is_labelled(answer):  # the informer gets no more events about an unlabelled pod
             self._pods.remember(answer)
         return None
 
     async def _set_condition(self, obj: Object, action: SetPodCondition) -> float | None:
-        """Write the condition; return the retry delay if that is refused. Other actions do not depend on it."""
         patch: Object = {"metadata": {"uid": action.uid}, "status": {"conditions": [action.condition]}}
         try:
             written = await self._client.patch(
@@ -195,22 +189,17 @@ class Applier:
                 field_manager=FIELD_MANAGER,
             )
         except (errors.NotFound, errors.Conflict):
-            return None  # gone, or replaced by another pod
-        except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, or a policy of the cluster
+            return None
+        except (errors.Forbidden, errors.Invalid) as error:
             message = f"cannot set the readiness of the guest, which Services need, on pod {action.name}: {error}"
             self._recorder.event(obj, self._resource, "Warning", "FailedReadiness", message)
             return REFUSED_SECONDS
-        if ownership.is_labelled(written):  # the informer would get no more events about an unlabelled pod
+        if ownership.is_labelled(written):
             self._pods.remember(written)
         return None
 
     async def _resize(self, obj: Object, action: ResizePod) -> None:
-        """Resize the pod.
-
-        Raises:
-            PodRefused: that is refused, for example by a quota, or the cluster cannot resize pods.
-            Conflict: another pod has its name, or its quota changed meanwhile; the pass is repeated soon.
-        """
+        """Resize the pod. Raises PodRefused, or Conflict if the pod was replaced or its quota changed."""
         container = {"name": names.CONTAINER, "resources": action.resources}
         patch: Object = {"metadata": {"uid": action.uid}, "spec": {"containers": [container]}}
         try:
@@ -225,14 +214,11 @@ class Applier:
             )
         except (errors.NotFound, errors.Forbidden, errors.Invalid, errors.BadRequest) as error:
             raise PodRefused(str(error)) from error
-        if ownership.is_labelled(written):  # the informer would get no more events about an unlabelled pod
+        if ownership.is_labelled(written):
             self._pods.remember(written)
 
     async def _name_pod(self, obj: Object, action: WriteStatus, uid: str) -> Object:
-        """Record the uid of the created pod in the status, and return the object.
-
-        Raises PodRefused if virt-api rejects the pod's mounts, because admission may have changed the pod.
-        """
+        """Record the uid of the created pod in the status. Raises PodRefused if virt-api rejects the pod's mounts."""
         try:
             return await self._write_status(obj, {**action.status, action.uid_field: uid})
         except errors.Forbidden as error:
@@ -252,10 +238,10 @@ class Applier:
             return obj
 
     async def _add_owner(self, obj: Object, reference: Object) -> Object:
-        """Write the owner and return the object; unchanged if this is refused (by an older chart's policy), which is harmless."""
+        """Write the owner and return the object. An older chart's policy may refuse this, which is harmless."""
         given: list[Object] = dig(obj, "metadata", "ownerReferences") or []
         ours = next((each for each in given if all(dig(each, key) == value for key, value in reference.items())), reference)
-        owners = [ours, *(each for each in given if each != ours)]  # keeps other fields that its author set
+        owners = [ours, *(each for each in given if each != ours)]
         if owners == given:
             return obj
         patch = {"metadata": {"resourceVersion": resource_version_of(obj), "uid": uid_of(obj), "ownerReferences": owners}}
@@ -268,14 +254,13 @@ class Applier:
         return written
 
     async def _delete_object(self, obj: Object) -> float | None:
-        """Delete the object; return the retry delay if that is refused."""
         preconditions = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         try:
             await self._client.delete(self._resource, name_of(obj), namespace_of(obj), options=options)
         except errors.NotFound:
             return None
-        except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, or a policy of the cluster
+        except (errors.Forbidden, errors.Invalid) as error:
             self._log_refusal("cannot delete it", obj, error)
             return REFUSED_CLEANUP_SECONDS
         return None
@@ -290,7 +275,7 @@ class Applier:
 
 
 def sooner(first: float | None, second: float | None) -> float | None:
-    """Return the shorter of two delays; None means no delay is set."""
+    """Return the shorter of two delays; None means no delay."""
     return min((each for each in (first, second) if each is not None), default=None)
 
 
@@ -298,7 +283,7 @@ def status_patch(obj: Object, status: Mapping[str, object]) -> Object:
     """Return a merge patch that changes the object's status to ``status``, valid only for the version that was read."""
     old: Object = obj.get("status") or {}
     changes: Object = {key: value for key, value in status.items() if old.get(key) != value}
-    for key in changes:  # a merge patch keeps unnamed fields, so removed fields must be named
+    for key in changes:
         if isinstance(changes[key], dict) and isinstance(old.get(key), dict):
             changes[key] = {**{each: None for each in old[key] if each not in changes[key]}, **changes[key]}
     changes |= {key: None for key in old if key not in status}

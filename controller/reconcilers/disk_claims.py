@@ -14,7 +14,7 @@ from apiserver.apis.virt.spec.described import domain_of
 
 
 def claims_of(vm: Object) -> tuple[str, ...]:
-    """Return the names of all claims of the machine in order, without duplicates, those of disks first."""
+    """Return the names of all claims of the machine, without duplicates, those of disks first."""
     domain = domain_of(vm)
     of_disks = [name for each in disks.defaulted(domain) if (name := disks.claim_of(each))]
     return tuple(dict.fromkeys(filter(None, (*of_disks, *_of_filesystems(domain), firmware.state_claim(domain), _for_images(vm)))))
@@ -25,7 +25,6 @@ def _for_images(vm: Object) -> str:
 
 
 def _of_filesystems(domain: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the file system claims, each with whether the guest may write."""
     return {claim: not each["readOnly"] for each in filesystems.defaulted(domain) if (claim := filesystems.claim_of(each))}
 
 
@@ -35,7 +34,7 @@ def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
 
 
 def going(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the names of claims that are being deleted, which must not be used any more."""
+    """Return the names of claims that are being deleted, which must not be used."""
     return tuple(name for name in claims_of(vm) if (claim := claims.get(name)) is not None and is_deleting(claim))
 
 
@@ -46,7 +45,7 @@ def unbound(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
 
 
 def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return a message for each blank disk that is larger than the claim it is created in, if that is bound."""
+    """Return a message for each blank disk that is larger than the bound claim it is created in."""
     found = []
     for each in disks.defaulted(domain_of(vm)):
         name = disks.claim_of(each)
@@ -59,7 +58,7 @@ def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...
 
 
 def _bytes(capacity: str) -> int:
-    """Return a claim's capacity in bytes; 0 if the storage driver wrote an invalid quantity."""
+    """Return the bytes, or 0 for an invalid quantity of the storage driver."""
     try:
         return quantity.parse(capacity).bytes
     except ValueError:
@@ -70,7 +69,6 @@ class InUse(NamedTuple):
     """Storage that another machine uses."""
 
     what: str
-    """A PersistentVolumeClaim, or a disk of a server."""
     machine: str
 
 
@@ -79,7 +77,6 @@ class Claimed(NamedTuple):
 
     disks: Mapping[str, disk_uses.Use]
     filesystems: Mapping[str, bool]
-    """Claims of file systems; True if the guest may write."""
     state: str
     """Claim with the firmware's state, or empty."""
     directory: str
@@ -108,25 +105,24 @@ def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
 
 
 def clashes(claim: str, use: disk_uses.Use, other: Object) -> bool:
-    """Return True if ``other`` uses the claim in a way that does not admit this use of it as a disk."""
+    """Return True if ``other``'s use of the claim excludes this use of it as a disk."""
     mine = Claimed({claim: use}, {}, "", "")
     return bool(contested(mine, claimed(other)))
 
 
 def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's claims that conflict with ``others`` of its namespace, each with the other's name."""
+    """Return the machine's claims that conflict with ``others`` of its namespace."""
     mine = claimed(vm)
     return tuple(InUse(claim, name_of(other)) for other in others for claim in contested(mine, claimed(other)))
 
 
 def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's server disks that conflict with ``others`` of its namespace, each with the other's name."""
+    """Return the machine's server disks that conflict with ``others`` of its namespace."""
     mine = disk_uses.server_uses(domain_of(vm))
     return tuple(InUse(disk, name_of(other)) for other in others for disk in _contested_servers(mine, other)) if mine else ()
 
 
 def _contested_servers(mine: Mapping[str, disk_uses.Use], other: Object) -> tuple[str, ...]:
-    """Return the server disks in ``mine`` that conflict with those of another machine of the same namespace."""
     theirs = disk_uses.server_uses(domain_of(other))
     return tuple(same for same, use in mine.items() if same in theirs and disk_uses.clash(use, theirs[same]))
 
@@ -137,13 +133,13 @@ def files_of(vm: Object) -> tuple[str, ...]:
 
 
 def contested_files(vm: Object, other: Object) -> tuple[str, ...]:
-    """Return the node files that both machines cannot use at the same time if both are on that node."""
+    """Return the node files that both machines cannot use at the same time on one node."""
     mine, theirs = ({host_disks.path_of(each): bool(each["readOnly"]) for each in disks.defaulted(domain_of(one))} for one in (vm, other))
     return tuple(path for path, reads in mine.items() if path and path in theirs and not (reads and theirs[path]))
 
 
 def _seen_as_files(mine: Claimed, theirs: Claimed) -> list[str]:
-    """Return the file system claims of a machine that conflict with a disk or the firmware's state of another."""
+    """Return the file system claims in ``mine`` that are a disk or the firmware's state in ``theirs``."""
     return [
         claim
         for claim, writes in mine.filesystems.items()
@@ -152,7 +148,6 @@ def _seen_as_files(mine: Claimed, theirs: Claimed) -> list[str]:
 
 
 def _state(vm: Object) -> tuple[str, str]:
-    """Return the claim of the machine's firmware state, or empty, and the directory in it."""
     domain = domain_of(vm)
     return firmware.state_claim(domain), firmware.state_directory(domain, uid_of(vm))
 
@@ -181,7 +176,7 @@ def luns_without_device(vm: Object, claims: Mapping[str, Object | None]) -> tupl
 
 
 def is_block(claim: Object | None) -> bool:
-    """Return True if the claim is a block device and not a directory."""
+    """Return True if the claim is a block device."""
     return bool(dig(claim, "spec", "volumeMode") == "Block")
 
 
@@ -191,7 +186,7 @@ def not_shared(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ..
 
 
 def not_migratable(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return why the machine's claims prevent live migration, or an empty string. Access modes of a claim are immutable."""
+    """Return why the machine's claims prevent live migration, or an empty string."""
     if not (lonely := not_shared(vm, claims)):
         return ""
     names = [f"disk {each['name']!r}" for each in disks.defaulted(domain_of(vm)) if disks.claim_of(each) in lonely]

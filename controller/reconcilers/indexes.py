@@ -19,35 +19,35 @@ from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.pods import ownership, pod_state
 
 MAX_NAMESAKES: Final = 64
-"""Maximum machines considered of those that share a value: a tenant can give 10,000 the same MAC address."""
+"""A tenant can give 10,000 machines the same MAC address."""
 BY_OWNER: Final = "owner"
-"""Index of pods by the :class:`ownership.Owner` that controls them."""
+"""Pods by the :class:`ownership.Owner` that controls them."""
 BY_MACHINE: Final = "machine"
-"""Index of Migrations by the NamespacedName of the virtual machine."""
+"""Migrations by their machine's NamespacedName."""
 BY_STATE: Final = "state"
-"""Index of Migrations: the unfinished ones, by :data:`UNFINISHED`."""
+"""Unfinished Migrations, by :data:`UNFINISHED`."""
 UNFINISHED: Final = "unfinished"
 BY_STORAGE: Final = "storage"
-"""Index of machines by each :data:`Storage` they use."""
+"""Machines by each :data:`Storage` they use."""
 BY_HELD_STORAGE: Final = "held-storage"
-"""The same, only for machines that may block others that use the storage."""
+"""Machines that may block others that use the storage."""
 BY_MAC: Final = "mac"
-"""Index of machines by the :class:`Mac` of each interface that specifies one."""
+"""Machines by the :class:`Mac` that an interface specifies."""
 BY_WANTED_NODE: Final = "wanted-node"
-"""Index of machines by ``spec.nodeName``."""
+"""Machines by ``spec.nodeName``."""
 BY_AGE: Final = "age"
-"""Index of machines with an outdated launcher, by :data:`OUTDATED`."""
+"""Machines with an outdated launcher, by :data:`OUTDATED`."""
 OUTDATED: Final = "outdated"
 BY_LOSS: Final = "loss"
-"""Index of machines with the condition NodeLost, by :data:`LOST`."""
+"""Machines with the condition NodeLost, by :data:`LOST`."""
 LOST: Final = "lost"
 BY_FAILED_START: Final = "failed-start"
-"""Index of machines with a start that failed on one node and succeeded on another, by :data:`FAILED`."""
+"""Machines with a start that failed on one node and succeeded on another."""
 FAILED: Final = "failed"
 BY_TRIED_NODE: Final = "tried-node"
-"""Index of machines by the nodes of their attempts."""
+"""Machines by the nodes of their runs."""
 BY_NODE: Final = "node"
-"""Index of pods by the node they are bound to."""
+"""Pods by their node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +60,17 @@ class ServerDisk:
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A file of a node, which belongs to no namespace."""
+    """A file of a node, in no namespace."""
 
     path: str
 
 
 Storage: TypeAlias = NamespacedName | ServerDisk | NodeFile
-"""Where a machine's data is; a NamespacedName is a PersistentVolumeClaim's."""
+"""A NamespacedName is a PersistentVolumeClaim's."""
 
 
 class Mac(NamedTuple):
-    """A MAC address, which must be unique in its namespace."""
+    """A MAC address, unique in its namespace."""
 
     namespace: str
     address: str
@@ -86,7 +86,6 @@ class Informers:
     claims: Informer
     nodes: Informer
     leases: Informer
-    """Leases of the virt-handlers."""
     replica_sets: Informer
 
     def migrations_of(self, machine: NamespacedName) -> Iterable[Object]:
@@ -106,11 +105,11 @@ class Informers:
         return self.vms.by_index(BY_STORAGE, storage)
 
     def holders_of(self, storage: Storage) -> Iterable[Object]:
-        """Return the machines that hold this storage (:func:`controller.reconcilers.precedence.holds`), at most ``MAX_NAMESAKES``."""
+        """Return the machines that hold this storage (``precedence.holds``), at most ``MAX_NAMESAKES``."""
         return self.vms.by_index(BY_HELD_STORAGE, storage, MAX_NAMESAKES)
 
     def machines_of_lost_nodes(self) -> Iterable[Object]:
-        """Return the machines that were lost with their nodes, and those that restarted since."""
+        """Return the machines that were lost with their nodes, even if they restarted."""
         return self.vms.by_index(BY_LOSS, LOST)
 
     def non_operational(self, now: datetime) -> dict[str, failed_starts.Verdict]:
@@ -127,34 +126,34 @@ class Informers:
 
 
 def machine_of(migration: Object) -> list[NamespacedName]:
-    """Return the machine of a Migration, as the key in ``BY_MACHINE``."""
+    """Return the key in ``BY_MACHINE``."""
     return [evictions.machine_of(migration)]
 
 
 def node_of_pod(pod: Object) -> list[str]:
-    """Return the pod's node, if any, as the key in ``BY_NODE``."""
+    """Return the key in ``BY_NODE``, if the pod has a node."""
     node = pod_state.node_of(pod)
     return [node] if node else []
 
 
 def wanted_node_of_vm(vm: Object) -> list[str]:
-    """Return ``spec.nodeName``, if set, as the key in ``BY_WANTED_NODE``."""
+    """Return the key in ``BY_WANTED_NODE``, if ``spec.nodeName`` is set."""
     node = dig_vm(vm, "spec", "nodeName")
     return [node] if node and isinstance(node, str) else []
 
 
 def age_of_vm(vm: Object) -> list[str]:
-    """Return ``OUTDATED`` as the key in ``BY_AGE`` if the machine's launcher is; also works for invalid machines."""
+    """Return the key in ``BY_AGE`` if the machine's launcher is outdated. The machine may be invalid."""
     return [OUTDATED] if is_true(_conditions(vm), conditions.LAUNCHER_OUTDATED) else []
 
 
 def loss_of_vm(vm: Object) -> list[str]:
-    """Return ``LOST`` as the key in ``BY_LOSS`` if the machine has the condition; also works for invalid machines."""
+    """Return the key in ``BY_LOSS`` if the machine has the condition. The machine may be invalid."""
     return [LOST] if condition(_conditions(vm), conditions.NODE_LOST) is not None else []
 
 
 def failures_of_vm(vm: Object) -> list[str]:
-    """Return ``FAILED`` as the key in ``BY_FAILED_START``; also works for invalid machines."""
+    """Return the key in ``BY_FAILED_START``. The machine may be invalid."""
     return [FAILED] if failed_starts.nodes_of_failures(vm) else []
 
 

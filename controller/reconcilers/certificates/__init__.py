@@ -4,5 +4,5 @@
 - ``consumers``: the other objects with a copy of the trusted authorities.
 - ``node_certificate_plan``, ``node_certificates``: plan and loop of virt-handlers' certificate requests.
 
-These loops use only the core API: virt-api waits for its certificate, so they must not wait for virt-api.
+These loops use only the core API, because virt-api waits for its certificate.
 """

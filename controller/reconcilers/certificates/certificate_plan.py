@@ -1,4 +1,4 @@
-"""Plans the rotation of an authority and of everything that depends on it, from the observed state and the time. Pure.
+"""Plans the rotation of an authority and of everything that depends on it. Pure.
 
 The Secret of an authority holds the signing pair ``tls.crt``/``tls.key`` and ``ca.crt``, the bundle that everybody must trust.
 Replacing an authority never breaks a connection, because each step waits until all have what the next step needs:
@@ -6,17 +6,14 @@ Replacing an authority never breaks a connection, because each step waits until 
 ====================  ==================  =======================  ==============================================
 step                  signs               bundle                   continues when
 ====================  ==================  =======================  ==============================================
-at rest               old                 old                      less than a third of its lifetime is left
-staged                old                 old, next                every consumer has had the bundle for ``spread``
-promoted              next                next, old                every leaf is signed again and ``spread`` has passed;
-                                                                   for the nodes' authority, a node certificate's lifetime
-at rest               next                next
+at rest               old                 old                      less than a third of its lifetime is left staged                old
+old, next                every consumer has had the bundle for ``spread`` promoted              next                next, old
+every leaf is signed again and ``spread`` has passed; for the nodes' authority, a node certificate's lifetime at rest               next
+next
 ====================  ==================  =======================  ==============================================
 
-The step is determined from the Secret, so a crash between two writes loses nothing. An annotation records the start of ``spread`` and the
-bundle it is for. A missing or unusable authority is replaced at once, both at installation and to revoke one.
-
-``tests/component/test_certificate_rotation.py`` tests that repeated plans end in an empty plan from any state and after any crash.
+The step is determined from the Secret, so a crash between two writes loses nothing. A missing or unusable authority is replaced at once,
+both at installation and to revoke one.
 """
 
 from __future__ import annotations
@@ -63,7 +60,7 @@ class Authority:
     common_name: str
     leaves: tuple[Leaf, ...]
     signs_for_nodes: bool = False
-    """True if it also signs certificates that are in no Secret (``node_certificates``) and are renewed by their holders."""
+    """True if it also signs certificates that only their holders have and renew (``node_certificates``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +68,10 @@ class Observed:
     """The existing Secrets and consumers."""
 
     authority: Data | None = field(repr=False)
-    """Data of the authority's Secret; None if there is none."""
+    """None: the Secret does not exist."""
     spread_since: str
-    """Its ``SPREAD_ANNOTATION``, or empty."""
     leaves: Mapping[str, Data] = field(repr=False)
-    """Data of the existing Secrets of leaves, by name."""
     injected: Mapping[str, str]
-    """Fingerprints of the bundles that other existing consumers have, by consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +93,7 @@ class StageAuthority:
 
 @dataclass(frozen=True, slots=True)
 class PromoteAuthority:
-    """Let the staged authority sign from now on; the old one stays in the bundle."""
+    """Let the staged authority sign; the old one stays in the bundle."""
 
     secret: str
 
@@ -131,7 +125,7 @@ class InjectBundle:
 
 @dataclass(frozen=True, slots=True)
 class MarkSpread:
-    """Record that every consumer has the bundle from now on."""
+    """Record that every consumer has the bundle."""
 
     secret: str
     annotation: str
@@ -163,7 +157,7 @@ def plan(wanted: Authority, observed: Observed, now: datetime, policy: Policy) -
 
 
 def fingerprint(bundle: bytes) -> str:
-    """Return the identifier of a set of authorities for annotations: 16 hexadecimal digits, independent of the order in the bundle."""
+    """Return the identifier of a set of authorities: 16 hexadecimal digits, independent of the order in the bundle."""
     return hashlib.sha256("".join(sorted(each.fingerprint for each in reading.read_bundle(bundle))).encode()).hexdigest()[:16]
 
 
@@ -188,7 +182,6 @@ def staged_pair(data: Data) -> Pair:
 def _consumers(
     wanted: Authority, observed: Observed, signer: Certificate, bundle: bytes, now: datetime, policy: Policy
 ) -> tuple[Action, ...]:
-    """Return the actions that update leaves and other consumers to the signer and the bundle."""
     actions: list[Action] = []
     for leaf in wanted.leaves:
         data = observed.leaves.get(leaf.secret, {})
@@ -207,7 +200,6 @@ def _consumers(
 def _advance(
     wanted: Authority, observed: Observed, signer: Certificate, staged: Certificate | None, bundle: bytes, now: datetime, policy: Policy
 ) -> tuple[Action, ...]:
-    """Return the next step of a rotation; empty if none is due."""
     if bundle == signer.pem:
         return ()
     state = f"{signer.fingerprint[:16]}/{fingerprint(bundle)}"
@@ -217,7 +209,7 @@ def _advance(
         return (MarkSpread(wanted.secret, f"{state} {times.to_rfc3339_micro(now)}"),)
     if staged is not None:
         return () if now - began < policy.spread else (PromoteAuthority(wanted.secret),)
-    # Nodes renew their certificates themselves, so the old authority stays trusted for the lifetime of one.
+    # Nodes renew their certificates themselves, so the old authority stays trusted for a certificate's lifetime.
     trusted = max(policy.spread, policy.node) if wanted.signs_for_nodes else policy.spread
     return () if now - began < trusted else (WriteBundle(wanted.secret, signer.pem),)
 
@@ -228,7 +220,6 @@ def _staged(data: Data, now: datetime) -> Certificate | None:
 
 
 def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: datetime) -> bytes:
-    """Return the bundle to trust: the signer, the staged authority, and old ones that are still valid."""
     first = (signer,) if staged is None else (signer, staged)
     known = {each.fingerprint for each in first}
     old = (each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
@@ -236,7 +227,7 @@ def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: da
 
 
 def _still_valid(data: Data, now: datetime) -> bytes:
-    """Return the bundle's unexpired authorities, which cannot sign any more, but may have leaves in use."""
+    """Return the bundle's unexpired authorities, which may have leaves in use."""
     return reading.write_bundle(
         tuple(each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
     )

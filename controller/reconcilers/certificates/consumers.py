@@ -1,4 +1,4 @@
-"""Consumers of the trusted authorities: the objects, besides Secrets, that have a copy of the bundle."""
+"""Consumers of the trusted authorities: objects, besides Secrets, that have a copy of the bundle."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from controller.reconcilers.settings import FIELD_MANAGER
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 API_SERVICE: Final = f"{names.VERSION}.{names.GROUP}"
 API_SERVICE_NAMES: Final = (API_SERVICE,)
-"""The APIServices of all served versions."""
+"""Of all served versions."""
 ETCD: Final = "kubevirt-etcd"
-"""The StatefulSet, its Service, and the prefix of its Secrets."""
 ETCD_BUNDLE_ANNOTATION: Final = "kubevirt.io/ca-bundle"
-"""On etcd's StatefulSet: the fingerprint of its bundle. In the pod template, a change replaces the pods."""
+"""On etcd's StatefulSet, and in its pod template, where a change replaces the pods."""
 LABELS: Final = {"app.kubernetes.io/part-of": "kubevirt", "app.kubernetes.io/managed-by": "virt-controller"}
-"""Labels of objects that virt-controller creates."""
 
 
 class Consumer(Protocol):
     """An object other than a Secret with a copy of the trusted authorities."""
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint of the object's bundle; None if there is no object (yet)."""
+        """Return the fingerprint of the object's bundle; None if the object does not exist."""
 
     async def inject(self, bundle: bytes) -> None:
         """Write the bundle."""
@@ -69,7 +67,7 @@ class TrustBundle:
     name: str = trust.CONFIG_MAP
 
     async def fingerprint(self) -> str:
-        """Return the fingerprint of its bundle; empty if it does not exist, because ``inject`` creates it."""
+        """Return the fingerprint; empty without the ConfigMap, because ``inject`` creates it."""
         try:
             config_map = await self.client.get(CONFIG_MAPS, self.name, self.namespace)
         except errors.NotFound:
@@ -111,7 +109,7 @@ class EtcdRestart:
     async def inject(self, bundle: bytes) -> None:
         """Record the bundle. If pods are running, also put it into the pod template, which replaces them one by one.
 
-        At installation the pods still wait for the Secret, and a changed template would only start them twice.
+        At installation the pods wait for the Secret, and a changed template would start them twice.
         """
         stateful_set = await self.client.get(STATEFUL_SETS, self.name, self.namespace)
         note = {"metadata": {"annotations": {ETCD_BUNDLE_ANNOTATION: certificate_plan.fingerprint(bundle)}}}

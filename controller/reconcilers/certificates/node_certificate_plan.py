@@ -1,7 +1,7 @@
-"""Decides about a CertificateSigningRequest of a virt-handler, from the request and the revocations. Pure.
+"""Decides about a CertificateSigningRequest of a virt-handler. Pure.
 
-kube-apiserver itself writes the requester into ``spec`` (``username``, ``extra``). For a token bound to a pod, ``extra`` has the pod's
-node (KEP-4193). So credentials of a node can obtain a certificate only for the name of that node.
+kube-apiserver writes the requester into ``spec`` (``username``, ``extra``). For a token bound to a pod, ``extra`` has the pod's node
+(KEP-4193). So credentials of a node can obtain a certificate only for the name of that node.
 
 ====================  ==================================================
 request               action
@@ -65,7 +65,7 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Refuse to sign a request that somebody else approved, with the reason."""
+    """Refuse to sign a request that another client approved, with the reason."""
 
     message: str
 
@@ -81,7 +81,7 @@ def is_open(request: Mapping[str, Any]) -> bool:
 
 
 def plan(request: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Action:
-    """Return what to do now; ``namespace`` is that of the installation."""
+    """Return the action; ``namespace`` is that of the installation."""
     if not is_open(request):
         return Nothing()
     verified = _verify(request["spec"], namespace, revocations, now)
@@ -105,7 +105,6 @@ def profile_of(node: str) -> Profile:
 
 
 def _verify(spec: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Sign | str:
-    """Return what to sign, or why the request is refused."""
     if spec.get("username") != (account := names.handler_username(namespace)):
         return f"only {account} may request certificates of this signer"
     match objects.dig(spec, "extra", names.NODE_CLAIM):
@@ -120,7 +119,7 @@ def _verify(spec: Mapping[str, Any], namespace: str, revocations: Revocations, n
     if revocations.is_revoked(node):
         return f"node {node} is revoked (ConfigMap {trust.CONFIG_MAP})"
     since = revocations.nodes.get(node)
-    if since is not None and since > now + SKEW:  # such a certificate would not be valid yet, or would not be trusted
+    if since is not None and since > now + SKEW:  # such a certificate would not be valid or trusted yet
         return f"node {node} is revoked until {times.to_rfc3339(since)} (ConfigMap {trust.CONFIG_MAP})"
     usages = spec.get("usages")
     if not isinstance(usages, list) or len(usages) != len(names.HANDLER_USAGES) or any(each not in usages for each in names.HANDLER_USAGES):

@@ -1,7 +1,7 @@
-"""Signs the certificates of virt-handlers, one per node (``node_certificate_plan`` decides).
+"""Signs the certificates of virt-handlers, one per node.
 
-The authority and the revocations are read when needed and not cached: signing is rare, and a revocation or rotation must apply at once.
-kube-controller-manager removes decided requests after an hour and pending ones after a day.
+The authority and the revocations are not cached: signing is rare, and a revocation or rotation must apply at once. kube-controller-manager
+removes decided requests after an hour and pending ones after a day.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from controller.runtime.reconciling import Controller, Observer, Request, Result
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 2.0
-"""Retry delay of a request that waits for the authority or the revocations."""
 MAX_STEPS: Final = 4
 MAX_BYTES: Final = 32 << 10
-"""Maximum size, as JSON, of a pending request that is kept whole; virt-handlers' requests have 2 KiB."""
+"""JSON size of a pending request that is kept whole; virt-handlers' requests have 2 KiB."""
 
 
 def signing_requests(client: Client) -> Informer:
@@ -93,7 +92,6 @@ class NodeCertificates:
         return Result(requeue_after=RETRY_SECONDS)
 
     async def _apply(self, request: Object, action: Approve | Sign | Deny | Fail, revocations: Revocations) -> bool:
-        """Carry out the action; return False if it cannot be done yet."""
         match action:
             case Approve(node):
                 await self._condition(request, "approval", "Approved", "NodeClaim", f"its token is bound to a pod on node {node}")
@@ -110,10 +108,7 @@ class NodeCertificates:
         return True
 
     async def _revocations(self) -> Revocations | None:
-        """Return the revocations; None if the ConfigMap does not exist.
-
-        Verifiers keep the last known revocations until virt-controller creates the ConfigMap again, within a pass.
-        """
+        """Return the revocations; None without the ConfigMap, which virt-controller creates again within a pass."""
         try:
             found = await self._client.get(CONFIG_MAPS, trust.CONFIG_MAP, self._namespace)
         except errors.NotFound:
@@ -122,7 +117,6 @@ class NodeCertificates:
         return trust.revocations(found.get("data") or {})
 
     async def _sign(self, request: Object, action: Sign, revocations: Revocations) -> bool:
-        """Issue the certificate; return False if there is no usable authority."""
         now = self._clock.now()
         try:
             data = (await self._client.get(SECRETS, API_AUTHORITY, self._namespace)).get("data") or {}
@@ -149,7 +143,7 @@ class NodeCertificates:
 
 
 class Signing:
-    """The informer and the loop of :class:`NodeCertificates`. Run it on the leader."""
+    """The informer and the loop of :class:`NodeCertificates`, for the leader."""
 
     def __init__(self, client: Client, namespace: str, lifetime: timedelta, clock: Clock, observer: Observer | None = None) -> None:
         self._requests = signing_requests(client)
@@ -158,7 +152,7 @@ class Signing:
         self._requests.subscribe(lambda _, new: self.loop.enqueue(objects.key_of(new)) if new is not None else None)
 
     async def run(self) -> None:
-        """Run the informer and the loop until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._requests.run())
             tasks.create_task(self.loop.run(self._synced))
@@ -168,7 +162,7 @@ class Signing:
 
 
 def _begins(now: datetime, revoked_before: datetime | None) -> datetime:
-    """Return the start of a certificate's validity: in the past, for clocks that run behind, but not before a revocation."""
+    """Return the start of validity: in the past, for slow clocks, but not before a revocation."""
     begins = now - SKEW
     return max(begins, revoked_before) if revoked_before is not None else begins
 

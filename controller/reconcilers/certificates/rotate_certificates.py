@@ -1,10 +1,10 @@
 """Makes and renews the Secrets listed in docs/development/contracts.md, and writes their authority into the APIService.
 
-Each pass observes, plans (``certificate_plan``) and applies until the plan is empty. It uses none of the certificates itself and talks only
-to kube-apiserver, so it works at installation and after everything expired.
+Each pass observes, plans (``certificate_plan``) and applies until the plan is empty. It talks only to kube-apiserver and uses none of the
+certificates, so it works at installation and after everything expired.
 
 Every write is a creation or carries the observed resourceVersion, so two controllers that both believe they lead cannot mix their keys: one
-gets a Conflict and observes again. A Secret of another ``type`` is replaced, because the type is immutable.
+gets a Conflict. A Secret of another ``type`` is replaced, because the type is immutable.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ from controller.reconcilers.certificates.consumers import (
 logger = logging.getLogger(__name__)
 
 OBSOLETE: Final = "kubevirt-virt-handler-tls"
-"""A Secret with one key for all nodes, from releases before each node had its own."""
+"""A key for all nodes, from older releases."""
 TLS_TYPE: Final = "kubernetes.io/tls"
 INTERVAL_SECONDS: Final = 30.0
-"""Time between passes, and until a deleted Secret is restored. A pass costs seven small reads."""
+"""Also until a deleted Secret is restored. A pass costs seven small reads."""
 MAX_ROUNDS: Final = 8
-"""Maximum plans per pass; at most five are needed from an empty cluster."""
+"""Plans per pass; at most five are needed from an empty cluster."""
 
 
 def authorities(namespace: str) -> tuple[Authority, Authority]:
@@ -87,7 +87,7 @@ def authorities(namespace: str) -> tuple[Authority, Authority]:
             "kubevirt-etcd-ca",
             "kubevirt-etcd-ca",
             (
-                # Also a client certificate: members present it to each other, and etcd's own gateway uses it to connect to itself.
+                # Members also present it to each other, and etcd's own gateway connects to itself with it.
                 Leaf("kubevirt-etcd-server-tls", Profile("etcd", (*etcd, "localhost"), local, server=True, client=True)),
                 Leaf("kubevirt-etcd-client-tls", Profile("virt-api", client=True)),
             ),
@@ -101,8 +101,6 @@ def _service(name: str, namespace: str) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _Seen:
-    """The observed Secrets, which writes are based on."""
-
     secrets: dict[str, Object | None] = field(repr=False)
 
     def data(self, name: str) -> dict[str, bytes] | None:
@@ -113,7 +111,7 @@ class _Seen:
 
 
 class CertificateRotation:
-    """Keeps every certificate of the release valid. Run it on the leader."""
+    """Keeps every certificate of the release valid, on the leader."""
 
     def __init__(
         self,
@@ -234,7 +232,6 @@ class CertificateRotation:
     async def _write(
         self, seen: _Seen, name: str, data: Mapping[str, bytes], purpose: str, annotations: Mapping[str, str] | None = None
     ) -> None:
-        """Create or replace a Secret. The log has the purpose, never the contents."""
         logger.info("wrote a Secret", extra={"secret": name, "purpose": purpose})
         current = seen.secrets[name]
         if current is not None and current.get("type") != TLS_TYPE:

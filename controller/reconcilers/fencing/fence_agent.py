@@ -1,7 +1,7 @@
 """Runs the administrator's fence agent, an executable that switches a node off (docs/fencing.md).
 
 The agent reads one JSON object from standard input, and prints another one. Only ``{"version": "1.0.0", "state": "off"}`` with status 0
-means that the node was without power after the call began. Every other outcome means that nothing is known about the node.
+means that the node was without power after the call began. Every other outcome says nothing about the node.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from apiserver.apis.meta.objects import Object, annotations_of, dig, labels_of, 
 
 VERSION: Final = "1.0.0"
 MAX_OUTPUT: Final = 64 << 10
-"""Bytes of each output; an agent that writes more has proved nothing."""
+"""Of each output."""
 MAX_WORDS: Final = 512
-"""Characters of an agent's message."""
 _GONE_SECONDS: Final = 5.0
-"""How long to wait for the end of killed processes."""
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
@@ -39,7 +37,7 @@ class Agent(Protocol):
         """Return its name for messages."""
 
     async def switch_off(self, node: Object) -> None:
-        """Switch a node off, and return once it is proved to be off. May be repeated.
+        """Return once the node is proved to be off. May be repeated.
 
         Raises:
             Failed: nothing is known about the node.
@@ -50,7 +48,6 @@ class Executable:
     """A fence agent that is a file."""
 
     def __init__(self, path: Path, seconds: float) -> None:
-        """``seconds`` is the limit for a call."""
         self._path = path
         self._seconds = seconds
 
@@ -72,7 +69,7 @@ class Executable:
         check(status, output, errors)
 
     async def _started(self) -> asyncio.subprocess.Process:
-        """Start the file. A cancelled start leaves no process: asyncio alone would kill the first one, and wait for the others."""
+        """Start the file. A cancelled start leaves no process: asyncio alone would kill only the first one."""
         starting = asyncio.ensure_future(  # noqa: TID251  # it is awaited below
             asyncio.create_subprocess_exec(
                 self._path,
@@ -96,11 +93,10 @@ class Executable:
 
 
 async def _talk(child: asyncio.subprocess.Process, document: bytes) -> tuple[int, bytes, bytes]:
-    """Return the exit status and the beginning of both outputs."""
     stdin, stdout, stderr = child.stdin, child.stdout, child.stderr
     assert stdin is not None and stdout is not None and stderr is not None  # noqa: S101, PT018 - pipes were asked for
     stdin.write(document)
-    with contextlib.suppress(ConnectionError):  # it may not read
+    with contextlib.suppress(ConnectionError):
         await stdin.drain()
     stdin.close()
     async with asyncio.TaskGroup() as reading:
@@ -110,7 +106,7 @@ async def _talk(child: asyncio.subprocess.Process, document: bytes) -> tuple[int
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    """Kill what is left of the call, and wait until its pipes are closed."""
+    """Kill the process group, and wait until its pipes are closed."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     with contextlib.suppress(TimeoutError):

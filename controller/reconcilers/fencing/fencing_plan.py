@@ -1,7 +1,7 @@
 """Decides whether a node is fenced or unfenced. Pure.
 
-Silence proves nothing about a guest, so it is only the reason to ask the fence agent. The agent's answer is the proof: the node was without
-power after the call began.
+An unreachable node proves nothing about a guest, so it is only the reason to ask the fence agent. The agent's answer is the proof that the
+node was without power after the call began.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apiserver.apis.virt.lifecycle import node_loss, power
 from apiserver.apis.virt.places import fencing, node_states
 
 LOOK_SECONDS: Final = 10.0
-"""The time between two looks at a silent node, for changes that cause no event of the node."""
+"""For changes that cause no event of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Unfence:
-    """Take the statement back: the node has started again."""
+    """Remove the fencing: the node has started again."""
 
 
 Decision: TypeAlias = Nothing | Wait | Refuse | Fence | Unfence
@@ -56,19 +56,18 @@ class Observed:
     """Input of the decision."""
 
     node: Object
-    """As kube-apiserver has it now."""
     reports_for: float | None
-    """Seconds until the node is silent, when virt-handler's last report expires; 0: it is silent. None: the kubelet reports."""
+    """Seconds until virt-handler's last report expires; 0: the node is unreachable. None: the kubelet reports."""
     silent_for: float
-    """Seconds since this process noticed that the whole node is silent."""
+    """Seconds since this process noticed that the node is unreachable."""
     waiting: int
-    """How many machines on the node restart elsewhere once it is fenced."""
+    """Machines on the node that restart elsewhere once it is fenced."""
     silent: int
-    """How many silent nodes had a virt-handler and are not fenced, this one included."""
+    """Unreachable nodes that had a virt-handler and are not fenced, this one included."""
     nodes: int
-    """How many nodes these are, together with those where virt-handler reports."""
+    """These, and those where virt-handler reports."""
     delay: float
-    """The least seconds of silence."""
+    """Minimum for ``silent_for``."""
 
 
 def plan(seen: Observed) -> Decision:
@@ -89,7 +88,7 @@ def plan(seen: Observed) -> Decision:
 
 
 def is_of_interest(node: Object, waiting: int) -> bool:
-    """Return False if ``plan`` would do nothing about the node, whatever its reports; a look at the cached Node suffices for that."""
+    """Return False if ``plan`` would do nothing about the node, whatever its reports. The cached Node suffices for that."""
     return node_states.is_fenced(node) or bool(node_states.kubelet_is_silent(node) and waiting)
 
 
@@ -105,7 +104,7 @@ def boot_of(node: Object) -> str:
 
 
 def contradiction(before: Object, after: Object) -> str:
-    """Return what speaks against the agent's answer that the node is off; empty if nothing does.
+    """Return why the agent's answer that the node is off is wrong, or an empty string.
 
     Args:
         before: the Node before the call.
@@ -117,7 +116,7 @@ def contradiction(before: Object, after: Object) -> str:
 
 
 def restarts_elsewhere(vm: Object, node: str) -> bool:
-    """Return True if the machine's attempt runs on the node, and the machine restarts once the node is fenced."""
+    """Return True if the machine's run is on the node, and restarts once the node is fenced."""
     is_there = dig_vm(vm, "status", "nodeName") == node and bool(dig_vm(vm, "status", "podUID"))
     return is_there and dig_vm(vm, "spec", "onNodeLoss") != node_loss.WAIT and power.decide(vm).on
 

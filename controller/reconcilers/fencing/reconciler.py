@@ -1,4 +1,4 @@
-"""The loop that fences silent nodes: gather, plan, apply. It runs only if the administrator configured a fence agent."""
+"""The loop that fences unreachable nodes, if the administrator configured a fence agent."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from controller.runtime.recorder import Recorder
 logger = logging.getLogger(__name__)
 
 _PAUSES: Final = (2.0, 60.0)
-"""The shortest and the longest pause after a failed call of the agent, in seconds."""
+"""Shortest and longest pause after a failed call, in seconds."""
 _WATCH_SECONDS: Final = 0.2
-"""The time between two looks at the reports of a node that the agent switches off."""
+"""Between checks whether a node reports while the agent switches it off."""
 
 
 class Fencing:
@@ -47,7 +47,6 @@ class Fencing:
         delay: float,
         elapsed: Callable[[], float],
     ) -> None:
-        """``delay`` is the least time of silence in seconds; ``elapsed`` returns monotonic seconds."""
         self._client = client
         self._recorder = recorder
         self._clock = clock
@@ -58,7 +57,6 @@ class Fencing:
         self._elapsed = elapsed
         self._silent_since: dict[str, float] = {}
         self._pauses: dict[str, Backoff] = {}
-        """By node. A new process counts both again, which only delays."""
 
     def subscribe(self, controller: Controller) -> None:
         """Enqueue a node when it is new, or when its reports begin or end."""
@@ -121,7 +119,7 @@ class Fencing:
         return fencing_plan.count_waiting(self._informers.vms.by_index(BY_TRIED_NODE, node), node)
 
     async def _fence(self, node: Object) -> Result:
-        """Ask the agent, then state that the node is off. The agent may be asked twice if the statement is not written."""
+        """Ask the agent, then state that the node is off. If that write fails, the agent is asked again."""
         name = name_of(node)
         logger.warning("fencing a node", extra={"node": name, "agent": self._agent.name})
         try:
@@ -144,11 +142,7 @@ class Fencing:
         return Result()
 
     async def _switch_off(self, node: Object) -> None:
-        """Call the agent, and end the call if the node reports again meanwhile.
-
-        Raises:
-            Failed: nothing is known about the node.
-        """
+        """Call the agent. Raises Failed, also if the node reports again meanwhile."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(self._fail_once_it_reports(name_of(node)))
@@ -170,11 +164,6 @@ class Fencing:
         self._recorder.event(node, NODES, "Normal", "NodeUnfenced", "the node has started again after it was fenced")
 
     async def _write(self, node: Object) -> None:
-        """Write the Node as judged.
-
-        Raises:
-            Conflict: it has changed since.
-        """
         self._informers.nodes.remember(await self._client.update(NODES, node, field_manager=FIELD_MANAGER))
 
     def _forget(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The pods of virtual machines: the needs of each family of fields, and the pod made from all needs.
+"""The pods of virtual machines: the sum of what each family of fields requires.
 
 A family has the same name in each layer; see :mod:`apiserver.apis.virt.v1alpha1.domain`.
 """

@@ -1,6 +1,6 @@
-"""The container that logs the first serial port: a sidecar, which ends after virt-launcher and restarts by itself.
+"""The sidecar that logs the first serial port: it copies virt-launcher's pipe to its output, and ends after virt-launcher.
 
-It copies virt-launcher's pipe to its output. Its resources are as requested, so that it changes no pod's QoS class.
+Limits equal requests, so that it changes no pod's QoS class.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, in_me
 
 PIPE: Final = f"{layout.RUN_DIRECTORY}/{layout.CONSOLE_PIPE}"
 COMMAND: Final = ("/bin/sh", "-c", f"until [ -p {PIPE} ]; do sleep 0.2; done; exec cat {PIPE}")
-"""The policy for virt-controller's pods has the same words."""
+"""Also in the policy for virt-controller's pods."""
 LOG_BYTES: Final = 128 * MIB
-"""Its log on the node's disk: as for virt-launcher's."""
+"""As for virt-launcher."""
 RESOURCES: Final = {"cpu": "20m", "memory": "32Mi", "ephemeral-storage": in_mebibytes(LOG_BYTES)}
 """0.3 MiB are used; runtimes need more to start a container."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the need of the container, if the machine has it."""
+    """Return the sidecar, if the machine has it."""
     del claims
     return Needs(sidecars=(_CONTAINER,)) if hardware.is_logged(domain) else Needs()
 

@@ -20,9 +20,8 @@ from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 VCPU_BYTES: Final = 8 * MIB
 """A thread's stack, and the bookkeeping of libvirt and QEMU."""
 TRUE: Final = "true"
-"""Value of these labels."""
 MAX_LABELS: Final = 512
-"""Labels of a source node that the next node needs as well; virt-handler writes no more."""
+"""Virt-handler writes no more."""
 MAX_TOLD: Final = 4
 _MAX_TEXT: Final = 500
 
@@ -32,15 +31,13 @@ class NodeLabel:
     """A label that a node must or must not have because of a field."""
 
     path: str
-    """Path of the field."""
     name: str
-    """Name of the model or feature."""
     key: str
     present: bool = True
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the needs of the processors."""
+    """Return the memory and time of the processors."""
     del claims
     return Needs(
         overhead_bytes=VCPU_BYTES * cpu.max_vcpus(domain),
@@ -65,7 +62,6 @@ def node_labels(vm: Object) -> tuple[NodeLabel, ...]:
 
 
 def _labels(model_path: str, model: str, features: Sequence[tuple[str, str, str]]) -> tuple[NodeLabel, ...]:
-    """Return the labels of a model and its features, given as path, name and policy."""
     found = []
     if model and all(policy == "require" for _, _, policy in features):
         found.append(NodeLabel(model_path, model, names.CPU_MODEL_LABELS + model))
@@ -76,7 +72,7 @@ def _labels(model_path: str, model: str, features: Sequence[tuple[str, str, str]
 
 
 def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
-    """Return the labels that the XML requires. Names that are not valid in labels are left to libvirt's check at the start."""
+    """Return the labels that the XML requires. libvirt checks names that are not valid in labels."""
     found = _in_xml(vm)
     if found is None:
         return ()
@@ -86,16 +82,16 @@ def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
 
 
 def _in_xml(vm: Object) -> reading.CPU | None:
-    """Return ``<cpu>`` of a machine's XML; None if its guest is emulated or the XML malformed."""
+    """Return ``<cpu>``; None if the guest is emulated or the XML malformed."""
     try:
         found = reading.read(str(running.spec_of(vm).get("domainXML")))
-    except parsing.Malformed:  # it does not start, and virt-launcher reports why
+    except parsing.Malformed:
         return None
     return found.cpu if found.type != "qemu" else None
 
 
 def of_chosen(chosen: Chosen | None) -> tuple[NodeLabel, ...]:
-    """Return the labels of the chosen CPU: a node needs all of it, even features that the machine disables."""
+    """Return the labels of the chosen CPU, including features that the machine disables."""
     if chosen is None:
         return ()
     features = (
@@ -124,7 +120,7 @@ def is_the_nodes(vm: Object) -> bool:
 
 
 def only_node(vm: Object) -> str:
-    """Return the node that saved a suspended guest if the guest has the CPU of its node, so that it resumes only there; empty: any."""
+    """Return the only node where a suspended guest with the CPU of its node can resume; empty: any."""
     image = managed_save.of(vm)
     if image is None or image.get("type") == "qemu" or not _is_the_nodes(vm, chosen_cpu.chosen(vm)):
         return ""
@@ -140,6 +136,6 @@ def _is_the_nodes(vm: Object, chosen: Chosen | None) -> bool:
 
 
 def of_source(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of a node that describe a guest with its CPU; the guest's next node needs them all."""
+    """Return the labels of a node that describe its CPU. A guest with that CPU needs them all on its next node."""
     found = sorted(each for each in labels if each.startswith((names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS)))
     return {key: labels[key] for key in found[:MAX_LABELS]}

@@ -17,15 +17,15 @@ from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image
 
 OVERLAY_SHARE: Final = 4096
 OVERLAY_BYTES: Final = 2 * MIB
-"""Overhead of a qcow2 file in bytes: tables of 10 bytes per 64 KiB (ours is generous), a header, a directory."""
+"""A qcow2 file has tables of 10 bytes per 64 KiB (ours is generous), a header and a directory."""
 COPY_BYTES: Final = 17 * MIB
-"""QEMU's memory for a disk while it is copied between pods (16 MiB measured)."""
+"""Per disk that is copied between pods (16 MiB measured)."""
 FILE_BYTES: Final = 4096
-"""Overhead of a file in bytes: in a tmpfs the rest of a page, in an image the rest of a block and its entries."""
+"""In a tmpfs the rest of a page, in an image the rest of a block and its entries."""
 KEYS_BYTES: Final = MIB
-"""Bytes of meta data with the keys of ``spec.accessCredentials``: 64 of at most 4 KiB, up to three times as long in JSON."""
+"""Meta data with the keys of ``spec.accessCredentials``: 64 of at most 4 KiB, up to three times as long in JSON."""
 IMAGE_BYTES: Final = MIB
-"""Bytes of an image without files: 64 KiB measured, and xorriso's temporary space."""
+"""Without files: 64 KiB measured, and xorriso's temporary space."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
@@ -37,12 +37,12 @@ def needs(domain: Object, claims: Claims) -> Needs:
 
 
 def volume(position: int) -> str:
-    """Return the name of a disk's volume, because a disk's name may be too long for it."""
+    """Return the name of a disk's volume; the disk's own name may be too long."""
     return f"disk-{position}"
 
 
 def overlays_bytes(domain: Object) -> int:
-    """Return the maximum bytes of all overlays; virt-launcher starts no guest with larger disks."""
+    """Return the maximum bytes of all overlays."""
     limits = [disks.overlay_bytes(each) for each in disks.defaulted(domain) if disks.is_overlaid(each)]
     return sum(limit + limit // OVERLAY_SHARE + OVERLAY_BYTES for limit in limits)
 
@@ -86,7 +86,6 @@ def _made(domain: Object) -> Needs:
 
 
 def _mounted(disk: Object, domain: Object) -> tuple[Object, ...]:
-    """Return the kubelet's mounts for a disk, as sources of one volume."""
     source = dig(disk, "source") or {}
     match disk.get("type"):
         case cloud_init.SECRET:
@@ -146,7 +145,6 @@ def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Needs:
 
 
 def _import(disk: Object, volume: str) -> Needs:
-    """Return the mounts for the import of a disk. It takes no more memory than the guest, which does not run yet."""
     total = Needs()
     if secret := disk_imports.secret(disk):
         total += _for_import(f"{volume}-secret", layout.IMPORT_SECRETS_DIRECTORY, disk, {"secret": {"name": secret}})

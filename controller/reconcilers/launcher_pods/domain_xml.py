@@ -1,4 +1,4 @@
-"""Needs of features that only XML has (``spec.domainXML``), besides those shared with typed fields."""
+"""Requirements of features that only XML has (``spec.domainXML``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apiserver.apis.virt.spec import running
 from controller.reconcilers.launcher_pods.needs import MIB, Needs
 
 _COUNTED_CACHE_BYTES: Final = features.TRANSLATION_CACHE_MEBIBYTES * MIB
-"""The part of the translation cache that each pod has already (``launcher.QEMU_BYTES``)."""
+"""Each pod has this part (``launcher.QEMU_BYTES``)."""
 
 
 def needs(vm: Object, *, kvm: bool) -> Needs:
@@ -24,7 +24,7 @@ def needs(vm: Object, *, kvm: bool) -> Needs:
         return Needs()
     try:
         found = reading.read(text)
-    except parsing.Malformed:  # it does not start, and virt-launcher reports why
+    except parsing.Malformed:
         return Needs()
     emulated = found.type == "qemu" or not kvm
     return Needs(overhead_bytes=found.device_bytes + (max(0, found.cache_bytes - _COUNTED_CACHE_BYTES) if emulated else 0))

@@ -1,7 +1,6 @@
-"""Disks of type DownwardAPI: their mounts.
+"""Mounts of disks of type DownwardAPI.
 
-A guest requests fields of its machine, but the kubelet only has the pod's. So virt-controller writes them into annotations of the pod,
-which the kubelet mounts. Resources are the pod's own.
+The kubelet has no fields of the machine. So virt-controller writes them into annotations of the pod, which the kubelet mounts.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from apiserver.apis.virt.spec import downward_api
 from apiserver.apis.virt.spec.described import domain_of
 
 ANNOTATION: Final = "kubevirt.io/downward-api-"
-"""Followed by a number: a field of the machine, as a file of a disk."""
 
 
 def notes(vm: Object) -> dict[str, str]:
-    """Return the annotations of the pod with the machine's fields that its disks request."""
+    """Return the pod's annotations with the machine's fields that its disks request."""
     return {name: downward_api.value(vm, field) for field, name in _names(domain_of(vm)).items()}
 
 
@@ -47,7 +45,6 @@ def _item(item: Object, known: Mapping[str, str]) -> Object:
 
 
 def _names(domain: Domain) -> dict[str, str]:
-    """Return the annotation of each requested field; shared if several items request it."""
     given = [each for each in disks.defaulted(domain) if each.get("type") == cloud_init.DOWNWARD_API]
     asked = [each for disk in given for each in dig(disk, "source", "items") or ()]
     fields = dict.fromkeys(str(field) for each in asked if (field := dig(each, "fieldRef", "fieldPath")) is not None)

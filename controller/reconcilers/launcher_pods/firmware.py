@@ -10,7 +10,6 @@ from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source
 
 EFI_BYTES: Final = 16 * MIB
-"""UEFI's flash: 6 MiB measured."""
 _KERNEL_BOOT: Final = "kernel-boot"
 
 

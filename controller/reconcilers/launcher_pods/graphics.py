@@ -9,11 +9,11 @@ from apiserver.apis.virt.hardware import graphics, video
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 MAX_VIEW_BYTES: Final = 64 * MIB
-"""The largest displayed image: 5120x2160 pixels (QEMU's VNC server cuts the rest), and space to send it."""
+"""5120x2160 pixels, the most that QEMU's VNC server shows, and space to send them."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the memory of the viewers' image, which is at most the card's memory."""
+    """Return the memory of the viewers' image, at most the card's memory."""
     del claims
     if not graphics.defaulted(domain):
         return Needs()

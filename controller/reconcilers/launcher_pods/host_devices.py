@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import host_devices
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 HOST_DEVICE_BYTES: Final = 64 * MIB
-"""Bookkeeping of QEMU and the kernel for a device that reaches all guest memory."""
+"""Of QEMU and the kernel, for a device that reaches all guest memory."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:

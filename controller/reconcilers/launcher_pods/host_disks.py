@@ -9,7 +9,7 @@ from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Needs, in_mebibytes
 
 PLACE_BYTES: Final = 8192
-"""Memory of a directory with an empty file, over which virt-handler mounts the node's. The pod itself mounts no file of the node."""
+"""A directory with an empty file in memory, over which virt-handler mounts the node's file."""
 
 
 def needs(disk: Object, volume: str) -> Needs:

@@ -9,7 +9,7 @@ from apiserver.apis.virt.hardware import inputs
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 INPUT_BYTES: Final = MIB
-"""For a device with its queue. The USB controller and its first device are part of QEMU's measured memory with a display."""
+"""A device with its queue. QEMU's measured memory with a display includes the USB controller and its first device."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:

@@ -12,15 +12,14 @@ from controller.reconcilers.launcher_pods.memory import PAGE_TABLE_SHARE
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 QUEUES_BYTES: Final = MIB
-"""For a further pair of queues: two packet buffers of 68 KiB, and QEMU's data for rings and a tap."""
+"""A further pair of queues: two packet buffers of 68 KiB, and QEMU's data for rings and a tap."""
 
 PASST_BYTES: Final = 32 * MIB + 3072 * interfaces.PASST_FILES
-"""passt's connection tables, and the node's kernel memory for its sockets and timers. It also maps the guest's memory. The kernel limits
-the data in sockets, and reduces it when a pod is short of memory."""
+"""Connection tables, and the node's kernel memory for sockets and timers. The kernel limits the data in sockets."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the devices of the taps, the memory of queues and passt, and the ports at which others reach the guest."""
+    """Return the devices of the taps, the memory of queues and of passt, which maps the guest's memory, and the guest's ports."""
     del claims
     cards, macvtaps, of_passt = interfaces.on_taps(domain), interfaces.on_macvtaps(domain), interfaces.of_passt(domain)
     queues = sum(interfaces.queues(domain, each["model"]) - 1 for each in cards)

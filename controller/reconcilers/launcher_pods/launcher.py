@@ -1,4 +1,4 @@
-"""Needs of virt-launcher, libvirtd and QEMU, the same for each machine."""
+"""Requirements of virt-launcher, libvirtd and QEMU, the same for each machine."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source, in_mebibytes
 
 LAUNCHER_BYTES: Final = 80 * MIB
-"""virt-launcher and libvirtd: 60 MiB measured, and a migration's second connection."""
+"""60 MiB measured, and a migration's second connection."""
 QEMU_BYTES: Final = (78 + features.TRANSLATION_CACHE_MEBIBYTES) * MIB
-"""QEMU without guest memory: 74 MiB measured, 4 spare, and the translation cache (also with KVM, which does not use it)."""
+"""Without guest memory: 74 MiB measured, 4 spare, and the translation cache (unused with KVM)."""
 PLACES_BYTES: Final = MIB
-"""Directories for the claims and images that virt-handler mounts while the guest runs."""
+"""For claims and images that virt-handler mounts while the guest runs."""
 ATTACHMENT_BYTES: Final = 32 * MIB
-"""The process of a pod without a guest: 12 MiB measured."""
+"""12 MiB measured."""
 ATTACHMENT_LOG_BYTES: Final = MIB
-"""On the node's disk; with a limit of 0 a kubelet evicts a pod that has any log."""
+"""With a limit of 0 a kubelet evicts a pod that has any log."""
 LOG_BYTES: Final = 128 * MIB
-"""virt-launcher's log on the node's disk: kubelets keep 50 MiB by default, and check every ten seconds."""
+"""Kubelets keep 50 MiB of log by default, and check every ten seconds."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the memory, disk space and volumes that each pod needs."""
+    """Return the memory, disk space and volumes of each pod."""
     del domain, claims
     place = Needs(
         overhead_bytes=PLACES_BYTES,
@@ -35,7 +35,7 @@ def needs(domain: Object, claims: Claims) -> Needs:
 
 
 def attachment_needs(disk: Object) -> Needs:
-    """Return the needs of the pod that has the claim or image of a disk of ``disks.defaulted``."""
+    """Return the requirements of the pod that has the claim or image of a disk of ``disks.defaulted``."""
     run, claim = layout.IN_MEMORY[0], disks.claim_of(disk)
     content = (
         {"persistentVolumeClaim": {"claimName": claim}} if claim else {"image": image_source(disk["source"], "reference", "pullPolicy")}
@@ -57,7 +57,7 @@ def attachment_needs(disk: Object) -> Needs:
 
 
 def removal_needs() -> Needs:
-    """Return the needs of a pod without libvirtd and QEMU, with the volumes that show it to be a launcher pod."""
+    """Return the requirements of a pod without libvirtd and QEMU, with the volumes that mark it as a launcher pod."""
     return Needs(
         overhead_bytes=LAUNCHER_BYTES + sum(volume.size for volume in layout.IN_MEMORY),
         volumes=tuple(

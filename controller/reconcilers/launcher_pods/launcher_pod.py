@@ -1,6 +1,6 @@
 """The pod of a virtual machine: a pure function of the machine, its claims and the settings.
 
-All of it passes Pod Security ``restricted``; virt-handler does privileged work (tap devices, ownership of block devices and /dev/kvm) from
+It passes Pod Security ``restricted``; virt-handler does privileged work (tap devices, ownership of block devices and /dev/kvm) from
 outside. ``tests/golden/pods`` has examples.
 """
 
@@ -45,10 +45,10 @@ from controller.reconcilers.launcher_pods.scheduling import Placement, beside_gu
 from controller.reconcilers.settings import Settings
 
 GRACE_MARGIN_SECONDS: Final = 15
-"""Added to the machine's grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and exit."""
+"""virt-launcher powers the guest off at most 8 s after the machine's grace period, and exits."""
 ATTACHMENT_GRACE_SECONDS: Final = 5
 OF_A_GUEST: Final = frozenset({"serviceAccountName", "serviceAccount", "topologySpreadConstraints", "nodeName", "nodeSelector", "affinity"})
-"""Fields of the spec that a pod without a guest does not take from the machine."""
+"""A pod without a guest does not take these fields of the spec from the machine."""
 
 _FAMILIES: Final = (
     launcher,
@@ -72,7 +72,7 @@ _FAMILIES: Final = (
 
 
 def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
-    """Return the pod of a start attempt."""
+    """Return the pod of a run."""
     name = names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
     return _pod(vm, name, {}, attempt, _needs(vm, claims, placement), settings, placement)
 
@@ -80,7 +80,7 @@ def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, p
 def target_pod(
     vm: Object, migration: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement, coming: Collection[str] = ()
 ) -> Object:
-    """Return the target pod of a running machine's migration; it belongs to the same attempt.
+    """Return the target pod of a running machine's migration, which belongs to the same run.
 
     ``coming``: names of the network cards that the guest may get there.
     """
@@ -93,20 +93,20 @@ def target_pod(
 
 
 def removal_pod_name(vm: Object) -> str:
-    """Return the name of the pod that deletes a deleted machine's image."""
+    """Return the name of :func:`removal_pod`."""
     return names.removal_pod_name(name_of(vm), uid_of(vm))
 
 
 def removal_pod(vm: Object, claim: str, settings: Settings) -> Object:
-    """Return the pod that deletes the machine's files from the claim for images of its memory, and ends."""
+    """Return the pod that deletes a deleted machine's files from the claim for images of its memory."""
     needed = launcher.removal_needs() + managed_save.removal_needs(claim, uid_of(vm))
     return _pod(vm, removal_pod_name(vm), {}, power.current_attempt(vm), needed, settings, Placement())
 
 
 def attachment_pod(vm: Object, disk: Object, settings: Settings) -> Object:
-    """Return the pod that has the claim of a disk on the guest's node, for virt-handler to take the mount.
+    """Return the pod that has the claim of a disk on the guest's node; virt-handler takes the mount.
 
-    It does not have the labels and networks of the machine, and the readiness gate keeps Services away.
+    It has no labels and networks of the machine, and the readiness gate keeps Services away.
     """
     pod = _pod(vm, hot_plug.pod_name(vm, disk), {}, power.current_attempt(vm), launcher.attachment_needs(disk), settings, Placement())
     pod["metadata"]["labels"] = _own_labels(vm)
@@ -123,7 +123,7 @@ def resized(vm: Object, claims: Claims, guest_bytes: int) -> Object:
 
 
 def needs(vm: Object, claims: Claims, guest_bytes: int = 0) -> Needs:
-    """Return the needs of all parts of a machine, whose guest may have got memory: at least ``guest_bytes``."""
+    """Return the requirements of all parts of a machine with at least ``guest_bytes`` of memory."""
     spec = running.spec_of(vm)
     domain = pod_memory.with_guest(domain_of(vm), guest_bytes or pod_memory.recorded(vm))
     return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(spec) + managed_save.needs(spec))
@@ -219,7 +219,7 @@ def _security_context(needed: Needs) -> Object:
 
 
 def _resources(needed: Needs, placement: Placement) -> Object:
-    # Request all of the node's disk that the pod may use, so that any number of pods cannot fill it.
+    # Requesting all that the pod may use prevents that pods fill the node's disk.
     memory = needed.guest_bytes + needed.overhead_bytes
     both = {
         "ephemeral-storage": in_mebibytes(needed.storage_bytes),

@@ -1,6 +1,6 @@
 """The hash of the fields of ``spec`` that determine the pod and the domain. Pure.
 
-virt-controller writes it into the pod's annotations. A pod without a guest stays if an edit leaves the hash as it is. Users may change the
+virt-controller writes it into the pod's annotations. A pod without a guest stays if an edit does not change the hash. Users may change the
 annotation, but only the replacement of their own pod depends on it.
 """
 
@@ -16,8 +16,7 @@ from apiserver.apis.virt.spec import running
 IN_NEITHER: Final = frozenset(
     {"runStrategy", "rerun", "evictionStrategy", "onNodeLoss", "terminationGracePeriodSeconds", "readinessProbe", "livenessProbe"}
 )
-"""Fields of ``spec`` that virt-controller and virt-handler read when they need them. A pod has a copy of the grace period, and the kubelet
-gives no longer one: ``attempts.is_outdated`` compares it."""
+"""Read when needed. ``attempts.is_outdated`` compares the grace period, which the kubelet does not lengthen."""
 
 
 def spec_hash(vm: Object) -> str:

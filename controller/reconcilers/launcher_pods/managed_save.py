@@ -11,7 +11,7 @@ from controller.reconcilers.launcher_pods.needs import Needs
 
 
 def removal_needs(claim: str, uid: str) -> Needs:
-    """Return the volume of the pod that deletes the files of the machine with this uid, which sees no other machine's."""
+    """Return the volume of the pod that deletes the files of the machine with this uid; it sees no other machine's."""
     mount = {"name": layout.MANAGED_SAVE_VOLUME, "mountPath": layout.IMAGE_REMOVAL_DIRECTORY, "subPath": uid}
     return Needs(
         volumes=({"name": layout.MANAGED_SAVE_VOLUME, "persistentVolumeClaim": {"claimName": claim}},), mounts=(mount,), owns_files=True

@@ -25,7 +25,6 @@ def needs(domain: Object, claims: Claims) -> Needs:
 
 
 def _hugepages(guest: int, size: str) -> Needs:
-    """Return huge pages, a separate resource that is not part of the pod's memory."""
     return Needs(
         resources={f"hugepages-{size}": guest},
         volumes=({"name": layout.HUGEPAGES_VOLUME, "emptyDir": {"medium": f"HugePages-{size}", "sizeLimit": in_mebibytes(guest)}},),

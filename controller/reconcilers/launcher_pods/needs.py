@@ -1,4 +1,4 @@
-"""A machine's needs of its pod: the sum over its families of fields."""
+"""Requirements of a machine's pod: the sum over its families of fields."""
 
 from __future__ import annotations
 
@@ -17,32 +17,27 @@ Claims = Mapping[str, Object | None]
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Needs of one or more families of fields."""
+    """Requirements of one or more families of fields."""
 
     guest_bytes: int = 0
-    """The guest's own memory."""
     overhead_bytes: int = 0
-    """Memory beyond the guest's, as an upper bound, because killing QEMU loses the guest."""
+    """An upper bound, because killing QEMU loses the guest."""
     cpu_request_milli: int = 0
     """Thousandths of a processor."""
     storage_bytes: int = 0
-    """Bytes of the node's disk."""
     resources: Mapping[str, int] = field(default_factory=dict)
-    """Extended resources by name."""
     volumes: tuple[Object, ...] = ()
     mounts: tuple[Object, ...] = ()
     devices: tuple[Object, ...] = ()
-    """``volumeDevices``."""
     owns_files: bool = False
-    """A volume's files get the owner that the kubelet sets, so ``fsGroup`` must be virt-launcher's group."""
+    """``fsGroup`` must be virt-launcher's group."""
     cpu_limit_milli: int = 0
-    """Thousandths of a processor; 0: no limit."""
+    """0: no limit."""
     unrequested_bytes: int = 0
-    """Guest memory beyond the request: it may be used, but no node reserves it."""
+    """Usable, but no node reserves it."""
     ports: tuple[Object, ...] = ()
-    """Of the container."""
     sidecars: tuple[Object, ...] = ()
-    """Further containers, without image and security context."""
+    """Without image and security context."""
 
     def __add__(self, other: Needs) -> Needs:
         return Needs(

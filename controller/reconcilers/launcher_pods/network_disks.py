@@ -1,4 +1,4 @@
-"""Disks that QEMU itself reaches over the network."""
+"""Disks that QEMU reaches over the network."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ BYTES: Final[Mapping[str, int]] = {
     network_disks.NFS: 4 * MIB,
     network_disks.RBD: 64 * MIB,
 }
-"""Memory of a connection; data goes directly between guest memory and the socket."""
+"""Per connection; data goes directly between guest memory and the socket."""
 REQUEST_BYTES: Final = 5 * MIB // 2
-"""For a request with copied data: twice Linux's maximum (1280 KiB), because QEMU joins the parts and the driver copies them."""
+"""Per request with copied data: twice Linux's maximum (1280 KiB), because QEMU joins the parts and the driver copies them."""
 TLS_BYTES: Final = 2 * MIB
-"""Memory of a TLS connection: certificates, separate for each disk, and data being encrypted."""
+"""Per TLS connection: the disk's certificates, and data being encrypted."""
 
 
 def needs(disk: Object, volume: str) -> Needs:
-    """Return the needs of one network disk; ``volume`` names its volume."""
+    """Return the requirements of one network disk; ``volume`` names its volume."""
     room = Needs(overhead_bytes=BYTES[disk["type"]])
     if network_disks.is_copied(disk):
         room += Needs(overhead_bytes=network_disks.REQUESTS * REQUEST_BYTES)

@@ -11,11 +11,10 @@ from controller.reconcilers.launcher_pods import network_disks as over_network
 from controller.reconcilers.launcher_pods.needs import MIB, Needs, in_mebibytes
 
 DIRECTORY_BYTES: Final = MIB
-"""For all directories and sockets of a pod."""
 
 
 def needs(domain: Object) -> Needs:
-    """Return the memory of the connections, and the volume for plugins' sockets and image files, on the node's disk."""
+    """Return the memory of the connections, and the volume for plugins' sockets and image files."""
     found = [each for each in disks.defaulted(domain) if plugin_disks.is_plugin(each)]
     if not found:
         return Needs()

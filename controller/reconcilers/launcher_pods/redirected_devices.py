@@ -9,7 +9,7 @@ from apiserver.apis.virt.hardware import redirected_devices
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 SLOT_BYTES: Final = 16 * MIB
-"""The longest packet that virt-handler passes, and the same for data that waits for guest and client."""
+"""The longest packet that virt-handler passes, and as much for data that waits for guest and client."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:

@@ -1,4 +1,4 @@
-"""Scheduling of a pod: constraints of the machine, and of the decision to start it."""
+"""Scheduling of a pod: constraints of the machine and of the decision to start it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,28 @@ _PASSED_ON: Final = ("topologySpreadConstraints", "priorityClassName", "schedule
 STAYS: Final[tuple[Object, ...]] = tuple(
     {"key": f"node.kubernetes.io/{each}", "operator": "Exists", "effect": "NoExecute"} for each in ("not-ready", "unreachable")
 )
-"""Tolerations without a time limit: Kubernetes must not shut down the guests of a node that is only cut off.
+"""Without a time limit, so that Kubernetes does not shut down the guests of a node that is only cut off.
 
-By default, it deletes pods after 300 s (admission plug-in DefaultTolerationSeconds), and the kubelet ends them when the node is back.
-"""
+By default, it deletes pods after 300 s (admission plug-in DefaultTolerationSeconds), and the kubelet ends them when the node is back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Scheduling constraints of the decision, besides the machine's own."""
+    """Scheduling constraints besides the machine's own."""
 
     kvm: bool = False
     avoid_nodes: tuple[str, ...] = ()
-    """Nodes where attempts or migrations failed; others are preferred."""
+    """Preferably; runs or migrations failed there."""
     not_on_node: str = ""
-    """The source node of a migration, excluded."""
     never_on: tuple[str, ...] = ()
-    """Nodes with an incompatible virt-handler, excluded."""
+    """Their virt-handlers are incompatible."""
     only_on: str = ""
-    """The node that a suspended guest needs; empty: any."""
+    """A suspended guest needs this node; empty: any."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """From a Migration, or the verb start; overrides the machine's."""
     source_labels: Mapping[str, str] = field(default_factory=dict)
     """CPU features of a migration's source node that the guest may use."""
     chosen: Chosen | None = None
-    """The CPU chosen for a machine without one."""
 
 
 def scheduling(vm: Object, placement: Placement) -> Object:
@@ -72,7 +69,7 @@ def beside_guest(vm: Object) -> Object:
 
 
 def tolerations(vm: Object) -> list[Object]:
-    """Return the machine's tolerations, and those that keep its pod on a silent node.
+    """Return the machine's tolerations and :data:`STAYS`.
 
     Of all tolerations that match a taint, Kubernetes uses the shortest time.
     """
@@ -109,5 +106,5 @@ def _affinity(given: Object, placement: Placement, unwanted: Sequence[str]) -> O
 
 
 def _not_on(nodes: Iterable[str]) -> list[Object]:
-    """Return rules that exclude nodes by name, which may differ from their hostname label. ``matchFields`` takes one value per rule."""
+    """Return rules that exclude nodes by name, one per rule as ``matchFields`` requires."""
     return [{"key": _NODE_NAME, "operator": "NotIn", "values": [each]} for each in nodes]

@@ -9,7 +9,7 @@ from apiserver.apis.virt.hardware import sound
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 SOUND_BYTES: Final = 4 * MIB
-"""Buffers of the card's streams and QEMU's mixer."""
+"""Of the card's streams and QEMU's mixer."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:

@@ -13,6 +13,6 @@ SWTPM_BYTES: Final = 16 * MIB
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the memory of swtpm. Firmware has the claim with its state."""
+    """Return the memory of swtpm. ``firmware`` has the claim with its state."""
     del claims
     return Needs() if tpm.defaulted(domain) is None else Needs(overhead_bytes=SWTPM_BYTES)

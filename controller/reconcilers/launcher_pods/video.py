@@ -8,6 +8,6 @@ from controller.reconcilers.launcher_pods.needs import Claims, Needs
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the memory of the card, without the display's for a viewer."""
+    """Return the memory of the card, without a viewer's."""
     del claims
     return Needs(overhead_bytes=video.VIRTIO_BYTES if video.defaulted(domain)["type"] == "virtio" else video.vram_bytes(domain))

@@ -10,7 +10,7 @@ from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 VSOCK_BYTES: Final = 1 * MIB
-"""QEMU's part of the device; the rest is in the node's kernel."""
+"""QEMU's part; the rest is in the node's kernel."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:

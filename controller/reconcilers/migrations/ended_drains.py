@@ -1,9 +1,9 @@
 """Drains ended by uncordoning while a client still evicts, as ``kubectl drain`` does until interrupted. Pure.
 
-A Node does not record that it was cordoned before. But a Migration caused by an eviction during a drain has a label, is known to every
-replica, and outlives them. So if a node is not being drained, its drain is over for all guests that were on it when such a Migration was
-created, while one of these is in progress and for a while afterwards. An overdue Migration does not count: its launcher may be compromised,
-and would prevent evictions from the node for good.
+A Node does not record that it was cordoned before. But a Migration caused by an eviction during a drain has a label. So if a node is not
+being drained, its drain is over for all guests that were on it when such a Migration was created, while one of these is in progress and for
+a while afterwards. An overdue Migration does not count: its launcher may be compromised, and would prevent evictions from the node for
+good.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from controller.reconcilers.migrations.migration_plan import SUCCEEDED
 from controller.reconcilers.pods import pod_state
 
 TOLD_SECONDS: Final = 300
-"""Seconds after a drain's last migration in which clients that still evict are told that the drain is over."""
+"""Seconds after its last migration in which clients are told that the drain is over."""
 REASON: Final = "DrainEnded"
-"""Reason of a drain's Migration that had not begun when the node was uncordoned."""
+"""Of a Migration that had not begun when the node was uncordoned."""
 
 
 def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], now: datetime) -> bool:
@@ -33,7 +33,7 @@ def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], 
 
     Args:
         pod: pod of a guest.
-        node: node of the pod; None if unknown.
+        node: None if unknown.
         migrations: those of all machines. One without a name is being created.
         now: current time.
     """
@@ -85,7 +85,7 @@ def has_ended(migration: Object) -> bool:
 
 
 def _ended(migration: Object, made: datetime, now: datetime) -> datetime:
-    """Return the end time, or the creation time if the end time is implausible: virt-handlers write it, and a node may be compromised."""
+    """Return the end time, or the creation time if a compromised node wrote an implausible end time."""
     found = _moment(migration, "status", "endTime")
     return found if found is not None and made <= found <= now else made
 

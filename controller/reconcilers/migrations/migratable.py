@@ -16,20 +16,12 @@ class Barrier:
     """A reason why a guest cannot migrate."""
 
     reason: str
-    """Reason for a condition."""
     message: str
-    """A sentence for users."""
     in_short: str
-    """A phrase for use within a sentence."""
 
 
 def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
-    """Return what prevents live migration according to the machine's condition or claims, or None.
-
-    Args:
-        vm: the machine.
-        claims: claims of its disks, by name.
-    """
+    """Return what prevents live migration according to the machine's condition or claims (of its disks, by name), or None."""
     if (found := conditions.found_false(vm, conditions.MIGRATABLE)) is not None:
         reason, message = found.get("reason"), found.get("message")
         return Barrier(

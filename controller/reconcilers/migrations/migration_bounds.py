@@ -1,9 +1,9 @@
-"""Time limits for each phase of a started migration: how long virt-controller waits for nodes, virt-handlers and launchers. Pure.
+"""Time limits for each phase of a migration: how long virt-controller waits for nodes, virt-handlers and launchers. Pure.
 
-A compromised launcher may never answer or finish. From the preparation of the target, time counts from ``PreparingTarget``, because
-virt-controller wrote that timestamp itself; those of later phases are written by virt-handlers. Before ``Running`` no state of the guest
-has moved, so a migration that exceeds its limit ends. After that virt-controller cannot know on which side the guest is, so the migration
-continues and only gives up its place in the queue.
+A compromised launcher may never answer or finish. From the preparation of the target, time counts from ``PreparingTarget``, the last
+timestamp that virt-controller writes itself. Before ``Running`` no state of the guest has moved, so a migration that exceeds its limit
+ends. After that virt-controller cannot know on which side the guest is, so the migration continues and only gives up its place in the
+queue.
 """
 
 from __future__ import annotations
@@ -20,35 +20,32 @@ from controller.reconcilers.pods import pod_state
 from controller.reconcilers.settings import MigrationLimits
 
 NODE_SECONDS: Final = 60
-"""Time for the target of a migration caused by an eviction to get a node.
+"""Time for the target of a migration caused by an eviction to get a node. Then the next guest gets its place.
 
-After that the next guest gets its place, since the number of such migrations is limited (``controller.evictions``); otherwise this one
-could begin days after the drain. Migrations created by users have ``MigrationLimits.scheduling_seconds``.
-"""
+Migrations created by users have ``MigrationLimits.scheduling_seconds``."""
 START_SECONDS: Final = 300
 """Time for such a target to run once it has a node; its image may need to be pulled."""
 RUN_SECONDS: Final = 900
-"""Time for the target of a user's migration to run once it has a node."""
+"""The same for the target of a user's migration."""
 PREPARE_SECONDS: Final = 120
-"""Time for the target's virt-handler to prepare network and libvirtd, which takes a second if it works."""
+"""For network and libvirtd, which takes a second if it works."""
 BEGIN_SECONDS: Final = 300
-"""Time for the source's virt-handler to begin once the target is ready, which is short unless it is just being replaced."""
+"""Once the target is ready, the source's virt-handler begins, unless it is being replaced."""
 END_SECONDS: Final = 300
-"""Time for the virt-handlers to end a migration, beyond the time that its options allow: abort and final reports."""
+"""To abort and report, beyond the time that the options allow."""
 UNTOLD_SECONDS: Final = 3600
-"""Limit for a migration without a time in its options, which an earlier release of virt-controller started."""
+"""For options without a time, from an older virt-controller."""
 SOURCE_UNKNOWN: Final = "SourceUnknown"
-"""Reason in ``Succeeded`` when the machine's node does not report: the migration gives up its place in the queue and continues."""
+"""The machine's node does not report. The migration continues without its place in the queue."""
 _MOVING: Final = frozenset({phases.TARGET_READY, phases.RUNNING})
 
 
 def target_left(migration: Object, target: Object | None, now: datetime, limits: MigrationLimits, *, is_refused: bool) -> float | None:
     """Return how many more seconds to wait for a target to run; None if unlimited.
 
-    Time counts from the start of its turn, which virt-controller recorded. A missing target that was not refused is created first, because
-    it may have waited in the queue or for virt-controller. The time at which the target got its node is reported by that node, which could
-    repeat it; so it counts at most until the end of the scheduling time or, without such a limit, is recorded by virt-controller
-    (:func:`is_to_note_node`).
+    Time counts from the recorded start of its turn. A missing target that was not refused is created first, because it may have waited in
+    the queue or for virt-controller. Only the node reports when the target got that node, and could repeat it. So that time counts at most
+    until the end of the scheduling time or, without such a limit, virt-controller records it (:func:`is_to_note_node`).
     """
     begun = migration_retries.retried_at(migration) or dig_migration(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):
@@ -70,7 +67,7 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 
 
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
-    """Return True if virt-controller must record that the target has a node, because only the node itself reports that time."""
+    """Return True if virt-controller must record when the target got a node, because only the node itself reports that time."""
     is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
     known = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
     return not is_timed and known is None and bool(pod_state.node_of(target))
@@ -83,7 +80,7 @@ def begin_left(migration: Object, now: datetime) -> float | None:
 
 
 def place_left(migration: Object, now: datetime) -> float | None:
-    """Return how many more seconds a migration in the hands of the virt-handlers keeps its place; None if unlimited."""
+    """Return how many more seconds a migration run by the virt-handlers keeps its place; None if unlimited."""
     left = begin_left(migration, now) if phases.phase_of(migration) in _MOVING else None
     return None if left is None else left + _allowed(migration) + END_SECONDS
 
@@ -101,7 +98,6 @@ def holds_place(migration: Object, now: datetime) -> bool:
 
 
 def _allowed(migration: Object) -> int:
-    """Return the seconds that the recorded options allow, including a pause."""
     options = dig_migration(migration, "status", "options")
     limit = dig(options, "completionTimeoutSeconds") if isinstance(options, dict) else None
     if not isinstance(limit, int) or limit <= 0:
@@ -114,7 +110,6 @@ def _ago(moment: str, now: datetime) -> float:
 
 
 def _since(migration: Object) -> str | None:
-    """Return when virt-controller handed over the current attempt, or None."""
     stamps = dig_migration(migration, "status", "phaseTransitionTimestamps") or []
     found = [each["time"] for each in stamps if each.get("phase") == phases.PREPARING_TARGET]
     return str(found[-1]) if found else None

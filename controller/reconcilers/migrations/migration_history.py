@@ -1,8 +1,7 @@
 """Ownership of Migrations, and how long finished ones are kept. Pure.
 
-virt-controller makes the machine an owner of its Migrations, as a CronJob owns its Jobs, so the garbage collector deletes them with the
-machine. The newest few finished ones of each machine are kept. Machines are distinguished by the owner's uid, so Migrations of an earlier
-machine of the same name do not count.
+virt-controller makes the machine an owner of its Migrations, so the garbage collector deletes them with the machine. The newest few
+finished ones of each machine (by the owner's uid) are kept.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from controller.reconcilers.actions import Action, AddOwner, DeleteObject, Reque
 from controller.reconcilers.pods import ownership
 
 NEEDED_SECONDS: Final = 3600
-"""Seconds to keep a finished migration caused by an eviction, because failures determine the delay before the next eviction."""
+"""For Migrations caused by evictions: failures determine the delay before the next eviction."""
 _PREFIX: Final = f"{names.GROUP}/"
 _EARLY: Final = frozenset({"", phases.PENDING, phases.SCHEDULING})
-"""Phases with virt-controller as the only writer."""
+"""Only virt-controller writes in these phases."""
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
@@ -69,14 +68,12 @@ def clean_up(migration: Object, others: Iterable[Object], kept: int, now: dateti
 
 
 def _age(migration: Object) -> tuple[str, str, str]:
-    """Return the sort key of a machine's Migrations, at most one of them unfinished: the server's timestamps as text."""
     found = (dig_migration(migration, "metadata", "creationTimestamp"), dig_migration(migration, "status", "endTime"), name_of(migration))
     created, ended, name = (str(each or "") for each in found)
     return created, ended, name
 
 
 def _needed(migration: Object, now: datetime) -> float:
-    """Return how many more seconds the result of a Migration is needed; 0 or less if it is not."""
     ended = dig_migration(migration, "status", "endTime") or dig_migration(migration, "metadata", "creationTimestamp")
     if evictions.POD_LABEL not in labels_of(migration) or not ended:
         return 0.0
