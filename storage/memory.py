@@ -47,12 +47,10 @@ class _Watch:
     position: int
     """Every change up to it was yielded, or is elsewhere."""
     previous: bool
-    """Changes include previous values."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     wants_progress: bool = False
 
     def as_seen(self, change: Change) -> Change:
-        """Return the change as this watch reports it."""
         return change if self.previous else Change(change.key, change.entry, None)
 
 
@@ -60,16 +58,12 @@ _revision_of = attrgetter("revision")
 
 
 class MemoryStorage:
-    """See the port."""
+    """The port in memory."""
 
     def __init__(self, *, keep_revisions: int = 0) -> None:
-        """Create an empty store.
-
-        Args:
-            keep_revisions: compact automatically to about this many revisions; 0: never.
-        """
+        """``keep_revisions``: compact automatically to about this many revisions; 0: never."""
         self._keep_revisions = keep_revisions
-        self._revision = 1  # as in a new etcd, an empty store has a revision
+        self._revision = 1  # as in a new etcd
         self._compacted = 0
         self._keys: list[str] = []  # sorted; every key with history
         self._history: dict[str, list[_Version]] = {}

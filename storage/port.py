@@ -2,22 +2,17 @@
 
 Guarantees of every implementation; ``tests/contracts/test_storage.py`` tests them by number.
 
-1. *Linearizable.* ``get``, and ``range`` without ``revision``, see every commit acknowledged before the call.
-2. *Atomic.* ``commit`` applies all its writes at one new revision, or none if a condition fails. A commit without changes
-   (no writes, or only deletions of absent keys) returns the store's revision without a new one.
-3. *Durable.* A commit that returned survives the kill of every process. One that raised ``Unavailable`` may have happened.
-4. *Monotonic.* Every changing commit gets a higher revision than all earlier ones; revisions are positive, even in an empty
-   store.
-5. *Repeatable.* ``range`` at an uncompacted ``revision`` returns the state at that revision, on every page.
-6. *Complete.* ``watch(prefix, after=r)`` yields every change under ``prefix`` with a revision above ``r``, once, in the
-   order of revisions. A batch holds all changes of its ``revision``, and nothing up to it is still to come; a batch without
-   changes only reports progress.
-7. *Honest.* After ``compact(c)``, a range at a revision below ``c`` and a watch at a position below ``c`` raise
-   ``Compacted``; changes are never skipped silently. (A watch that lags may still yield changes already in transit.)
-8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened. Cancelling the
-   iteration of a watch ends the watch.
-9. *Reconnecting.* An outage raises ``Unavailable`` from the calls it hits; later calls work once the store is back. A watch
-   survives a lost connection, and resumes after its last revision.
+1. *Linearizable.* ``get``, and ``range`` without ``revision``, see every commit acknowledged before the call. 2. *Atomic.* ``commit``
+applies all its writes at one new revision, or none if a condition fails. A commit without changes (no writes, or only deletions of absent
+keys) returns the store's revision without a new one. 3. *Durable.* A commit that returned survives the kill of every process. One that
+raised ``Unavailable`` may have happened. 4. *Monotonic.* Every changing commit gets a higher revision than all earlier ones; revisions are
+positive, even in an empty store. 5. *Repeatable.* ``range`` at an uncompacted ``revision`` returns the state at that revision, on every
+page. 6. *Complete.* ``watch(prefix, after=r)`` yields every change under ``prefix`` with a revision above ``r``, once, in the order of
+revisions. A batch holds all changes of its ``revision``, and nothing up to it is still to come; a batch without changes only reports
+progress. 7. *Honest.* After ``compact(c)``, a range at a revision below ``c`` and a watch at a position below ``c`` raise ``Compacted``. A
+watch that lags may yield changes already in transit. 8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit``
+may have happened. Cancelling the iteration of a watch ends the watch. 9. *Reconnecting.* An outage raises ``Unavailable`` from the calls it
+hits; later calls work once the store is back. A watch survives a lost connection, and resumes after its last revision.
 
 Entries, conditions and so on are immutable by convention: freezing would triple their time.
 """
@@ -31,17 +26,7 @@ from typing import Protocol
 
 
 class StorageError(Exception):
-    """Base of this package's errors.
-
-    ::
-
-        StorageError
-        ├── RevisionMismatch   a condition of a commit failed
-        ├── Compacted          the requested revision is gone
-        ├── FutureRevision     the requested revision does not exist yet
-        ├── TooLarge           a value or a commit exceeds the store's limit
-        └── Unavailable        the store is unreachable, or did not answer in time
-    """
+    """Base of this package's errors."""
 
 
 class RevisionMismatch(StorageError):
@@ -89,7 +74,7 @@ class Entry:
 class Condition:
     """``key`` was last changed at ``mod_revision``; 0: it is absent.
 
-    With ``end``, this applies to every key from ``key`` up to ``end``, exclusive; 0: there is none.
+    With ``end``, every key from ``key`` up to ``end``, exclusive; 0: there is none.
     """
 
     key: str
@@ -121,7 +106,7 @@ class Page:
     """The requested revision, or the store's."""
     more: bool
     count: int
-    """Number of keys with the prefix, from the start key on."""
+    """Keys with the prefix, from the start key on."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -158,9 +143,7 @@ class Storage(Protocol):
         ...
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Apply ``writes`` if all ``conditions`` hold; return the new revision.
-
-        ``writes`` has at most 128 keys.
+        """Apply ``writes``, of at most 128 keys, if all ``conditions`` hold; return the new revision.
 
         Raises:
             ValueError: a key is in ``writes`` twice; no write happened.
@@ -190,11 +173,7 @@ class Storage(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Drop history below ``revision``. Watches beyond it are unaffected. Safe to repeat.
-
-        Raises:
-            FutureRevision: ``revision`` does not exist yet.
-        """
+        """Drop history below ``revision``. Watches beyond it are unaffected. Safe to repeat. Raises FutureRevision."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """Which of several machines with the same storage may use it: one with a pod, or one that ran last and will run again. Pure.
 
-Between two attempts (restart, eviction, crash and the delay after it) a machine has no pod. If another machine could take the disk in that
-moment, such as a forgotten copy of the manifest, the machine that people use would stay off.
+Between two runs a machine has no pod. If another machine, such as a forgotten copy of the manifest, could take the disk in that moment, the
+machine that people use would stay off.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def goes_before(holder: Object, vm: Object) -> bool:
 
 
 def goes_on(vm: Object) -> bool:
-    """Return True if the guest has run and will run again. A machine that never started or is invalid blocks nobody."""
+    """Return True if the guest has run and will run again. A machine that never started or is invalid blocks no other."""
     return not structure.of_virtual_machine(vm) and bool(_ran(vm)) and power.decide(vm).on
 
 
 def _ran(vm: Object) -> str:
-    """Return when the guest last began to run (RFC 3339, UTC, so text order is time order); empty if never."""
+    """Return when the guest last ran (RFC 3339, UTC, so text order is time order); empty if never."""
     return max((str(each.get("runningTime") or "") for each in dig_vm(vm, "status", "attempts") or ()), default="")

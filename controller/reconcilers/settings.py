@@ -20,13 +20,11 @@ class MigrationLimits:
     """Limits for Migrations."""
 
     per_node: int = 2
-    """Concurrent migrations from a node."""
+    """From a node."""
     per_cluster: int = 5
-    """Concurrent migrations in the cluster."""
     scheduling_seconds: int = 300
-    """Time for a user's migration to get a node for its target; 0: unlimited."""
+    """For a user's migration to get a node; 0: unlimited."""
     kept: int = 5
-    """Finished migrations kept per machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class WorkloadUpdate:
 
     strategy: UpdateStrategy = "LiveMigrate"
     batch_size: int = 5
-    """Maximum guests at a time and per interval."""
+    """Guests at a time and per interval."""
     batch_seconds: float = 60.0
 
 
@@ -44,26 +42,24 @@ class Times:
     """Delays in seconds until an object without watch events is reconciled again."""
 
     unwatched: float = 5.0
-    """A machine with a pod without labels or owner, which is not watched."""
+    """A pod lacks labels or owner."""
     networks: float = 10.0
-    """A machine that waits for a network."""
+    """A machine waits for a network."""
     queue: float = 20.0
-    """A Migration that waits for its turn. The end of others wakes it, except for a lost machine."""
+    """A Migration waits for its turn. The end of others wakes it, except for a lost machine."""
     updates: float = 5.0
     """All machines, while one is outdated."""
     back_off: tuple[int, int] = (5, 20)
-    """A Migration after its first and second attempt: a process returns in seconds, a network in half a minute."""
+    """After a Migration's first and second attempt: a process returns in seconds, a network in half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class FenceAgent:
-    """The administrator's executable that switches silent nodes off (docs/fencing.md)."""
+    """The administrator's executable that switches unreachable nodes off (docs/fencing.md)."""
 
     path: Path
     delay_seconds: float = 10.0
-    """The least time of silence before a call."""
     timeout_seconds: float = 60.0
-    """The limit for a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +67,10 @@ class Restarts:
     """Restarts of machines from lost nodes."""
 
     batch: int = 10
-    """Maximum starts per interval, in the whole cluster."""
+    """Starts per interval, in the whole cluster."""
     seconds: float = 10.0
-    """The interval."""
     settle_seconds: float = 2.0
-    """Time before the first start, in which the other machines of the node become known."""
+    """The node's other machines become known in this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +81,10 @@ class Settings:
     launcher_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     acceleration: Acceleration = "auto"
-    """``auto``: request kvm if a node offers it; ``kvm``: always; ``emulation``: never."""
+    """``auto``: request kvm if a node offers it."""
     migrations: Defaults = field(default_factory=Defaults)
     rewritten_images: tuple[str, ...] = ()
-    """Names into which webhooks of the cluster rewrite ``launcher_image``."""
+    """Webhooks of the cluster rewrite ``launcher_image`` into these."""
     workload_update: WorkloadUpdate = field(default_factory=WorkloadUpdate)
     eviction_strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
     """For machines that specify none."""

@@ -21,13 +21,12 @@ _OF_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTi
 _OF_LIMITS: Final = ("memory", names.KVM_RESOURCE)
 _OF_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller")
 _OF_CONDITION_TYPES: Final = (names.GUEST_RUNNING_GATE, "Ready")
-"""The conditions to keep first."""
 MAX_CONDITIONS: Final = 16
-"""Maximum conditions of a pod; Kubernetes has half as many."""
+"""Kubernetes has half as many."""
 MAX_TEXT: Final = 4096
-"""Maximum characters of a text in a pod; kubelets truncate termination messages there."""
+"""Kubelets truncate termination messages there."""
 MAX_NAME: Final = 254
-"""Maximum characters of a name or uid: one more than allowed, so that longer ones stay invalid."""
+"""One more than allowed, so that longer ones stay invalid."""
 
 
 def trim_claim(claim: Object) -> Object:
@@ -100,7 +99,7 @@ def _trim_pod_metadata(metadata: Object) -> Object:
 
 
 def _trim_pod_status(status: Object) -> Object:
-    """Return the relevant fields. Containers: ours, and one other that runs. Conditions: a limited number, the important ones first."""
+    """Keep our container, one other that runs, and a limited number of conditions."""
     conditions = sorted(status.get("conditions") or (), key=lambda each: each.get("type") not in _OF_CONDITION_TYPES)
     statuses = status.get("containerStatuses") or []
     ours = [each for each in statuses if each.get("name") == names.CONTAINER][:1]
@@ -123,7 +122,6 @@ def _trim_container_status(status: Object) -> Object:
 
 
 def _cut(obj: Object, fields: Iterable[str], limit: int) -> Object:
-    """Return these fields of an object, with text truncated to ``limit``."""
     return {key: value[:limit] if isinstance(value := obj[key], str) else value for key in fields if key in obj}
 
 

@@ -8,8 +8,8 @@ import math
 class TokenBucket:
     """A bucket with initially ``burst`` tokens, which gains ``per_second`` up to ``burst``.
 
-    Costs are either checked before (:meth:`delay`, then :meth:`spend`), or charged afterwards when they are known. Then the bucket goes
-    into debt, of at most ``debt`` tokens. ``now`` is in seconds of any clock; a clock that goes backwards adds nothing.
+    Costs are either checked before (:meth:`delay`, then :meth:`spend`), or charged afterwards, with a debt of at most ``debt`` tokens.
+    ``now`` is in seconds of any clock; a clock that goes backwards adds nothing.
     """
 
     __slots__ = ("_at", "_burst", "_debt", "_per_second", "_tokens")
@@ -22,7 +22,7 @@ class TokenBucket:
         self._at = now
 
     def delay(self, now: float, tokens: float = 1.0) -> float:
-        """Return the seconds until this many tokens are available; 0 if they are."""
+        """Return the seconds until this many tokens are available."""
         return max(0.0, (tokens - self._filled(now)) / self._per_second)
 
     def spend(self, now: float, tokens: float = 1.0) -> None:

@@ -1,12 +1,11 @@
 """Leader election with a Lease of coordination.k8s.io, like client-go's leaderelection.
 
-A candidate takes the lease if it has no holder, or if it saw no renewal for the holder's ``leaseDurationSeconds``. It measures this on its
-own clock since it saw the lease change, and never compares clocks of two nodes. The leader renews every ``retry_seconds``. Its work is
-cancelled ``renew_deadline_seconds`` after the start of the last successful renewal. That is ``lease_duration_seconds -
-renew_deadline_seconds`` before another process can take over.
+A candidate takes the lease if it has no holder, or if it saw no renewal for the holder's ``leaseDurationSeconds``, by its own clock. The
+leader renews every ``retry_seconds``. Its work is cancelled ``renew_deadline_seconds`` after the start of the last successful renewal. That
+is ``lease_duration_seconds - renew_deadline_seconds`` before another process can take over.
 
-This cannot guarantee exclusion, which would need a fence in every store: a process frozen during a request may send it later. So code that
-must act once does not rely on it: pods have unique names, and writes have a resourceVersion.
+This cannot guarantee exclusion: a process frozen during a request may send it later. So code that must act once does not rely on it: pods
+have unique names, and writes have a resourceVersion.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class LeaderElector:
             if self.is_leader:
                 self.is_leader = False
                 await self._release()
-        if losses:  # raised here, because Python before 3.11.4 wraps exceptions raised in `except*` into a group
+        if losses:  # Python before 3.11.4 wraps exceptions raised in `except*` into a group
             raise losses[0]
 
     async def _acquire(self) -> None:
@@ -120,7 +119,6 @@ class LeaderElector:
                     raise LeadershipLost(f"lease {self._settings.name} could not be renewed in time") from error
 
     async def _try(self) -> bool:
-        """Take or renew the lease; return whether we hold it."""
         began = asyncio.get_running_loop().time()
         settings = self._settings
         try:
@@ -158,7 +156,6 @@ class LeaderElector:
         }
 
     async def _release(self) -> None:
-        """Release the lease; if that fails, it expires."""
         with suppress(errors.StatusError, TransportError, TimeoutError):
             async with asyncio.timeout(self._settings.retry_seconds):
                 lease = await self._leases.get(LEASES, self._settings.name, self._settings.namespace)

@@ -1,8 +1,8 @@
 """The reconcile loop: calls a reconciler for each key until it succeeds.
 
-A reconciler is level-based: it gets the object's key, not the event, and moves the actual state towards the object's. After an error it is
-called again with growing pauses; after ``Conflict`` (it read outdated data) soon and without a log message; after :class:`Terminal` only
-when the object changes. It never runs twice at once for one object.
+A reconciler is level-based: it gets the object's key, not the event. After an error it is called again with growing pauses; after
+``Conflict`` (it read outdated data) soon and without a log message; after :class:`Terminal` only when the object changes. It never runs
+twice at once for one object.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from controller.runtime.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 120.0
-"""A longer pass hangs. It is cancelled and retried, so that it does not occupy a worker forever."""
+"""A longer pass is cancelled and retried, so that it does not occupy a worker forever."""
 TURN_SECONDS: Final = 0.05
-"""How long consecutive passes that never wait may run before other tasks get a turn of the event loop, including renewal of the lease."""
+"""After passes that never wait, other tasks get a turn of the event loop."""
 MAX_MESSAGE: Final = 1000
 
 Outcome: TypeAlias = Literal["success", "requeue_after", "conflict", "error", "terminal"]
-"""Outcome of a pass; ``success``, ``requeue_after`` and ``error`` are controller-runtime's, in which the other two are errors."""
+"""``success``, ``requeue_after`` and ``error`` are controller-runtime's, where the others are errors."""
 
 
 Request: TypeAlias = NamespacedName
@@ -70,8 +70,8 @@ class Observer(Protocol):
 class Controller:
     """A queue of requests with workers that call a reconciler.
 
-    At most ``workers`` passes run at a time. With None, each object has its own worker: for reconcilers that wait for others' answers (of a
-    launcher in a guest's pod), so that missing answers delay no other object.
+    At most ``workers`` passes run at a time. With None, each object has its own worker, so that a launcher in a guest's pod that does not
+    answer delays no other object.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
 """Records Events of objects for users (``kubectl describe``).
 
 Like client-go's correlator: a repeated event increases ``count`` of the first; more than ten events of an object within ten minutes that
-differ only in their messages are combined into one; after a burst of 25, an object gets one more every five minutes. Events are best
-effort: they wait in a limited queue, and failures to write them are only logged. Excess events of an object are dropped before the queue,
-so that it takes no other object's place.
+differ only in their messages are combined into one; after a burst of 25, an object gets one more every five minutes. Events wait in a
+limited queue, and failures to write them are only logged. Excess events of an object are dropped before the queue.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ V = TypeVar("V")
 MAX_WAITING: Final = 1000
 MAX_REMEMBERED: Final = 4096
 MAX_MESSAGE: Final = 1024
-"""Characters, kube-apiserver's limit."""
+"""kube-apiserver's limit."""
 SIMILAR: Final = 10
 SIMILAR_SECONDS: Final = 600.0
 BURST: Final = 25.0
@@ -47,7 +46,6 @@ class Occurrence:
     """An event of an object."""
 
     reference: str
-    """The object as canonical text, without its resourceVersion."""
     type: EventType
     reason: str
     message: str
@@ -127,7 +125,7 @@ class Correlator:
         if len(similar.messages) < SIMILAR or occurrence.message in similar.messages:
             similar.messages.add(occurrence.message)
             return occurrence
-        # The key omits the newest message, so that all further ones count up one Event.
+        # Without the newest message, so that all further ones count up one Event.
         return Occurrence(
             occurrence.reference, occurrence.type, occurrence.reason, f"(combined from similar events): {min(similar.messages)}"
         )
@@ -176,7 +174,7 @@ class Recorder:
             waiting = await self._waiting.get()
             try:
                 await self._write(waiting)
-            except Exception:  # an unexpected error of one event must not end the process or lose the others
+            except Exception:  # one event's error must not end the process
                 logger.exception("event lost", extra={"reason": waiting.occurrence.reason, "object": waiting.occurrence.reference})
 
     async def _write(self, waiting: _Waiting) -> None:
@@ -186,7 +184,7 @@ class Recorder:
                     await self._send(waiting)
             except (TransportError, TimeoutError, errors.ServiceUnavailable, errors.InternalError, errors.TooManyRequests):
                 await asyncio.sleep(2**tried)
-            except errors.StatusError as error:  # refused, for example because the namespace is being deleted
+            except errors.StatusError as error:
                 logger.debug("event refused", extra={"reason": waiting.occurrence.reason, "error": str(error)})
                 return
             else:
@@ -211,7 +209,7 @@ class Recorder:
 
     def _object(self, waiting: _Waiting, message: str, namespace: str) -> Object:
         now = times.to_rfc3339(waiting.at)
-        # client-go's form, unique by time, and unchanged for a retry, so that a repeated create makes no second Event.
+        # client-go's form. A repeated create makes no second Event.
         name = f"{waiting.reference['name']}.{int(waiting.at.timestamp() * 1_000_000):x}{waiting.sequence % 256:02x}"
         return {
             "apiVersion": "v1",

@@ -11,9 +11,7 @@ from apiserver.apis.meta.resources import Resource
 from controller.runtime.reconciling import Reconciler, Request, Result, Terminal
 
 INVALID_OBJECT: Final = "InvalidObject"
-"""Reason of the Event."""
 MAX_MESSAGE: Final = 1000
-"""Characters. It describes the problem, without the whole object."""
 
 
 class Objects(Protocol):
@@ -33,13 +31,12 @@ class Events(Protocol):
 
 
 Validate = Callable[[Object], Sequence[str]]
-"""Returns sentences that say what is wrong with an object; empty if it is valid."""
 
 
 class Validated:
     """A reconciler that skips invalid objects: it records an Event, and waits until the object changes.
 
-    So a wrong type in an object cannot raise unexpected errors in the reconciler, and all other objects continue.
+    So a wrong type in one object delays no other.
     """
 
     def __init__(self, reconciler: Reconciler, objects: Objects, events: Events, resource: Resource, validate: Validate) -> None:

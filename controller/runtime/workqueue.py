@@ -1,6 +1,4 @@
-"""A fair, stingy work queue.
-
-Its rules, in client-go's words and order:
+"""A fair, stingy work queue, with client-go's rules.
 
 * fair: items are handed out in the order in which they were first added;
 * stingy: an item is never handed to two workers at once, and an item added several times before it is taken is handed out once;
@@ -9,7 +7,7 @@ Its rules, in client-go's words and order:
 * rate-limited: each failure of an item doubles its next delay; :meth:`WorkQueue.forget` resets it;
 * closing wakes all waiting workers, and then nothing is handed out.
 
-``tests/unit/controller/runtime/test_workqueue.py`` states them as a Hypothesis state machine; change both together.
+``tests/unit/controller/runtime/test_workqueue.py`` states them as a Hypothesis state machine.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ T = TypeVar("T", bound=Hashable)
 
 FIRST_RETRY_SECONDS: Final = 0.05
 LONGEST_RETRY_SECONDS: Final = 60.0
-"""A resolved cause (an API server that is back) is noticed within a minute; client-go's 1000 s are too long for users."""
+"""To notice soon that the API server is back; client-go has 1000 s."""
 
 
 class Closed(Exception):
@@ -48,7 +46,6 @@ class WorkQueue(Generic[T]):
         self._closed = False
 
     def __len__(self) -> int:
-        """Return how many items are ready."""
         return len(self._waiting)
 
     def add(self, item: T) -> None:
@@ -104,14 +101,14 @@ class WorkQueue(Generic[T]):
                 await getter
             except asyncio.CancelledError:
                 if getter.done() and not getter.cancelled():
-                    self._wake()  # woken and cancelled at once: wake another worker for the item
+                    self._wake()
                 else:
-                    with suppress(ValueError):  # already removed by a wake-up
+                    with suppress(ValueError):
                         self._getters.remove(getter)
                 raise
 
     def done(self, item: T) -> None:
-        """End the work on ``item``, successful or not; it is ready again if it was added meanwhile."""
+        """End the work on ``item``; it is ready again if it was added meanwhile."""
         self._processing.discard(item)
         if item in self._dirty:
             del self._dirty[item]

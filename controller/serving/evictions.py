@@ -1,7 +1,7 @@
 """kube-apiserver's admission webhook for evictions: AdmissionReview, admission.k8s.io/v1, over TLS.
 
-The client shows no certificate, but has a secret in the path. Requests with a wrong secret get 429, like those that cannot be answered now:
-kube-apiserver may have an old configuration, and ``kubectl drain`` retries only after a 429.
+The client shows no certificate, but has a secret in the path. Requests with a wrong secret get 429: kube-apiserver may have an old
+configuration, and ``kubectl drain`` retries only after a 429.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from controller.serving.metrics import certificate
 logger = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 64 << 10
-"""Maximum size of a review: an Eviction is small and lacks managed fields."""
 UNKNOWN_BYTES: Final = 4 << 10
-"""Maximum size of a review without the secret, read only for its uid. An eviction's has less than 2 KiB."""
+"""Without the secret, a review is read only for its uid. An eviction's has less than 2 KiB."""
 FORBIDDEN: Final = 403
 TOO_MANY_REQUESTS: Final = 429
 
@@ -35,12 +34,10 @@ class Limits:
     """Limits of the server."""
 
     connections: int = 512
-    """Parallel connections: kube-apiserver opens one per running eviction, and a node may have hundreds of guests."""
+    """kube-apiserver opens one per running eviction, and a node may have hundreds of guests."""
     body_seconds: float = 5.0
-    """For the body of a review to arrive."""
     answer_seconds: float = 9.0
-    """For its answer: less than kube-apiserver's ``timeoutSeconds`` in the chart, because its timeout error would show the path to users.
-    """
+    """Less than kube-apiserver's ``timeoutSeconds`` in the chart, because its timeout error would show the path to users."""
 
 
 class Answer(Protocol):
@@ -109,7 +106,7 @@ def read(review: object) -> Review:
 
 
 def _is_dry(eviction: object) -> bool:
-    """Return whether ``deleteOptions.dryRun`` of the Eviction is set, which kube-apiserver treats like that of the request."""
+    """Return whether ``deleteOptions.dryRun`` is set, which kube-apiserver treats like the request's."""
     return bool(_member(eviction, "deleteOptions").get("dryRun"))
 
 
@@ -153,7 +150,6 @@ class EvictionServer:
         self._limits = limits
         self._connections = Connections(limits.connections)
         self.bound_port = 0
-        """The port in use while serving: ``port=0`` selects any."""
 
     async def run(self) -> None:
         """Serve until cancelled, as soon as there is a certificate, with the newest one for each connection."""
@@ -198,6 +194,6 @@ class EvictionServer:
                         return await self._admit(review.namespace, review.name, dry_run=review.dry_run, peer=request.remote or "")
         except TimeoutError:
             logger.warning("timed out deciding an eviction", extra={"namespace": review.namespace, "pod": review.name})
-        except Exception:  # after any error: only a 429 lets a drain continue
+        except Exception:  # only a 429 lets a drain continue
             logger.exception("cannot decide an eviction", extra={"namespace": review.namespace, "pod": review.name})
         return Denied(evictions.not_known(review.name))

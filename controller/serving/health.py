@@ -10,7 +10,6 @@ from aiohttp import web
 from controller.serving.listening import listening
 
 Checks = Mapping[str, Callable[[], bool]]
-"""Conditions of readiness, by name."""
 
 
 class Health:
@@ -21,7 +20,7 @@ class Health:
         self._port = port
         self._checks = checks
         self.bound_port = 0
-        """The port in use while serving: ``port=0`` selects any."""
+        """A free port for ``port=0``."""
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -1,8 +1,8 @@
 """Listens with an aiohttp application for few clients, such as the kubelet and Prometheus.
 
 A new connection is accepted, because it may be the kubelet's. If there are too many, the oldest connection of the address with the most is
-closed. Otherwise unauthenticated clients could hold all connections, because aiohttp does not limit the time for a request's head.
-Connections with a running answer stay; if there are no others, the new one is closed.
+closed: unauthenticated clients could hold all, because aiohttp does not limit the time for a request's head. Connections with a running
+answer stay; if there are no others, the new one is closed.
 """
 
 from __future__ import annotations
@@ -18,29 +18,27 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 MOST: Final = 64
-"""Connections at once."""
 HANDSHAKE_SECONDS: Final = 10.0
 SHUTDOWN_SECONDS: Final = 1.0
-"""For running answers at the end, and for clients to close their connections, instead of half a minute."""
+"""For running answers, and for clients to close their connections."""
 
 
 class Connections:
-    """The connections of a server, and which must not be closed now."""
+    """The connections of a server, and which must stay open."""
 
     def __init__(self, most: int | None = None) -> None:
-        """``most``: by default :data:`MOST`."""
         self.most = MOST if most is None else most
         self._answered: Counter[asyncio.BaseProtocol] = Counter()
 
     @contextmanager
     def answering(self, request: web.Request) -> Iterator[None]:
-        """Protect a request's connection while the block runs; only for authorized clients."""
+        """Protect an authorized client's connection while the block runs."""
         self._answered[request.protocol] += 1
         try:
             yield
         finally:
             self._answered[request.protocol] -= 1
-            self._answered += Counter()  # drops zeros
+            self._answered += Counter()
 
     def make_room(self, served: web.Server) -> bool:
         """Close idle connections until there is room for one more; return whether there is."""
@@ -86,7 +84,7 @@ async def listening(
         app: the application.
         host: address to bind; None: all.
         port: port to bind.
-        tls: the TLS context; None: plain HTTP.
+        tls: None: plain HTTP.
         connections: the limit of connections.
         shutdown: seconds for running answers at the end, by default :data:`SHUTDOWN_SECONDS`.
         handshake: seconds for the TLS handshake.

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 PATH: Final = "/metrics"
 CERTIFICATE_SECONDS: Final = 2.0
-"""Interval of checks for a missing certificate, which virt-controller may still be making."""
+"""virt-controller may still be making the certificate."""
 
 
 async def certificate(files: Files) -> ServerTls:
@@ -43,7 +43,6 @@ class MetricsServer:
         self._access = access
         self._files = files
         self.bound_port = 0
-        """The port in use while serving: ``port=0`` selects any."""
 
     async def run(self) -> None:
         """Serve until cancelled, as soon as there is a certificate, with the newest one for each connection."""

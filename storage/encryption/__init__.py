@@ -1,4 +1,4 @@
 """Encryption at rest, byte-compatible with Kubernetes' servers (``k8s.io/apiserver/pkg/storage/value``).
 
-``store`` wraps a storage. Logs and errors contain no keys.
+Logs and errors contain no keys.
 """

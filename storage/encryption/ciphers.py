@@ -30,7 +30,7 @@ class Provider(Protocol):
 
     @property
     def prefix(self) -> bytes:
-        """Prefix of its encrypted values."""
+        """Of its encrypted values."""
         ...
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:
@@ -155,17 +155,12 @@ class Chain:
 
     providers: Sequence[Provider] = field(repr=False)
     services: Sequence[Fetching] = field(default=(), repr=False)
-    """Providers that must fetch their keys."""
 
     async def fetch(self, data: bytes) -> None:
-        """Prepare ``unseal`` by fetching remote keys.
-
-        Raises:
-            Unavailable: a key cannot be fetched now.
-        """
+        """Fetch remote keys for ``unseal``. Raises Unavailable."""
         for each in self.services:
             if data.startswith(each.prefix):
-                with suppress(Undecryptable):  # another provider may succeed; otherwise ``unseal`` raises
+                with suppress(Undecryptable):
                     await each.fetch(data[len(each.prefix) :])
 
     def seal(self, value: bytes, about: bytes) -> bytes:
@@ -185,7 +180,7 @@ class Chain:
                 try:
                     value, stale = provider.decrypt(data[len(provider.prefix) :], about)
                 except Undecryptable as error:
-                    # Try the others: prefixes may be equal, and identity's empty one matches everything.
+                    # Prefixes may be equal, and identity's empty one matches everything.
                     why = error if provider.prefix or why is None else why
                 else:
                     return value, stale or index > 0
@@ -195,4 +190,3 @@ class Chain:
 
 
 PLAIN: Final = Chain((Identity(),))
-"""For resources without a rule."""

@@ -36,7 +36,7 @@ class Rules:
     chains: Mapping[tuple[str, str], Chain]
     """By (group, resource); ``*`` matches any."""
     services: Sequence[Envelope] = ()
-    """The key management services; run their ``run``."""
+    """Run their ``run``."""
 
     def chain(self, group: str, resource: str) -> Chain:
         """Return the chain of a resource: its own, else its group's, else the default."""
@@ -57,7 +57,7 @@ def parse(text: str | bytes) -> Rules:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        # Without the parser's text, which quotes the line.
+        # The parser's text quotes the line, which may have a key.
         mark = getattr(error, "problem_mark", None)
         raise Misconfigured(f"it is not valid YAML{f' in line {mark.line + 1}' if mark else ''}") from None
     top = _mapping(document, "", {"apiVersion", "kind", "resources"})

@@ -5,4 +5,3 @@ from __future__ import annotations
 from typing import Final
 
 ENCRYPTED: Final = b"k8s:enc:"
-"""Starts every encrypted value."""

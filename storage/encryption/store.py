@@ -1,7 +1,7 @@
-"""Encrypt the values of any other storage.
+"""Encrypts the values of any other storage.
 
-An undecryptable value is returned as stored, to keep listings working. It begins with ``ENCRYPTED``, so no reader takes it for
-an object, and can be replaced or deleted.
+An undecryptable value is returned as stored, to keep listings working. It begins with ``ENCRYPTED``, so no reader takes it for an object,
+and can be replaced or deleted.
 """
 
 from __future__ import annotations
@@ -20,28 +20,19 @@ logger = logging.getLogger(__name__)
 AGAIN_SECONDS: Final = 1.0
 
 ChainOf = Callable[[str], Chain]
-"""Returns the chain of a key."""
 
 
 class EncryptedStorage:
-    """See the port, and ``Entry.stale``."""
+    """A storage with encrypted values."""
 
     def __init__(self, inner: Storage, chain_of: ChainOf, *, prefix: str = "", again_seconds: float = AGAIN_SECONDS) -> None:
-        """Wrap ``inner``.
-
-        Args:
-            inner: stores the encrypted values.
-            chain_of: the encryption, until ``use``.
-            prefix: prefix of ``inner`` in etcd: the whole key is authenticated.
-            again_seconds: a watch's pause before it retries to fetch a key.
-        """
+        """Wrap ``inner``, which has ``prefix`` before its keys in etcd: the whole key is authenticated."""
         self._inner = inner
         self._chain_of = chain_of
         self._prefix = prefix
         self._again_seconds = again_seconds
         self._watches: set[asyncio.Timeout] = set()
         self.undecryptable = 0
-        """Undecryptable values since the start."""
         self._failed = False
         self._epoch = 0
 
@@ -105,11 +96,6 @@ class EncryptedStorage:
         await self._inner.close()
 
     async def _fetch(self, entries: Sequence[Entry]) -> None:
-        """Fetch the remote keys of entries.
-
-        Raises:
-            Unavailable: they cannot be fetched now.
-        """
         for entry in entries:
             chain = self._chain_of(entry.key)
             if chain.services:
@@ -149,7 +135,7 @@ class EncryptedStorage:
         epoch = self._epoch
         while True:
             if epoch != self._epoch:
-                raise Compacted  # see ``use``
+                raise Compacted
             try:
                 async with asyncio.timeout(None) as scope:
                     self._watches.add(scope)

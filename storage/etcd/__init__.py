@@ -1,4 +1,1 @@
-"""The storage port over etcd (3.5.13 or later; earlier ones answer progress requests incorrectly).
-
-``store`` implements the port; :mod:`storage.grpc` sends the messages of ``rpc``.
-"""
+"""The storage port over etcd (3.5.13 or later; earlier ones answer progress requests incorrectly)."""

@@ -23,12 +23,10 @@ logger = logging.getLogger(__name__)
 CHECK_FILES_SECONDS: Final = 5.0
 ATTEMPT_SECONDS: Final = 2.0
 NEXT_ENDPOINT_SECONDS: Final = 0.1
-"""Time before trying the next endpoint as well; the first answer counts."""
+"""The first answer counts."""
 FIRST_BACKOFF_SECONDS: Final = 0.02
 MAX_BACKOFF_SECONDS: Final = 0.5
-"""Short, to find a restarted etcd at once."""
-
-# Ends calls and streams of a member cut off from its leader, which would stay silently open.
+# Ends calls and streams of a member cut off from its leader, which would stay open without a message.
 _REQUIRE_LEADER: Final = ("hasleader", "true")
 
 
@@ -40,12 +38,11 @@ class Tls:
     cert_file: Path
     key_file: Path
     server_name: str = ""
-    """Name that the server's certificate must have, if not the endpoint's host."""
+    """If the server's certificate does not have the endpoint's host."""
     check_seconds: float = CHECK_FILES_SECONDS
-    """Interval of checking the files."""
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Return a value that changes with the files (a mounted Secret swaps a symlink, hence inodes)."""
+        """Return a value that changes with the files; inodes, because a mounted Secret swaps a symlink."""
         stats = [path.stat() for path in (self.ca_file, self.cert_file, self.key_file)]
         return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
 
@@ -85,11 +82,7 @@ class Endpoint:
         return self.link is not None and self.link.is_usable
 
     async def connect(self) -> None:
-        """Connect.
-
-        Raises:
-            OSError, RpcError: it failed.
-        """
+        """Connect. Raises OSError, RpcError."""
         self.link = await connect(self._host, self._port, self._tls, self._server_name)
 
     def leave(self) -> None:
@@ -113,16 +106,10 @@ class Connection:
     """Selects an endpoint per call: the last that worked, else the first reachable."""
 
     def __init__(self, endpoints: tuple[str, ...], tls: Tls | None, clock: Callable[[], float], *, timeout_seconds: float = 5.0) -> None:
-        """Prepare; connect later.
-
-        Args:
-            endpoints: URLs, ``https`` exactly with ``tls``.
-            tls: certificates.
-            clock: monotonic seconds, for file checks.
-            timeout_seconds: limit of calls, also for the server.
+        """Prepare; connect later. ``clock`` returns monotonic seconds.
 
         Raises:
-            ValueError: endpoints and ``tls`` do not match.
+            ValueError: an endpoint is not ``https`` exactly with ``tls``.
             OSError: a file is unreadable.
         """
         if not endpoints:
@@ -136,7 +123,7 @@ class Connection:
         self._tls = tls
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._made: weakref.WeakSet[Link] = weakref.WeakSet()  # includes abandoned links with watches
+        self._made: weakref.WeakSet[Link] = weakref.WeakSet()
         self._stamp = tls.stamp() if tls else ()
         self._checked = clock()
         self._current = 0
@@ -198,10 +185,7 @@ class Connection:
                     await self._attempt()
 
     async def _attempt(self) -> None:
-        """Connect to the endpoints with staggered starts until one succeeds or the store is closed.
-
-        Pauses first after a recent failure, and sets the next pause.
-        """
+        """Connect to the endpoints with staggered starts, after a pause, until one succeeds or the store is closed."""
         loop = asyncio.get_running_loop()
         decided = False
         try:
@@ -209,7 +193,7 @@ class Connection:
                 closing = tasks.create_task(self._until_closed())
                 if (pause := self._again_at - loop.time()) > 0:
                     await asyncio.sleep(pause)
-                self._check_files(1.0)  # expired certificates may be the cause
+                self._check_files(1.0)
                 ordered = self._endpoints[self._current :] + self._endpoints[: self._current]
                 attempts = [tasks.create_task(self._connect(each, position)) for position, each in enumerate(ordered)]
                 for attempt in attempts:

@@ -1,4 +1,4 @@
-"""Translate errors of etcd calls to the port's errors.
+"""Translates errors of etcd calls to the port's errors.
 
 Source: ``go.etcd.io/etcd/api/v3/v3rpc/rpctypes``. Unlisted ones count as outages.
 """
@@ -11,12 +11,11 @@ from storage.port import Compacted, FutureRevision, StorageError, TooLarge, Unav
 INVALID_ARGUMENT = 3
 OUT_OF_RANGE = 11
 
-# (code, part of the message) -> error; etcd uses one code for several errors.
 _MEANINGS: tuple[tuple[int, str, type[StorageError]], ...] = (
     (OUT_OF_RANGE, "future revision", FutureRevision),
     (INVALID_ARGUMENT, "too large", TooLarge),
     (INVALID_ARGUMENT, "too many operations", TooLarge),
-    (RESOURCE_EXHAUSTED, "larger than max", TooLarge),  # by the gRPC server in front of etcd, or by our own limit
+    (RESOURCE_EXHAUSTED, "larger than max", TooLarge),  # from the gRPC server in front of etcd, or our own limit
 )
 
 

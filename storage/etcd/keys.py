@@ -1,4 +1,4 @@
-"""Map keys of the port to keys in etcd, which have a prefix."""
+"""Maps keys of the port to keys in etcd, which have a prefix."""
 
 from __future__ import annotations
 

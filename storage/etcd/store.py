@@ -27,8 +27,6 @@ AGAIN_SECONDS = 0.05
 _NOTHING = rpc.RangeRequest(key=b"\0", keys_only=True).SerializeToString()
 
 Method = Callable[[Endpoint], bytes]
-"""Returns a call's header block."""
-
 _RANGE: Method = attrgetter("range")
 _TXN: Method = attrgetter("txn")
 _COMPACT: Method = attrgetter("compact")
@@ -43,13 +41,13 @@ class Settings:
     """URLs, ``https`` exactly if ``tls`` is given."""
     tls: Tls | None = None
     prefix: str = ""
-    """Prefix of every key in etcd, so that servers can share one."""
+    """Before every key, so that servers can share an etcd."""
     timeout_seconds: float = 5.0
     """Per call, including the wait for a connection."""
 
 
 class EtcdStorage:
-    """See the port. Create and ``close`` it in a running event loop."""
+    """The port over etcd. Create and ``close`` it in a running event loop."""
 
     def __init__(self, settings: Settings) -> None:
         """Prepare; connect later.
@@ -64,7 +62,6 @@ class EtcdStorage:
         self._loop = asyncio.get_running_loop()
         self._watches: set[Watch] = set()
         self._newest = 0
-        """Highest revision of a linearizable answer."""
 
     async def get(self, key: str) -> Entry | None:
         """Implement ``Storage.get``."""
@@ -132,15 +129,11 @@ class EtcdStorage:
     async def compact(self, revision: int) -> None:
         """Implement ``Storage.compact``."""
         request = rpc.CompactionRequest(revision=revision).SerializeToString()
-        with suppress(Compacted):  # already, by us or by another server
+        with suppress(Compacted):
             await self._call(f"compact to {revision}", _COMPACT, request, repeat=True)
 
     async def size(self) -> int:
-        """Return the answering member's allocated bytes; not in the port.
-
-        Raises:
-            Unavailable: it does not answer.
-        """
+        """Return the answering member's allocated bytes; not in the port. Raises Unavailable."""
         answer = await self._call("read the status", _STATUS, b"", repeat=True)
         return rpc.StatusResponse.FromString(answer).dbSize
 
@@ -171,13 +164,10 @@ class EtcdStorage:
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _follow(self, before: int, revision: int) -> None:
-        """Record an answer's revision, and end all watches if it decreased: etcd was restored from a backup.
-
-        ``before`` was the highest one at the call.
-        """
+        """End all watches if an answer's revision is below ``before``, the highest one at the call: etcd was restored from a backup."""
         if revision > self._newest:
             self._newest = revision
-        elif revision < before and self._newest == before:  # otherwise another call has already noticed
+        elif revision < before and self._newest == before:
             logger.error(
                 "etcd's revision went back, as after a restore from a backup; reading all objects again",
                 extra={"revision": revision, "before": before},

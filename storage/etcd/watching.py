@@ -29,18 +29,18 @@ _PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()).Serial
 
 
 def pause_seconds(failures: int) -> float:
-    """Return the pause before reopening a watch after so many failures."""
+    """Return the pause before reopening a watch."""
     return min(0.02 * float(2 ** min(failures, _MOST_DOUBLINGS)), MAX_BACKOFF_SECONDS)
 
 
 class Progress:
-    """Requests progress, one request at a time, and repeats it while etcd is silent."""
+    """Requests progress, one request at a time, and repeats it until etcd answers."""
 
     def __init__(self, send: Callable[[], None], *, asked: bool, again_seconds: float = ASK_AGAIN_SECONDS) -> None:
         self._again_seconds = again_seconds
         self._send_request = send
         self._asked = asked
-        self._again: asyncio.TimerHandle | None = None  # during a request
+        self._again: asyncio.TimerHandle | None = None
         if asked:
             self._send()
 
@@ -70,7 +70,7 @@ class Progress:
 
     def _send(self) -> None:
         self._asked = False
-        # From the time of sending: further requests do not postpone it.
+        # Further requests do not postpone it.
         self._again = asyncio.get_running_loop().call_later(self._again_seconds, self._send)
         self._send_request()
 
@@ -98,7 +98,7 @@ def _change(event: rpc.Event, keys: Keys, *, previous: bool) -> Change:
 
 
 class Watch:
-    """See ``Storage.watch``. Unread events stay in etcd, by HTTP/2's flow control."""
+    """A ``Storage.watch``. Unread events stay in etcd, by HTTP/2's flow control."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Watch:
         *,
         previous: bool = True,
     ) -> None:
-        """Start after ``after``; ``revision_now`` reads the store's revision, to detect a replaced history."""
+        """``revision_now`` reads the store's revision, to detect a replaced history."""
         self._previous = previous
         self._connection = connection
         self._keys = keys
@@ -165,11 +165,7 @@ class Watch:
             await self._look_back()
 
     async def _look_back(self) -> None:
-        """After an interruption, check that the store's history is the same.
-
-        Raises:
-            Compacted: it is not.
-        """
+        """Check after an interruption that the store's history is the same; else raise Compacted."""
         with suppress(Unavailable):
             await self._revision_now()
         if self._is_abandoned:
@@ -213,7 +209,7 @@ class Watch:
 
     def _creation(self) -> bytes:
         begin, end = self._keys.bounds(self._prefix)
-        # From the position itself, so that etcd refuses exactly positions below the compacted revision.
+        # etcd refuses exactly positions below the compacted revision.
         start = max(self._position, 1)
         create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=start, prev_kv=self._previous, fragment=True)
         return rpc.WatchRequest(create_request=create).SerializeToString()

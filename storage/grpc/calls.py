@@ -13,7 +13,7 @@ from storage.grpc.headers import Head
 MAX_MESSAGE_BYTES: Final = 1024 * 1024 * 1024
 """Exceeds a page of the largest values in etcd by default (500 of 1.5 MiB)."""
 STREAM_WINDOW: Final = 1024 * 1024
-"""Flow-control window of a stream, in bytes."""
+"""In bytes."""
 
 OK: Final = 0
 CANCELLED: Final = 1
@@ -79,7 +79,7 @@ class Exchange:
         self.deadline = deadline
         self.send_window = 0
         self.credit = STREAM_WINDOW
-        """Bytes that the server may still send."""
+        """Bytes that the server may send."""
         self.released = 0
         """Further bytes to grant to the server."""
 
@@ -182,11 +182,7 @@ class Stream(Exchange):
             await self._waiter
 
     def take(self) -> bytes:
-        """Return the next message.
-
-        Raises:
-            RpcError: the stream ended, with OK if properly.
-        """
+        """Return the next message. Raises RpcError at the end of the stream, with OK if properly."""
         if self._messages:
             return self._messages.popleft()
         raise self._error or RpcError(INTERNAL, "no message was received")

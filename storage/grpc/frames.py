@@ -95,33 +95,21 @@ def goaway(code: int) -> bytes:
 
 
 def number(payload: bytes) -> int:
-    """Return the 32-bit payload of RST_STREAM and similar frames.
-
-    Raises:
-        ProtocolError: it has another length.
-    """
+    """Return the 32-bit payload of RST_STREAM and similar frames. Raises ProtocolError."""
     if len(payload) != _INT.size:
         raise ProtocolError(FRAME_SIZE_ERROR, f"a frame of {len(payload)} bytes that must have 4")
     return int(_INT.unpack(payload)[0])
 
 
 def pairs(payload: bytes) -> Iterator[tuple[int, int]]:
-    """Return an iterator over (key, value) in a SETTINGS payload.
-
-    Raises:
-        ProtocolError: its length is not a multiple of 6.
-    """
+    """Return an iterator over (key, value) in a SETTINGS payload. Raises ProtocolError."""
     if len(payload) % _SETTING.size:
         raise ProtocolError(FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} octets")
     return _SETTING.iter_unpack(payload)
 
 
 def unpadded(flags: int, payload: bytes) -> bytes:
-    """Return a payload without its padding.
-
-    Raises:
-        ProtocolError: the padding exceeds the payload.
-    """
+    """Return a payload without its padding. Raises ProtocolError."""
     if not flags & PADDED:
         return payload
     if not payload or payload[0] >= len(payload):

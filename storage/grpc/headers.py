@@ -27,7 +27,6 @@ class Head:
     http_status: int
     """0: absent, as in trailers."""
     is_grpc: bool
-    """The content type is gRPC's."""
     grpc_status: int | None
     grpc_message: str
 
@@ -64,17 +63,12 @@ class Heads:
         """Decoded blocks that recur."""
 
     def decode(self, block: bytes) -> Head:
-        """Return a decoded block, and remember those that recur.
-
-        Raises:
-            ProtocolError: it is invalid.
-        """
+        """Return a decoded block, and remember those that recur. Raises ProtocolError."""
         try:
             fields = dict(self._decoder.decode(block, raw=True))
         except hpack.HPACKError as error:
             raise frames.ProtocolError(frames.COMPRESSION_ERROR, f"headers cannot be decoded: {error}") from error
         head = _head(fields)
-        # Cache only recurring blocks.
         if not head.grpc_status and len(block) <= _MAX_REMEMBERED_BYTES and len(self.known) < _MAX_REMEMBERED:
             self.known[block] = head
         return head

@@ -14,7 +14,7 @@ from storage.grpc.frames import ProtocolError
 from storage.grpc.session import Session
 
 SUSPICIOUS_SECONDS: Final = 0.25
-"""An expired call on a connection this silent abandons it."""
+"""An expired call abandons a connection without bytes for this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Keepalive:
     """Keepalive pings, with gRPC's names."""
 
     time_seconds: float = 10.0
-    """Silence during calls before a ping (etcd objects to more than one per 5 s)."""
+    """Without bytes during calls before a ping (etcd objects to more than one per 5 s)."""
     timeout_seconds: float = 5.0
     """For the answer."""
 
@@ -31,7 +31,7 @@ _KEEPALIVE: Final = Keepalive()
 
 
 class Link(asyncio.Protocol):
-    """See the module. Created by ``connect``."""
+    """A connection, created by ``connect``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keepalive: Keepalive = _KEEPALIVE) -> None:
         self._loop = loop
@@ -55,11 +55,7 @@ class Link(asyncio.Protocol):
     # --- calls
 
     async def unary(self, block: bytes, message: bytes, deadline: float) -> bytes:
-        """Send a message and return the answer by the loop time ``deadline``.
-
-        Raises:
-            RpcError: there is none.
-        """
+        """Send a message and return the answer by the loop time ``deadline``. Raises RpcError."""
         future: asyncio.Future[bytes] = self._loop.create_future()
         call = UnaryCall(block, message, deadline, future)
         self._session.open(call)
@@ -108,11 +104,7 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     async def until_ready(self) -> None:
-        """Wait for the server's SETTINGS.
-
-        Raises:
-            RpcError: the connection ended.
-        """
+        """Wait for the server's SETTINGS. Raises RpcError if the connection ends."""
         await self._ready
 
     def _given_up(self, exchange: Exchange) -> None:
@@ -237,11 +229,7 @@ class Messages:
         self._link.send(self._stream, message)
 
     async def read(self) -> bytes:
-        """Return the next message.
-
-        Raises:
-            RpcError: there are no more.
-        """
+        """Return the next message. Raises RpcError if there are no more."""
         await self._stream.until_readable()
         message = self._stream.take()
         self._link.release(self._stream)

@@ -23,7 +23,7 @@ class Sending:
         self.is_leaving = False
         """No new calls are possible."""
         self._next = 1
-        self._waiting: deque[Exchange] = deque()  # waiting for the server's limit of streams
+        self._waiting: deque[Exchange] = deque()  # for the server's limit of streams
         self._blocked: dict[Exchange, None] = {}  # open, but held back by flow control
         self._max_streams = LAST_STREAM
         self._send_window = frames.DEFAULT_WINDOW

@@ -12,7 +12,7 @@ from storage.grpc.sending import Sending
 
 CONNECTION_WINDOW: Final = 16 * 1024 * 1024
 MAX_CONTROL_FRAMES: Final = 1024
-"""Most queued answers to pings and settings before disconnecting the server."""
+"""Queued answers to pings and settings before disconnecting the server."""
 _MAX_CONTINUATIONS: Final = 64
 _SPECIAL: Final = frames.END_HEADERS | frames.PADDED | frames.PRIORITY
 
@@ -183,12 +183,10 @@ class Session(Sending):
             self.cancel(exchange)
 
     def _check_known(self, stream: int) -> None:
-        """Raise ProtocolError if the stream never existed."""
         if not stream & 1 or stream >= self._next:
             raise ProtocolError(frames.PROTOCOL_ERROR, f"stream {stream} was never opened")
 
     def _close(self, exchange: Exchange) -> None:
-        """End a stream whose sides are both done."""
         del self.streams[exchange.stream]
         if exchange.unsent or not exchange.ends:  # the server does not need the rest
             self._blocked.pop(exchange, None)

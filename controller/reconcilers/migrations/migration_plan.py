@@ -1,15 +1,11 @@
 """Plans the next actions of one live migration. Pure.
 
-- ``migration_queue`` decides when a migration begins.
-- Until ``PreparingTarget`` this module decides. From ``TargetReady`` on only the two virt-handlers know on which side the domain is, and a
-  Migration is ended here only if the pods' states prove it.
-- It releases the guest (``apis.virt.release``) if the source pod's termination message says that the guest left, in case no virt-handler
-  read it.
+- Until ``PreparingTarget`` this module decides. From ``TargetReady`` on only the two virt-handlers know on which side the domain is, and
+  this module ends a Migration only if the pods' states prove it.
+- If the source pod's termination message says that the guest left, it releases the guest (``apis.virt.release``), in case no virt-handler
+  read the message.
 - Writes carry the observed resourceVersion, and the source's virt-handler writes ``Running`` before it starts libvirt's migration. So a
   migration that was cancelled here never begins.
-- Each phase has a time limit (``migration_bounds``): a migration that stays ``TargetReady`` ends; one that stays ``Running`` gives up its
-  place in the queue.
-- If the target pod ended or the connection broke, another attempt follows (``migration_retries``).
 - A target pod that was deleted by force may contain the guest, or a QEMU for it, until its grace period is over, so nothing follows before.
 """
 
@@ -59,30 +55,24 @@ from controller.reconcilers.pods.liveness import NOTHING, Evidence, Unknown
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 HANDLER_SECONDS: Final = 3
-"""Time for the target's virt-handler to write the end and statistics after it moved the machine, to avoid conflicting writes."""
+"""The target's virt-handler writes the end and statistics after it moved the machine."""
 LAST_WORDS_SECONDS: Final = 15
-"""Time for the virt-handlers to report the guest's fate if the source pod ended without reporting that it left."""
+"""For virt-handlers to report the guest's fate if the source pod ended without saying that it left."""
 SOURCE_END_SECONDS: Final = 25
-"""Time for the source's virt-launcher to end after the guest left, since it forwards connections for a few seconds."""
+"""The source's virt-launcher forwards connections for a few seconds after the guest left."""
 STALE_SECONDS: Final = 1
-"""Delay before a machine with an outdated copy is read again."""
+"""Until an outdated copy of a machine is read again."""
 SOURCE_WORD_SECONDS: Final = 60
-"""Time for the source's virt-handler to report that the guest stayed, after the target pod ended. libvirt detects that at once, or in half
-a minute if the node is gone."""
+"""For the source's virt-handler to report that the guest stayed. libvirt needs half a minute if the target's node is gone."""
 ATTEMPT_FAILED: Final = "AttemptFailed"
-"""Reason while waiting for the next attempt."""
 QUEUED: Final = "Queued"
-"""Reason while waiting in the queue."""
 OVERDUE: Final = "Overdue"
-"""Reason of a migration that exceeded its time without a reported end, and gave up its place."""
 GOES_ON: Final = "migration continues"
-"""The next step after a kubelet can start the target."""
 SUCCEEDED: Final = "Succeeded"
-"""Type of the condition with the result."""
 _BY_STOP: Final = frozenset({"NotRunning", "SourceChanged", "SourcePodEnded"})
-"""Reasons of a Migration that ended with its guest's run."""
+"""Of a Migration that ended with its guest's run."""
 _OF_KUBELET: Final = frozenset({*NOT_FOUND_OF.values(), NETWORK_NOT_FOUND, NETWORK_NOT_USABLE, pod_state.CREATING})
-"""Reasons while the target's kubelet cannot set up volumes or networks."""
+"""The target's kubelet cannot set up volumes or networks."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
 
 
@@ -93,45 +83,42 @@ class Observed:
     migration: Object
     vm: Object | None
     source: Object | None
-    """The pod of ``status.sourcePod`` by uid; before that is set, the machine's pod."""
+    """By the uid of ``status.sourcePod``; before that is set, the machine's pod."""
     target: Object | None
-    """The pod with this Migration's computed target name, by uid once that is recorded."""
+    """By its computed name, or by uid once that is recorded."""
     claims: Mapping[str, Object | None]
     now: datetime
     settings: Settings
     refusal: str = ""
     source_labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the source's Node that the target's must also have, while the target does not exist (:func:`relies_on_node`)."""
     policy: Object | None = None
-    """The MigrationPolicy for a migration that begins (:func:`begins`), or ``NO_POLICY``; None: not read."""
+    """``NO_POLICY``; None: not read, because the migration does not begin."""
     turn: Turn = field(default_factory=Turn)
-    """The queue's decision, if it has not begun."""
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     strangers: Mapping[str, str] = field(default_factory=dict)
-    """Nodes with virt-handlers of another contract, each with a message."""
+    """By node; each has an incompatible virt-handler."""
     evidence: Evidence = NOTHING
-    """What is known about the pods besides their own statuses: the target if it is gone and was not seen to end, and its node."""
+    """About a target that is gone and was not seen to end."""
     kubelet: KubeletEvents = field(default_factory=KubeletEvents)
-    """Events of the target's kubelet, while the target has a node and does not run."""
+    """While the target has a node and does not run."""
     networks: networks.Found = field(default_factory=networks.Found)
-    """Networks of the machine, at that time."""
     coming: tuple[str, ...] = ()
-    """Names of the network cards that the guest can get in a new target."""
+    """Network cards that the guest can get in a new target."""
 
 
 def may_bring(migration: Object) -> bool:
-    """Return True if a target is needed that may have further networks; an attempt after a failed one does without."""
+    """Return True if the migration needs a target that may have further networks. After a failed attempt it gets none."""
     return phases.phase_of(migration) in ("", phases.PENDING) and migration_attempts.number_of(migration) <= 1
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
-    """Return True if a target is needed for a guest with the CPU of its node."""
+    """Return True if the migration needs a target for a guest with the CPU of its node."""
     begins = phases.phase_of(migration) in ("", phases.PENDING)
     return begins and vm is not None and pod_state.has_kvm(source) and cpu.is_the_nodes(vm)
 
 
 def begins(actions: tuple[Action, ...]) -> bool:
-    """Return True if a migration gets its target now, so that its policy is needed."""
+    """Return True if the migration gets its target now, so that its policy is needed."""
     return any(isinstance(each, CreatePod) for each in actions)
 
 
@@ -162,7 +149,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action]) -> Emit | None:
-    """Return the Event for the machine about the end of a Migration: once, with the removal of the finalizer."""
+    """Return the machine's Event about the end of a Migration, which is due with the removal of the finalizer."""
     phase, name = phases.phase_of(migration), name_of(migration)
     if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
         return None
@@ -174,7 +161,7 @@ def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action
 
 
 def _is_stopped(migration: Object, vm: Object | None) -> bool:
-    """Return True if a user stopped, restarted or deleted the machine after the migration began, so that no warning is needed."""
+    """Return True if a user stopped, restarted or deleted the machine meanwhile."""
     if vm is None or not (source := dig_migration(migration, "status", "sourcePod")):
         return False
     left = (each for each in dig_vm(vm, "status", "attempts") or () if each.get("podName") == source)
@@ -182,10 +169,10 @@ def _is_stopped(migration: Object, vm: Object | None) -> bool:
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
-    """Return actions that report what a queued Migration waits for; one for an eviction fails after ``NODE_SECONDS`` without a drain."""
+    """Report what a queued Migration waits for. One for an eviction fails after ``NODE_SECONDS`` without a drain."""
     first = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
     if _is_ours(seen) and not seen.turn.is_drain and first and _ago(seen, first[0]["time"]) >= NODE_SECONDS:
-        # Its node is not drained any more: it would begin whenever there is room.
+        # It would begin whenever there is room.
         return _finish(seen, phases.FAILED, QUEUED, f"it did not start within {NODE_SECONDS} s: {seen.turn.message}")
     status = phases.enter(_status(seen), phases.PENDING, seen.now)
     status |= {"message": seen.turn.message, "conditions": _conditions(seen, "Unknown", QUEUED, seen.turn.message)}
@@ -222,7 +209,6 @@ def _ago(seen: Observed, moment: str) -> float:
 
 
 def _impossible(seen: Observed) -> tuple[str, str] | None:
-    """Return (reason, message) if the machine cannot migrate now."""
     vm, selected = seen.vm, dig_migration(seen.migration, "spec", "selector", "name")
     if vm is None:
         message = (
@@ -244,13 +230,13 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
 
 def _create_target(seen: Observed) -> tuple[Action, ...]:
     if seen.vm is None or seen.source is None:
-        return (Requeue(1),)  # the informer of pods is behind
+        return (Requeue(1),)
     now = times.to_rfc3339(seen.now)
     if seen.refusal:
         began = dig_migration(seen.migration, "status", "startTime") or now
         return _report(seen, phases.PENDING, "FailedCreate", seen.refusal, startTime=began)
     node = dig_vm(seen.vm, "status", "nodeName") or pod_state.node_of(seen.source)
-    # The target needs what the domain uses on the source: a kvm guest needs kvm.
+    # A guest with kvm needs kvm.
     kvm = pod_state.has_kvm(seen.source)
     selector = dig_migration(seen.migration, "spec", "nodeSelector") or {}
     placement = scheduling.Placement(
@@ -282,7 +268,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
 
 
 def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
-    """Return the fields ``policy`` and ``options``, which later changes of the policy do not affect."""
+    """Return the fields ``policy`` and ``options``, unaffected by later changes of the policy."""
     domain = domain_of(vm)
     copied = sum(disks.overlay_bytes(each) for each in disks.defaulted(domain))
     options = migration_policies.options(policy, memory.guest_bytes(domain), settings.migrations, copied_bytes=copied)
@@ -323,7 +309,7 @@ def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Return actions that report why the kubelet cannot start the target, as for a start's pod; repeated while it waits."""
+    """Report why the kubelet cannot start the target."""
     waited = mounted_sources.waiting_seconds(target, seen.now)
     if waited is None or seen.vm is None:
         return _forget_kubelet(seen, target)
@@ -342,7 +328,7 @@ def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Return the removal of the kubelet's report once the target has its volumes and networks."""
+    """Remove the kubelet's report once the target has its volumes and networks."""
     known = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     if known.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
         return ()
@@ -365,12 +351,12 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
 
 
 def _oversee(seen: Observed) -> tuple[Action, ...]:
-    """Return the actions while the guest may be moving: only those that the pods' states make certain."""
+    """While the guest may be moving, act only on what the pods' states make certain."""
     target_name = dig_migration(seen.migration, "status", "targetPod")
     if seen.vm is None:
         return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
     if dig_vm(seen.vm, "status", "podName") == target_name:
-        # The target's virt-handler moves the machine to itself, then writes the end together with its statistics.
+        # The target's virt-handler moves the machine first.
         if (left := _handlers_turn(seen)) > timedelta():
             return (Requeue(max(left.total_seconds(), 0.5)),)
         node = dig_migration(seen.migration, "status", "targetNode")
@@ -389,7 +375,7 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
 
 
 def _absent_target(seen: Observed) -> Unknown | None:
-    """Return the verdict on a target pod that is gone, if something of the guest may run in it; None otherwise.
+    """Return the verdict on an absent target pod if something of the guest may run in it.
 
     Nothing of the guest goes there before ``Running`` is written. After that no write succeeds that was decided before.
     """
@@ -401,13 +387,10 @@ def _absent_target(seen: Observed) -> Unknown | None:
 
 
 def _wait_out(seen: Observed) -> tuple[Action, ...]:
-    """Return the actions while the guest, or a QEMU for it, may run in the deleted target pod: neither another attempt nor an end is safe.
-
-    A guest that stayed keeps running, and one that arrived may still be taken over.
-    """
+    """Wait while the guest, or a QEMU for it, may run in the deleted target pod."""
     is_new = migration_attempts.number_of(seen.migration) and migration_attempts.failure_of(seen.migration) is None
     if is_new and not release.is_released(seen.migration) and (ended := _target_ended(seen)) is not None:
-        return ended  # recorded as usual: from now on the source can report that the guest stayed
+        return ended  # so that the source can report that the guest stayed
     pod, node = dig_migration(seen.migration, "status", "targetPod"), dig_migration(seen.migration, "status", "targetNode")
     message = (
         f"target pod {pod} was deleted, but it is not certain that its containers ended: the guest may "
@@ -432,7 +415,7 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
     else:
         left = migration_bounds.place_left(seen.migration, seen.now)
         if left is not None and left <= 0:
-            # The target may have the only copy of the guest until the source reports otherwise, so a user must delete it.
+            # The target may have the only copy of the guest, so a user must delete it.
             message = (
                 "neither node has reported the result long after the time limit; the migration stays unfinished, but "
                 "no longer counts against the limits. If the guest is lost, delete the virtual machine"
@@ -449,7 +432,7 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
 
 
 def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
-    """Return the report that the machine's node is silent, or reports again; None if nothing changed. Eviction decisions read it."""
+    """Report that the machine's node is unreachable, or reachable again, for eviction decisions; None if nothing changed."""
     phase, conditions = phases.phase_of(seen.migration), dig_migration(seen.migration, "status", "conditions")
     if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
         node = dig_migration(seen.migration, "status", "sourceNode")
@@ -460,7 +443,7 @@ def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
 
 
 def _source_ended(seen: Observed) -> tuple[Action, ...]:
-    """Return the actions once the source runs nothing. The guest may run on the target only if it left; otherwise the copy may be stale."""
+    """Act when the source runs nothing. If the guest did not leave, the target's copy may be stale."""
     name = dig_migration(seen.migration, "status", "sourcePod")
     how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
     if how.startswith(pod_state.MIGRATED):
@@ -483,20 +466,20 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
     name = dig_migration(seen.migration, "status", "targetPod")
     if may_run:
         if phases.phase_of(seen.migration) not in _OURS:
-            return None  # it is being deleted, and the guest may be in it
+            return None
         return _fail_attempt(seen, migration_attempts.TARGET_POD_DELETED, f"target pod {name} is being deleted")
     how = pod_state.end_of(seen.target).message if seen.target is not None else "it was deleted"
     return _fail_attempt(seen, migration_attempts.TARGET_POD_ENDED, f"target pod {name} ended: {how}")
 
 
 def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
-    """Return the actions after the target pod ended. They depend on whether the guest stayed, which is certain before ``Running``."""
+    """Act on the end of the target pod. Before ``Running`` it is certain that the guest stayed."""
     phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
     does_not_fit = phase == phases.SCHEDULING and not pod_state.lacked_devices(seen.target)
     if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
         return _finish(seen, phases.FAILED, reason, message)
     if failure is None:
-        known = dig_migration(seen.migration, "status", "targetNode")  # from PreparingTarget on
+        known = dig_migration(seen.migration, "status", "targetNode")
         node = pod_state.node_of(seen.target) or known
         attempt = {**seen.migration, "status": {**_status(seen), "targetNode": node}}
         status = {**_status(seen), "attempts": migration_attempts.failed(attempt, reason, message, seen.now)}
@@ -515,7 +498,6 @@ def _has_failed(seen: Observed) -> bool:
 
 
 def _retry(seen: Observed) -> tuple[Action, ...]:
-    """Return the actions after an attempt failed for a possibly temporary cause."""
     failure = migration_attempts.failure_of(seen.migration) or {}
     if is_deleting(seen.migration):
         return _finish(
@@ -546,14 +528,12 @@ def _back_off_left(seen: Observed, migration: Object) -> float:
 
 
 def _tidy_up(seen: Observed) -> tuple[Action, ...]:
-    """Return actions that write the result, delete the pod that the machine is not in, and remove the finalizer."""
     if names.MIGRATION_FINALIZER not in finalizers_of(seen.migration):
         return ()
     return (*_conclude(seen), *_clean_up(seen))
 
 
 def _conclude(seen: Observed) -> tuple[Action, ...]:
-    """Return the write of the condition after virt-handler wrote the final phase and message."""
     phase, known = phases.phase_of(seen.migration), condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     outcome = "True" if phase == phases.SUCCEEDED else "False"
     if known.get("status") == outcome:
@@ -564,13 +544,13 @@ def _conclude(seen: Observed) -> tuple[Action, ...]:
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
     held = dig_vm(seen.vm, "status", "podName")
-    # The target's name is computed, because a failed pass may have created the pod without recording it.
+    # A failed pass may have created the pod without recording its name.
     sides = (dig_migration(seen.migration, "status", "sourcePod"), ownership.target_name(seen.migration))
     moved = phases.phase_of(seen.migration) == phases.SUCCEEDED
     if seen.vm is not None and moved and held == sides[0]:
-        # virt-handler moves the machine before it writes Succeeded, so this copy of it is outdated.
+        # This copy is outdated: virt-handler moves the machine before it writes Succeeded.
         return (Requeue(STALE_SECONDS),)
-    if seen.vm is not None and held not in sides:  # the machine has another run by now: the phase shows which pod was its own
+    if seen.vm is not None and held not in sides:  # the machine has another run: the phase shows which pod was this run's
         held = sides[1] if moved else sides[0]
     losers = [pod for pod in (seen.source, seen.target) if pod is not None and name_of(pod) in sides and name_of(pod) != held]
     if (left := _source_ends(seen, losers)) is not None:
@@ -580,7 +560,7 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 
 
 def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
-    """Return the seconds to wait for the source's virt-launcher to end after a success; None means: do not wait."""
+    """Return the seconds to wait for the source's virt-launcher to end after a success, or None."""
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or not liveness.may_run(seen.source, seen.evidence):
         return None
     ended = dig_migration(seen.migration, "status", "endTime")
@@ -589,7 +569,7 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
 
 
 def _handlers_turn(seen: Observed) -> timedelta:
-    """Return the remaining time for the target's virt-handler to finish its writes; zero if its clock differs."""
+    """Return the remaining time for the target's virt-handler to write; zero if its clock differs."""
     record, turn = dig_vm(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
     if record.get("uid") != uid_of(seen.migration):
         return timedelta()
@@ -635,7 +615,6 @@ def _entered(seen: Observed, phase: str) -> datetime:
 
 
 def _without_obstacle(seen: Observed) -> Object:
-    """Return the status without the reason that blocked this attempt, such as the failure of the previous one."""
     status = _status(seen)
     if condition(status.get("conditions"), SUCCEEDED) is None:
         return status
@@ -643,5 +622,4 @@ def _without_obstacle(seen: Observed) -> Object:
 
 
 def _status(seen: Observed) -> Object:
-    """Return a copy of the status with the current generation."""
     return {**(seen.migration.get("status") or {}), "observedGeneration": generation_of(seen.migration)}

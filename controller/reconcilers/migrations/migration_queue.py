@@ -1,16 +1,15 @@
 """Decides which Migrations begin, and the order in which the others wait. Pure.
 
-A Migration begins when it gets a target pod. The number in progress is limited per source node and in the cluster: they share the network,
-and the memory of moving guests is written twice. All Migrations count, whoever created them. Order of the waiting ones:
+A Migration begins when it gets a target pod. The number in progress is limited per source node and in the cluster, because they share the
+network, and the memory of moving guests is written twice. Order of the waiting ones:
 
-1. the oldest that has waited for ``AGED_SECONDS``, unless another such one is in progress, so that none waits forever;
-2. guests on a node that is being drained, if their pods were evicted or are outdated (eviction creates no second Migration for those);
-3. the others by ``spec.priority``; within a priority the namespaces take turns, the oldest Migration of each first.
+1. the oldest that has waited for ``AGED_SECONDS``, unless another such one is in progress, so that none waits forever; 2. guests on a node
+that is being drained, if their pods were evicted or are outdated (eviction creates no second Migration for those); 3. the others by
+``spec.priority``; within a priority the namespaces take turns, the oldest Migration of each first.
 
 Exceptions, so that a tenant cannot block the queue:
 
-- A target without a node waits for minutes, and a tenant can request nodes that do not exist. After ``PLACE_SECONDS`` such a migration
-  does not count for (2).
+- A tenant can request nodes that do not exist. After ``PLACE_SECONDS`` a migration without a node does not count for (2).
 - A guest that keeps writing migrates for a long time. After ``LONG_SECONDS`` a migration outside a drain counts neither for (2) nor for
   other namespaces.
 - Migrations that failed to begin are tried after all others.
@@ -33,15 +32,11 @@ from controller.reconcilers.migrations import migration_bounds, migration_retrie
 from controller.reconcilers.settings import MigrationLimits
 
 AGED_SECONDS: Final = 600
-"""Waiting time after which the oldest is next."""
 PLACE_SECONDS: Final = 30
-"""Time for a target to run. After that its migration does not count for guests on drained nodes."""
 LONG_SECONDS: Final = 600
-"""Time for a migration outside a drain. After that it continues, but only counts for its own namespace."""
 TOLD_POSITIONS: Final = 10
-"""The last position to be reported: each reported position is a write whenever it changes."""
+"""The last reported position, because each change is a write."""
 WAITING: Final = frozenset({"", phases.PENDING})
-"""Phases of a Migration without a target pod."""
 _AGED: Final = timedelta(seconds=AGED_SECONDS)
 _PLACE: Final = timedelta(seconds=PLACE_SECONDS)
 _LONG: Final = timedelta(seconds=LONG_SECONDS)
@@ -52,16 +47,14 @@ class Observed:
     """Input of the decision."""
 
     migrations: Sequence[Object]
-    """The unfinished Migrations of all namespaces."""
     machines: Mapping[NamespacedName, Object]
     emptied: frozenset[str]
-    """Nodes that are being drained."""
     now: datetime
     limits: MigrationLimits
     beginning: frozenset[NamespacedName] = field(default_factory=frozenset)
-    """Migrations whose target pods are being created, so their stored state is out of date."""
+    """Their target pods are being created, so the stored state is out of date."""
     in_vain: frozenset[NamespacedName] = field(default_factory=frozenset)
-    """Migrations that failed to begin in their turn, because of a quota or because their machine's pod is missing."""
+    """They failed to begin in their turn, because of a quota or a missing pod of their machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,6 @@ class Turn:
 
     may_begin: bool = True
     message: str = ""
-    """For a waiting one: what it waits for, and how many are before it."""
     is_drain: bool = False
     """True if the guest's node is being drained, and its pod was evicted or is outdated."""
 
@@ -80,7 +72,6 @@ class _Entry:
     key: NamespacedName
     machine: NamespacedName
     node: str
-    """The source node."""
     is_drain: bool
     priority: int
     created: datetime
@@ -89,9 +80,8 @@ class _Entry:
     is_slow: bool
     """Its target does not run in time, so it does not count for guests on drained nodes."""
     is_long: bool
-    """It takes too long and no drain causes it, so it only counts for its own namespace."""
+    """It only counts for its own namespace."""
     is_overdue: bool
-    """It exceeded its time without reporting a result."""
 
     @property
     def namespace(self) -> str:
@@ -105,15 +95,12 @@ class _Places:
         self._all: Counter[str] = Counter()
 
     def take(self, node: str, only_for: str = "") -> None:
-        """Count a migration from a node, for all namespaces or for one."""
+        """Count a migration, for all namespaces or for one."""
         self._by_node[node, only_for] += 1
         self._all[only_for] += 1
 
     def full(self, node: str, namespace: str) -> tuple[str, str] | None:
-        """Return the limit that is reached for a namespace and a message, or None if a migration from this node may begin.
-
-        The limit is given by the node, or an empty string for the cluster.
-        """
+        """Return the limit that is reached for a namespace (a node, or an empty string for the cluster) and a message, or None."""
         leaving = self._by_node[node, ""] + self._by_node[node, namespace]
         if node and leaving >= self._limits.per_node:
             return node, f"1 migration is leaving node {node}" if leaving == 1 else f"{leaving} migrations are leaving node {node}"

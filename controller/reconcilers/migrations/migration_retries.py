@@ -1,8 +1,7 @@
 """Decides how another attempt of a Migration follows (``apis.virt.migration_attempts``). Pure.
 
-It begins after nothing of the previous target pod runs: QEMU may still have the guest's disks open there, and its lock would stop the guest
-in the next target. If that pod does not end, the Migration fails. Between attempts the Migration is ``Pending`` and keeps its place in the
-queue. The next target prefers another node, in case the node was the cause.
+It begins when nothing of the previous target pod runs: QEMU may have the guest's disks open there, and its lock would stop the guest in the
+next target. Between attempts the Migration is ``Pending`` and keeps its place in the queue. The next target prefers another node.
 """
 
 from __future__ import annotations
@@ -21,14 +20,11 @@ from controller.reconcilers.pods import liveness
 from controller.reconcilers.pods.liveness import NOTHING, Evidence
 
 GRACE_SECONDS: Final = 5
-"""Grace period for the target pod of a failed attempt: its guest never ran."""
 END_SECONDS: Final = 60
-"""Time for such a pod to end, beyond its grace period."""
 MAX_MESSAGE: Final = 600
-"""Maximum characters of a failure within a longer message."""
 _OF_TARGET: Final = ("targetNode", "targetPod", "targetPodUID", "targetPodIPs", "targetAddress", "progress")
 TARGET_SCHEDULED: Final = "TargetScheduled"
-"""Condition of an attempt whose target has a node, if the scheduling time is unlimited."""
+"""An attempt's target has a node, if the scheduling time is unlimited."""
 _OF_ATTEMPT: Final = (release.RELEASED, progress.CONVERGING, TARGET_SCHEDULED)
 
 
@@ -46,9 +42,8 @@ class AwaitEnd:
 
     message: str
     seconds: float
-    """Remaining time for the pod to end."""
     to_delete: Object | None
-    """The pod, if it is not being deleted yet or has too long a grace period."""
+    """Unless it is being deleted with a short grace period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,7 @@ class Retry:
     """Another attempt follows."""
 
     status: Object
-    """Without conditions that describe the previous attempt."""
+    """Without the previous attempt's conditions."""
     message: str
 
 

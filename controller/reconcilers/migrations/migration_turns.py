@@ -1,7 +1,7 @@
 """Keeps the queue of Migrations up to date with the informers.
 
-Creating a target pod takes requests during which the informer does not show it. So a Migration is recorded here before, without an await
-after the decision, and until its pass ends. This keeps the limits under concurrency.
+The informer does not show a target pod while it is created. So a Migration is recorded here before, without an await after the decision,
+until its pass ends. This keeps the limits under concurrency.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller
 
 FRESH_SECONDS: Final = 1.0
-"""Seconds until a decision is repeated if nothing changes."""
+"""Until a decision is repeated without changes."""
 IN_VAIN_SECONDS: Final = 60.0
-"""Seconds until a Migration that failed to begin stops coming last."""
+"""Until a Migration that failed to begin stops coming last."""
 _UNKNOWN: Final = Turn(may_begin=False, message="it is waiting in the queue")
 
 
 def state_of(migration: Object) -> list[str]:
-    """Return ``UNFINISHED`` as the key in ``BY_STATE`` for an unfinished Migration; an invalid one is not queued."""
+    """Return ``UNFINISHED`` as the key in ``BY_STATE`` for an unfinished Migration. An invalid one is not queued."""
     return [UNFINISHED] if phases.is_unfinished(migration) and not structure.of_migration(migration) else []
 
 
@@ -44,10 +44,9 @@ class MigrationTurns:
         self._clock = clock
         self._beginning: set[NamespacedName] = set()
         self._in_vain: dict[NamespacedName, datetime] = {}
-        """Times at which Migrations failed to begin."""
         self._turns: Mapping[NamespacedName, Turn] = {}
         self._decided: datetime | None = None
-        """None: something has changed since the last decision."""
+        """None: something has changed since."""
         self._controllers: list[Controller] = []
 
     def subscribe(self, controller: Controller) -> None:
@@ -95,7 +94,7 @@ class MigrationTurns:
         try:
             yield
         except errors.Conflict:
-            wrote_another = True  # it is reconciled again in a moment
+            wrote_another = True
             raise
         finally:
             if not wrote_another:
@@ -106,7 +105,7 @@ class MigrationTurns:
         found = self._informers.migrations.get(*key)
         if found is None or not migration_queue.waits(found):
             self._in_vain.pop(key, None)
-        elif self.of(found).may_begin:  # its turn may have passed
+        elif self.of(found).may_begin:
             now = self._clock.now()
             known = key in self._now_in_vain(now)
             self._in_vain[key] = now
@@ -115,7 +114,7 @@ class MigrationTurns:
                 self._wake()
 
     def _wake(self) -> None:
-        """Enqueue waiting Migrations, except those that failed to begin: they have their own delay and would wake each other forever."""
+        """Enqueue waiting Migrations, except those that failed to begin, which would wake each other forever."""
         waiting = {key_of(each) for each in self._unfinished() if migration_queue.waits(each)}
         for key in sorted(waiting - self._now_in_vain(self._clock.now())):
             for controller in self._controllers:

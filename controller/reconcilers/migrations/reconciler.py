@@ -38,13 +38,13 @@ from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
 REQUEUE_SECONDS: Final = 0.05
-"""Delay for a Migration whose turn came while it was observed."""
+"""For a Migration whose turn came while it was observed."""
 
 logger = logging.getLogger(__name__)
 
 
 def _has_unwatched(seen: planning.Observed) -> bool:
-    """True if a pod of an unfinished migration is not watched by the informer."""
+    """True if the informer does not watch a pod of an unfinished migration."""
     sides = (pod for pod in (seen.source, seen.target) if pod is not None and liveness.may_run(pod, seen.evidence))
     return phases.is_unfinished(seen.migration) and any(ownership.is_unwatched(pod, seen.vm) for pod in sides)
 
@@ -82,7 +82,7 @@ class Migrations:
             obj = new or old or {}
             controller.enqueue(key_of(obj))
             if old is not None and new is not None and ownership.held_by(old) and not ownership.held_by(new):
-                of_machine(evictions.machine_of(new))  # an older one may exceed the limit now
+                of_machine(evictions.machine_of(new))
 
         def of_machine(machine: NamespacedName) -> None:
             for each in self._informers.migrations_of(machine):
@@ -128,7 +128,7 @@ class Migrations:
 
     async def _move(self, migration: Object, turn: Turn) -> Result:
         seen = await self._gather(migration, turn)
-        now = self._turns.of(migration)  # others may have changed meanwhile
+        now = self._turns.of(migration)
         if now.may_begin and not turn.may_begin:
             return Result(REQUEUE_SECONDS)
         seen = dataclasses.replace(seen, turn=now)
@@ -147,8 +147,8 @@ class Migrations:
         return Result(sooner(again, self._settings.times.unwatched if _has_unwatched(seen) else None))
 
     async def _clean_up(self, migration: Object) -> Result:
-        """Clean up after a finished migration, from informers only, to avoid three reads each."""
-        # A tenant's finalizer can keep thousands of them, and each is considered when the machine changes.
+        """Clean up after a finished migration, from informers only."""
+        # A tenant's finalizer can keep thousands, each considered when the machine changes.
         others = () if is_deleting(migration) else self._informers.migrations_of(evictions.machine_of(migration))
         actions = migration_history.clean_up(migration, others, self._limits.kept, self._clock.now())
         return Result(await self._applier.apply(migration, actions))
@@ -191,26 +191,21 @@ class Migrations:
         )
 
     def _absent(self, migration: Object, target: Reference, vm: Object | None) -> list[Timed]:
-        """Return the target that is gone, with the seconds that its containers may run."""
         node = str(dig_migration(migration, "status", "targetNode") or "")
         lingers = self._targets.left(migration, target.uid, launcher_pod.grace_seconds(vm or {}))
         return [Timed(Absent(target.name, target.uid, node, lingers, name_of(migration)), self._targets, migration)]
 
     def _note_last(self, machine: NamespacedName, pod: Object) -> None:
-        """Record the last state of a deleted target, which may have ended just before."""
         for each in self._informers.migrations_of(machine):
             uid = ownership.target_of(each).uid
             if uid == uid_of(pod) and (phases.is_unfinished(each) or self._targets.may_run(each, uid)):
                 self._targets.present(each, pod)
 
     async def _policy(self, vm: Object) -> Object:
-        """Return the MigrationPolicy of a machine, or ``NO_POLICY``. It is read, not watched, because migrations are rare.
-
-        Invalid policies are ignored.
-        """
+        """Return the MigrationPolicy of a machine, or ``NO_POLICY``, from the server: migrations are rare."""
         try:
             listed = (await self._client.list(MIGRATION_POLICIES))["items"]
-        except errors.NotFound:  # virt-api is of an older release
+        except errors.NotFound:
             return migration_policies.NO_POLICY
         sound = []
         for each in listed:
@@ -224,10 +219,7 @@ class Migrations:
         return migration_policies.choose(sound, labels_of(namespace), labels_of(vm))
 
     async def _is_drain_over(self, migration: Object) -> bool:
-        """Return True if the source node of a Migration is not drained any more.
-
-        Evictions follow a cordon at once, before the informer has it, so the server is read.
-        """
+        """Return True if the source node is not drained. The server is read, because evictions follow a cordon at once."""
         name = evictions.node_left_by(migration)
         if node_states.is_being_emptied(self._informers.nodes.get("", name)):
             return False
@@ -235,7 +227,7 @@ class Migrations:
         return node is not None and not node_states.is_being_emptied(node)
 
     async def _labels_of_node(self, pod: Object | None) -> Mapping[str, str]:
-        """Return the labels of a pod's Node from the server; the informer drops them because they are large."""
+        """Return a pod's Node labels from the server. The informer drops them, because they are large."""
         return labels_of(await self._node(pod_state.node_of(pod)) or {})
 
     async def _node(self, name: str) -> Object | None:
@@ -243,17 +235,14 @@ class Migrations:
         return found[0] if found else None
 
     async def _live(self, namespace: str, name: str) -> Object | None:
-        """Return the machine from the server.
-
-        The informer's copy may be older than the migration. The machine's absence, or its current pod, decides which pod is deleted.
-        """
+        """Return the machine from the server: its absence or current pod decides which pod is deleted."""
         try:
             return await self._client.get(VIRTUAL_MACHINES, name, namespace) if name else None
         except errors.NotFound:
             return None
 
     async def _pod(self, namespace: str, reference: Reference, vm: Object | None, *, live: bool) -> Object | None:
-        """Return the referenced pod, or None. With ``live``, the server is read if the informer lacks it."""
+        """Return the referenced pod, or None. ``live``: also from the server."""
         found = self._informers.pods.get(namespace, reference.name)
         if found is not None and ownership.is_meant(found, reference, vm):
             return found

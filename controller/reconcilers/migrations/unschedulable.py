@@ -14,9 +14,7 @@ from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.pods import pod_state
 
 MAX_STRANGERS: Final = 3
-"""Maximum number of listed nodes with virt-handlers of another contract."""
 MAX_SELECTOR: Final = 300
-"""Maximum characters of a displayed selector."""
 LEFT_OUT: Final = (
     "the target pod excludes nodes that were not usable for guests when it was created. If such a node is usable now, cancel the "
     "migration and migrate again"
@@ -26,11 +24,8 @@ LEFT_OUT: Final = (
 def reasons(migration: Object, vm: Object | None, target: Object, strangers: Mapping[str, str]) -> Iterator[str]:
     """Yield additions to the scheduler's message.
 
-    Args:
-        migration: the Migration. Its message keeps :data:`LEFT_OUT` when there are no ``strangers`` any more, as the pod does not change.
-        vm: its machine.
-        target: the target pod.
-        strangers: nodes with virt-handlers of another contract, each with a message.
+    ``strangers`` are nodes with incompatible virt-handlers, each with a message. :data:`LEFT_OUT` stays in the Migration's message without
+    them, as the pod does not change.
     """
     source = dig_migration(migration, "status", "sourceNode")
     if selector := dig_migration(migration, "spec", "nodeSelector"):

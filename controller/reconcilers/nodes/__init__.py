@@ -1,8 +1,8 @@
 """Nodes, as far as virtual machines depend on them.
 
 - ``node_reports``: which nodes do not report.
-- ``emptied_nodes``: the part of a Node that says whether it is drained or fenced.
+- ``emptied_nodes``: whether a Node is drained or fenced.
 - ``baseline_cpu``: the best CPU model that all nodes of a pool have.
 
-virt-controller only reads Nodes. It may not write them (``controller/rbac.md``), and does not talk to them.
+virt-controller only reads Nodes (``controller/rbac.md``), and does not talk to them.
 """

@@ -1,8 +1,7 @@
 """The CPU of a machine with KVM that specifies none: the best model that every node of its pool has. Pure.
 
-The pool is the nodes that offer KVM, have CPU labels (:mod:`handler.cpu`), and match the pod's placement: the author's constraints, and the
-required and forbidden features. Taints, readiness and cordons are ignored, because they change while the machine runs, and a migration
-should find as many nodes as possible.
+The pool is the nodes that offer KVM, have CPU labels (:mod:`handler.cpu`), and match the pod's placement. Taints, readiness and cordons are
+ignored, because they change while the machine runs, and a migration should find as many nodes as possible.
 """
 
 from __future__ import annotations
@@ -20,23 +19,22 @@ from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
 PROCESSORS: Final = "processors"
-"""Member of a trimmed Node: the keys of its CPU labels, a frozenset shared between nodes."""
+"""Member of a trimmed Node: the keys of its CPU labels, shared between nodes."""
 MAX_PROCESSORS: Final = 2 * cpu.MAX_LABELS
-"""Maximum CPU labels of a Node: virt-handler writes at most half as many, but a kubelet can write any number."""
+"""virt-handler writes half as many, but a kubelet can write any number."""
 MAX_REQUIREMENTS: Final = 512
-"""Maximum terms, labels and values in a machine's constraints: each is compared with all nodes whenever a pod is created."""
+"""Terms, labels and values in a machine's constraints, which are compared with all nodes."""
 HOST_PASSTHROUGH: Final = "host-passthrough"
 _MAX_TEXT: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The result."""
+    """The chosen CPU."""
 
     chosen: Chosen | None
     """None: guests have the CPU of their node."""
     message: str = ""
-    """Why nothing was chosen, for users."""
 
     def status(self) -> Object:
         """Return ``status.cpu``."""
@@ -46,7 +44,7 @@ class Choice:
 
 
 def trim_labels(node: Object) -> Object:
-    """Return ``labels`` and ``PROCESSORS`` of a trimmed Node. Its hundreds of CPU labels are shared with nodes of the same kind.
+    """Return ``labels`` and ``PROCESSORS`` of a trimmed Node. Nodes of the same kind share their hundreds of CPU labels.
 
     A node with more than :data:`MAX_PROCESSORS` loses them and is in no pool, because virt-handler did not write them.
     """
@@ -113,14 +111,14 @@ def _requirements(asked: Object) -> int:
 def _is_candidate(node: Object) -> bool:
     """Return True if the node offers KVM and has labels of CPU models.
 
-    The capacity counts too: while a device plugin restarts, the allocatable amount is 0 and the capacity remains for five minutes.
+    While a device plugin restarts, the allocatable amount is 0 and the capacity remains for five minutes.
     """
     offers = any(dig(node, "status", each, names.KVM_RESOURCE) not in (None, "0") for each in ("allocatable", "capacity"))
     return offers and any(each.startswith(names.CPU_MODEL_LABELS) for each in node["metadata"][PROCESSORS])
 
 
 def _vendors(node: Object) -> set[str]:
-    """Return the vendors in the node's ``host-model`` labels; an empty one if unknown."""
+    """Return the vendors in the ``host-model`` labels; an empty one if unknown."""
     prefix = names.HOST_MODEL_LABELS
     hosts = [each.removeprefix(prefix) for each in node["metadata"][PROCESSORS] if each.startswith(prefix)]
     return {cpu_models.VENDORS.get(each, "") for each in hosts} or {""}

@@ -1,4 +1,4 @@
-"""The part of a Node that says whether it is drained or fenced (:mod:`apiserver.apis.virt.places.node_states`). Pure."""
+"""Whether a Node is drained or fenced (:mod:`apiserver.apis.virt.places.node_states`). Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Determines silent nodes: those where neither the kubelet nor virt-handler reports.
+"""Determines unreachable nodes: those where neither the kubelet nor virt-handler reports.
 
-Both must be silent. While virt-handler runs, it reports what runs on its node and would contradict any other assumption.
+While virt-handler runs, it reports what runs on its node and would contradict any other assumption.
 
 The kubelet's report is the node's Ready condition (Unknown without heartbeats), virt-handler's is the Lease of its node. Clocks of
 different nodes are not compared: a Lease is valid for ``leaseDurationSeconds``, at most two minutes, from when this process saw its
@@ -25,26 +25,26 @@ from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 
 HOLD_SECONDS: Final = 40.0
-"""Validity of a sign of life that is not a Lease, or a Lease without a duration."""
+"""For a Lease without a duration, or another sign of life."""
 MAX_HOLD_SECONDS: Final = 120.0
-"""Maximum time that a Lease counts, in case a compromised node sets a duration of years and is then switched off."""
+"""A compromised node may set a duration of years and then be switched off."""
 BY_CONTRACT: Final = "contract"
-"""Index of Leases of virt-handlers with another contract, by :data:`STRANGER`."""
+"""Leases of incompatible virt-handlers, by :data:`STRANGER`."""
 STRANGER: Final = "stranger"
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """The nodes with silent kubelets."""
+    """The nodes with unreachable kubelets."""
 
     whole: frozenset[str] = field(default_factory=frozenset)
-    """Nodes with a silent virt-handler as well."""
+    """Their virt-handlers are unreachable as well."""
     of_kubelet: Mapping[str, float] = field(default_factory=dict)
-    """Nodes with a reporting virt-handler, and the seconds until its last report expires. No event announces that."""
+    """Seconds until the last report of a node's virt-handler expires, which causes no event."""
     missing: frozenset[str] = field(default_factory=frozenset)
-    """Those of ``whole`` without a Node object."""
+    """Of ``whole``, those without a Node object."""
     off: frozenset[str] = field(default_factory=frozenset)
-    """Those of ``whole`` that are off: the Node is missing, or has the taint ``out-of-service``."""
+    """Of ``whole``, those without a Node object or with the taint ``out-of-service``."""
 
     def left(self, node: str) -> float | None:
         """Return the seconds until virt-handler's last report expires, 0 if it has; None if the kubelet reports."""
@@ -52,10 +52,10 @@ class Silence:
 
 
 def silence_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Silence:
-    """Return the silent nodes.
+    """Return the unreachable nodes.
 
     Args:
-        left: for each node with a silent kubelet, the seconds until virt-handler's last report expires.
+        left: for each node with an unreachable kubelet, the seconds until virt-handler's last report expires.
         missing: nodes without a Node object.
         off: nodes with the taint ``out-of-service``.
     """
@@ -83,10 +83,8 @@ class SignsOfLife:
     """The last report of each node's virt-handler. No I/O."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
-        """``elapsed`` returns monotonic seconds."""
         self._elapsed = elapsed
         self._signs: dict[str, _Sign] = {}
-        """By the name of the node's Lease."""
 
     def lease_seen(self, lease: Object) -> None:
         """Record a Lease; only a changed ``renewTime`` is a sign of life."""
@@ -117,10 +115,10 @@ class SignsOfLife:
 
 
 class NodeReports:
-    """Determines silent nodes from informers of Nodes and Leases."""
+    """Determines unreachable nodes from informers of Nodes and Leases."""
 
     def __init__(self, client: Client, nodes: Informer, leases: Informer, namespace: str, elapsed: Callable[[], float]) -> None:
-        """``leases`` are those of virt-handlers, in ``namespace``; ``elapsed`` as for :class:`SignsOfLife`."""
+        """``leases`` are those of virt-handlers, in ``namespace``; ``elapsed`` returns monotonic seconds."""
         self._client = client
         self._nodes = nodes
         self._leases = leases
@@ -131,7 +129,7 @@ class NodeReports:
         leases.subscribe(self._lease_changed)
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
-        """Call ``changed(node)`` when a node needs another check. An expiry causes no event: see ``Silence.of_kubelet``."""
+        """Call ``changed(node)`` when a node needs another check, except when a report expires (``Silence.of_kubelet``)."""
         self._changed.append(changed)
 
     def heard(self, node: str) -> None:
@@ -143,7 +141,7 @@ class NodeReports:
         return self._signs.left(node)
 
     def census(self) -> Census:
-        """Return how many nodes report and how many are silent, by the informers alone.
+        """Return how many nodes report and how many are unreachable, by the informers alone.
 
         Fenced nodes do not count, nor do nodes that virt-handler left.
         """
@@ -160,17 +158,14 @@ class NodeReports:
         return Census(reporting, silent)
 
     async def silence(self, nodes: Iterable[str]) -> Silence:
-        """Return which of these nodes are silent."""
+        """Return which of these nodes are unreachable."""
         left = {node: await self._left(node) for node in sorted(set(nodes)) if node_states.kubelet_is_silent(self._nodes.get("", node))}
         found = {node: self._nodes.get("", node) for node in left}
         missing = {node for node, each in found.items() if each is None}
         return silence_of(left, missing=missing, off={node for node, each in found.items() if node_states.is_fenced(each)})
 
     async def _left(self, node: str) -> float:
-        """Return how many seconds until virt-handler's last report expires.
-
-        If it seems expired, the Lease is read from the server, because the informer may be behind.
-        """
+        """Return the seconds until virt-handler's last report expires, read from the server if it seems expired."""
         if not self._signs.left(node):
             with suppress(errors.NotFound):
                 self._leases.remember(await self._client.get(LEASES, names.handler_lease(node), self._namespace))

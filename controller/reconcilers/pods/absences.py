@@ -1,9 +1,9 @@
 """How long containers may outlive their deleted pod. No I/O.
 
 A pod deleted by force leaves the API at once, but its kubelet takes up to the grace period to end its containers. A second pod before that
-would be a second QEMU. The node's virt-handler reports the end of the guest; this is how long to wait for that. Nobody reports it for the
-target of a migration, where the guest may have arrived. Times are measured, not read from clocks. A new process waits for the whole time,
-which restarts when a silent kubelet reports again.
+would be a second QEMU. Only a report of the node's virt-handler ends this wait earlier, and none comes for the target of a migration, where
+the guest may have arrived. Times are measured, not read from clocks. A new process waits for the whole time, which restarts when an
+unreachable kubelet reports again.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, uid
 from controller.reconcilers.pods import liveness, pod_state
 
 KUBELET_SECONDS: Final = 15.0
-"""Time for a kubelet to notice a deleted pod, and to see its containers end after SIGKILL."""
+"""A kubelet notices a deleted pod, and sees its containers end after SIGKILL."""
 CUT_OFF_SECONDS: Final = 60.0
-"""Time after which a kubelet that is cut off counts as silent.
+"""Time after which a kubelet that is cut off counts as unreachable.
 
-kube-controller-manager takes 50 s (``--node-monitor-grace-period``) and up to 5 s more (``--node-monitor-period``).
-"""
+kube-controller-manager takes 50 s (``--node-monitor-grace-period``) and up to 5 s more (``--node-monitor-period``)."""
 TARGET_MAY_RUN: Final = "TargetMayRun"
-"""Reason while waiting for a target that was deleted by force and may still run the guest."""
+"""The target was deleted by force and may run the guest."""
 
 
 def lingering_seconds(grace_seconds: float) -> float:
-    """Return how long containers of a deleted pod may run, if its kubelet never counts as silent in this time.
+    """Return how long containers of a deleted pod may run, if its kubelet never counts as unreachable in this time.
 
     A kubelet that was cut off for less than :data:`CUT_OFF_SECONDS` sees the deletion late, and then grants the whole grace period.
     """
@@ -41,9 +40,8 @@ class _Known:
     is_over: bool = False
     absent_since: float | None = None
     is_held: bool = False
-    """The kubelet was silent at the last check, so nothing ended the containers."""
+    """The kubelet was unreachable at the last check, so nothing ended the containers."""
     went_first: bool = False
-    """The pod was seen to be gone while its node reported."""
 
 
 class Absences:
@@ -53,10 +51,9 @@ class Absences:
         """``elapsed`` returns monotonic seconds."""
         self._elapsed = elapsed
         self._known: dict[NamespacedName, _Known] = {}
-        """By machine or Migration."""
 
     def present(self, obj: Object, pod: Object) -> None:
-        """Record that the pod exists, whether it may run, and its grace period, which may differ from the machine's."""
+        """Record that the pod exists, whether it may run, and its grace period."""
         grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 0)
         self._known[key_of(obj)] = _Known(uid_of(pod), grace, not liveness.may_run(pod) or not pod_state.node_of(pod))
 
@@ -80,12 +77,12 @@ class Absences:
         return max(0.0, known.absent_since + lingering_seconds(known.grace_seconds) - self._elapsed())
 
     def hold(self, obj: Object) -> None:
-        """Record that the kubelet of this deleted pod is silent: the time restarts when it reports."""
+        """Record that the kubelet of this deleted pod is unreachable: the time restarts when it reports."""
         if (known := self._known.get(key_of(obj))) is not None:
             known.is_held = True
 
     def note_report(self, obj: Object) -> None:
-        """Record that the node reports and this pod is gone: a later silence of the node is not why it was deleted."""
+        """Record that the node reports and this pod is gone, so an unreachable node is not why it was deleted."""
         if (known := self._known.get(key_of(obj))) is not None:
             known.went_first = True
 
@@ -95,7 +92,7 @@ class Absences:
         return known is not None and known.pod_uid == pod_uid and known.went_first
 
     def forget(self, key: NamespacedName) -> None:
-        """Forget what is known about the pod of a machine or Migration."""
+        """Forget the pod of a machine or Migration."""
         self._known.pop(key, None)
 
     def __len__(self) -> int:

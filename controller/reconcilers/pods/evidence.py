@@ -1,4 +1,4 @@
-"""The gathering of evidence about pods that may have a guest: the reports of their nodes, and the time since they are gone."""
+"""Gathers evidence about pods that may have a guest: the reports of their nodes, and the time since they are gone."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from controller.reconcilers.pods.liveness import Absent, Decider, Evidence, Over
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A pod that is gone, with the memory of since when."""
+    """A pod that is gone, and since when."""
 
     pod: Absent
     absences: Absences
     named_by: Object
-    """The machine or the Migration that names the pod in its status."""
+    """The machine or the Migration with the pod in its status."""
 
 
 async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Timed]) -> Evidence:
     """Return the evidence about pods, and record with the absences which nodes report.
 
-    The grace period of such a pod begins again when its kubelet reports: until then it ended no container.
+    The grace period of an absent pod begins again when its kubelet reports: until then it ended no container.
 
     Args:
-        reports: tells which nodes are silent.
+        reports: tells which nodes are unreachable.
         nodes: to ask about; empty names are ignored.
         absent: the pods that may have a guest and are gone.
     """

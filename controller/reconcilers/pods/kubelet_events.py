@@ -16,13 +16,11 @@ class KubeletEvents:
     """Events of one pod, trimmed."""
 
     mounts: tuple[Object, ...] = ()
-    """About volumes that cannot be mounted (:mod:`controller.reconcilers.pods.mounted_sources`)."""
     sandboxes: tuple[Object, ...] = ()
-    """About networks that cannot be created (:mod:`controller.reconcilers.pods.sandboxes`)."""
 
 
 async def gather(client: Client, vm: Object, pod: Object, now: datetime) -> KubeletEvents:
-    """Return the Events of a pod that has a node and does not run yet."""
+    """Return the Events of a pod that has a node and does not run."""
     mounts: tuple[Object, ...] = ()
     networks: tuple[Object, ...] = ()
     if mounted_sources.is_to_read(vm, pod, now):

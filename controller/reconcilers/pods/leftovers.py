@@ -1,8 +1,8 @@
-"""Checks an existing pod with the name of a new one: left by an interrupted start, or created by somebody else. Pure.
+"""Checks an existing pod with the name of a new one: an interrupted start or another client created it. Pure.
 
 Any user who may create pods can compute the name of the next pod and copy our labels and owner, so these prove nothing. An existing pod is
-used only if it equals the wanted one, whoever created it. The comparison allows for kube-apiserver's defaults and built-in admission, and
-for nothing else. A pod changed by a webhook counts as different, which costs one more pod after an interruption.
+used only if it equals the wanted one, apart from kube-apiserver's defaults and built-in admission. A pod changed by a webhook counts as
+different, which costs one more pod after an interruption.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def _is(*values: object) -> Callable[[object], bool]:
 
 ADDED: Final[Mapping[str, Callable[[object], bool]]] = MappingProxyType(
     {
-        "spec.nodeName": _anything,  # by the scheduler
+        "spec.nodeName": _anything,
         "spec.dnsPolicy": _is("ClusterFirst"),
         "spec.schedulerName": _is("default-scheduler"),
         "spec.serviceAccount": _is("default"),
         "spec.serviceAccountName": _is("default"),
-        "spec.imagePullSecrets": _anything,  # from the service account
+        "spec.imagePullSecrets": _anything,
         "spec.tolerations": _anything,
         "spec.priority": _anything,
         "spec.priorityClassName": _anything,  # a class can be the cluster's default
@@ -53,11 +53,8 @@ ADDED: Final[Mapping[str, Callable[[object], bool]]] = MappingProxyType(
         "spec.volumes[].image.pullPolicy": _anything,
     }
 )
-"""Allowed additional fields and values: defaults of the Pod API, the scheduler, and the admission plug-ins ServiceAccount, Priority and
-DefaultTolerationSeconds.
-
-None of them gives a pod more than a machine can request.
-"""
+"""Additions by the Pod API's defaults, the scheduler, and the admission plug-ins ServiceAccount, Priority and DefaultTolerationSeconds.
+None gives a pod more than a machine can request."""
 
 
 def objection(found: Object, wanted: Object, vm: Object) -> str:
@@ -84,7 +81,6 @@ def objection(found: Object, wanted: Object, vm: Object) -> str:
 
 
 def _difference(found: Any, wanted: Any, path: str) -> str:  # noqa: ANN401 - whatever JSON can say
-    """Return the path of the first relevant difference, or an empty string."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         return _of_mappings(found, wanted, path)
     if isinstance(wanted, list) and isinstance(found, list):
@@ -107,7 +103,7 @@ def _of_mappings(found: Mapping[str, Any], wanted: Mapping[str, Any], path: str)
 
 
 def _of_lists(found: Sequence[Any], wanted: Sequence[Any], path: str) -> str:
-    if path == "spec.tolerations":  # admission appends its own
+    if path == "spec.tolerations":
         found = found[: len(wanted)]
     if len(found) != len(wanted):
         return path

@@ -1,7 +1,7 @@
 """Secrets and ConfigMaps that a machine's pod mounts, and which of them the kubelet does not find. Pure.
 
-virt-controller may not read Secrets. The kubelet reports missing ones in Events of the pod, which anybody in the namespace can write too,
-so they are shown but nothing is decided by them.
+virt-controller may not read Secrets. The kubelet reports missing ones in Events of the pod. Anybody in the namespace can write such Events,
+so they are shown but decide nothing.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ from controller.reconcilers.launcher_pods.filesystems import volume as filesyste
 from controller.reconcilers.pods import pod_state
 
 FAILED_MOUNT: Final = "FailedMount"
-"""Reason of the kubelet's Events."""
 MAX_EVENTS: Final = 32
-"""Maximum Events; the kubelet writes one per volume and message, with a count."""
 MAX_TOLD: Final = 4
 FIRST_LOOK_SECONDS: Final = 1.5
-"""Delay until Events are first read: most pods run by then, or soon after."""
+"""Most pods run by then."""
 REQUEUE_SECONDS: Final = (2.0, 30.0)
-"""Minimum and maximum interval between reads: about as long as the pod has waited."""
+"""About as long as the pod has waited."""
 SAME_TIME: Final = timedelta(minutes=6)
-"""Events that are older than the newest by more than this are about fixed problems: the kubelet repeats each within five minutes."""
+"""Older Events are about fixed problems: the kubelet repeats each within five minutes."""
 AHEAD: Final = timedelta(minutes=1)
-"""Events further in the future are ignored, because they would hide the kubelet's."""
+"""Later Events are ignored, because they would hide the kubelet's."""
 LOOKS_AGAIN: Final = "the kubelet checks again within two minutes, and the {what} once it exists"
-"""Text instead of the Event's time, which would change the status at every read."""
+"""The Event's time would change the status at every read."""
 
 _VOLUME: Final = re.compile(r'for volume "([^"]{1,63})" : (.*)', re.DOTALL)
 _NO_OBJECT: Final = re.compile(r'\b(secret|configmap)s? "([^"]{1,253})" not found', re.IGNORECASE)
@@ -49,16 +47,13 @@ _FILESYSTEMS: Final = "spec.domain.devices.filesystems"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A Secret or ConfigMap that is mounted for a field."""
+    """A mounted Secret or ConfigMap, and the field that refers to it."""
 
     volume: str
-    """Volume of the pod."""
     kind: str
     name: str
     key: str
-    """The required key, or empty."""
     path: str
-    """Path of the field that refers to it."""
 
 
 def of(vm: Object) -> tuple[Source, ...]:
@@ -139,10 +134,7 @@ def is_of_now(event: Object, now: datetime) -> bool:
 def fault(vm: Object, events: Sequence[Object], follows: str = "virtual machine starts") -> tuple[str, str] | None:
     """Return (reason, message) about missing sources, or None.
 
-    Args:
-        vm: the machine.
-        events: Events of its pod, trimmed by :func:`trim_event`.
-        follows: what begins once the pod has its volumes.
+    ``events`` of the pod are trimmed by :func:`trim_event`; ``follows`` is what begins once the pod has its volumes.
     """
     sources = of(vm)
     told = dict.fromkeys(each for event in _newest(events) for each in _faults_of(sources, str(event["message"])))
@@ -156,8 +148,7 @@ def fault(vm: Object, events: Sequence[Object], follows: str = "virtual machine 
 def _newest(events: Sequence[Object]) -> list[Object]:
     """Return the newest Event of each volume, without outdated ones, newest first.
 
-    Of two with the same time the later in the list counts: the server sorts by name, and names of one pod's Events end with their creation
-    time.
+    Of two with the same time the later in the list counts, because the server sorts by name, and names end with the creation time.
     """
     dated = sorted(((time_of(event), event) for event in reversed(events)), key=lambda each: each[0], reverse=True)
     found: dict[str, Object] = {}

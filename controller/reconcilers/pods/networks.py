@@ -1,7 +1,7 @@
-"""Checks the NetworkAttachmentDefinitions that a machine uses: whether they exist and are valid.
+"""Checks that the NetworkAttachmentDefinitions of a machine exist and are valid.
 
-They are read one by one when a machine is to start and while its pod starts. There is no informer, because the resource may not exist in
-the cluster and few machines use it.
+They are read when a machine is to start and while its pod starts. There is no informer, because the resource may not exist in the cluster
+and few machines use it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from apiserver.client.rest import Client
 from controller.reconcilers.pods import pod_state
 
 MAX_CONFIGURATION: Final = 64 << 10
-"""Maximum characters of a configuration to check; longer ones are left to the nodes' plugins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +29,17 @@ class Definition:
     network: str
     """namespace/name"""
     called: str
-    """The name in its configuration, which plugins use in messages; otherwise the object's name."""
+    """The name in its configuration, as in plugins' messages, or the object's name."""
     problem: str = ""
-    """Why its configuration is not valid CNI; empty if no error is known."""
+    """Why its configuration is not valid CNI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The networks of a machine that were found."""
+    """The networks of a machine."""
 
     missing: tuple[str, ...] = ()
-    """Missing NetworkAttachmentDefinitions, as namespace/name."""
     definitions: tuple[Definition, ...] = ()
-    """The readable ones."""
 
 
 async def gather(client: Client, vm: Object) -> Found:
@@ -51,9 +48,9 @@ async def gather(client: Client, vm: Object) -> Found:
     for namespace, name in dict.fromkeys((each.namespace, each.name) for each in attachments.of(vm)):
         try:
             found = await client.get(attachments.NETWORK_ATTACHMENT_DEFINITIONS, name, namespace)
-        except errors.NotFound:  # also if the resource itself does not exist
+        except errors.NotFound:
             missing.append(f"{namespace}/{name}")
-        except errors.Forbidden:  # by an older or restricted chart; then the pod's Events show the problem
+        except errors.Forbidden:  # by an older or restricted chart
             continue
         else:
             definitions.append(read(namespace, name, found))
@@ -61,7 +58,7 @@ async def gather(client: Client, vm: Object) -> Found:
 
 
 async def coming(client: Client, vm: Object) -> tuple[str, ...]:
-    """Return the names of the cards that a running guest can get in a new pod; a card without a usable network must block no migration."""
+    """Return the names of the cards with usable networks that a running guest can get in a new pod."""
     if not hot_plug_interfaces.takes_interfaces(vm):
         return ()
     names = [str(each["name"]) for each in hot_plug_interfaces.coming(vm)]
@@ -116,9 +113,7 @@ def _problem(fields: Mapping[str, object]) -> str:
 def fault(found: Found, follows: str = "virtual machine starts") -> tuple[str, str] | None:
     """Return (reason, message) of a fault in the networks that affects every node, or None.
 
-    Args:
-        found: networks of the machine.
-        follows: what begins after the fault is fixed.
+    ``follows`` is what begins after the fault is fixed.
     """
     if found.missing:
         text = f"NetworkAttachmentDefinition not found: {', '.join(found.missing)}; the {follows} when it exists"

@@ -1,11 +1,11 @@
 """Determines which pods belong to a virtual machine. Pure.
 
 A pod belongs to a machine for one of two reasons. Either its controller ``ownerReference`` has the machine's uid, in the same namespace,
-and virt-controller could have created it; owners are always of the same namespace. Or the machine's status contains its uid; then its
-metadata does not matter, because a guest may run in it.
+and virt-controller could have created it. Or the machine's status contains its uid, because a guest may run in it; then its metadata does
+not matter.
 
-Labels prove nothing, because any user who may edit pods can add or remove labels and owners. They only make pods easy to find. So ownership
-means that a pod is waited for and deleted with the machine. A guest starts only in a pod with the recorded uid.
+Labels only make pods easy to find, because any user who may edit pods can change labels and owners. So ownership means that a pod is waited
+for and deleted with the machine. A guest starts only in a pod with the recorded uid.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ class Reference:
 
     name: str
     uid: str
-    """Empty if not recorded: then the name and the owner identify the pod."""
 
 
 def is_launcher(pod: Object) -> bool:
     """True if virt-controller of some version could have made this pod, by fields that no client can change in an existing pod.
 
-    The policy of the chart lets virt-controller delete these pods alone (``charts/kubevirt/templates/admissionpolicies.yaml``). So no other
-    pod that claims a machine as its owner can hold that machine up.
+    The chart's policy lets virt-controller delete only these pods (``charts/kubevirt/templates/admissionpolicies.yaml``). So no other pod
+    that claims a machine as its owner can block that machine.
     """
     return shape.fits(pod)
 
@@ -53,7 +52,7 @@ def owner_of(pod: Object) -> Object | None:
 
 
 class Owner(NamedTuple):
-    """A machine from an ``ownerReference``, in the namespace of the owned object."""
+    """A machine from an ``ownerReference``."""
 
     namespace: str
     uid: str
@@ -66,7 +65,7 @@ def owners_of(pod: Object) -> list[Owner]:
 
 
 def owner_names(*pods: Object | None) -> set[NamespacedName]:
-    """Return the names of the machines that control these pods, such as a pod before and after an edit."""
+    """Return the names of the machines that control these pods."""
     owned = ((pod, owner) for pod in pods if pod is not None and (owner := owner_of(pod)) is not None)
     return {NamespacedName(namespace_of(pod), str(owner.get("name") or "")) for pod, owner in owned}
 
@@ -77,7 +76,7 @@ def is_controlled_by(pod: Object, vm: Object) -> bool:
 
 
 def is_attachment(pod: Object, vm: Object) -> bool:
-    """True if this pod of the machine can only have the claim of a disk, and no guest: by its name, which no client can change."""
+    """True if this pod of the machine has the claim of a disk, and no guest, by its immutable name."""
     return names.is_attachment_pod(name_of(pod), name_of(vm)) and uid_of(pod) != dig_vm(vm, "status", "podUID")
 
 
@@ -143,7 +142,7 @@ def target_of(migration: Object) -> Reference:
 
 
 def held_by(migration: Object) -> bool:
-    """True if the Migration is unfinished or has not deleted the unused pod yet."""
+    """True if the Migration is unfinished or has not deleted the unused pod."""
     return phases.is_unfinished(migration) or names.MIGRATION_FINALIZER in finalizers_of(migration)
 
 
@@ -161,7 +160,7 @@ def references(vm: Object, migrations: Iterable[Object]) -> tuple[Reference, ...
 def may_have_arrived(migration: Object, vm: Object, pods: Iterable[Object]) -> bool:
     """True if the guest may be in the target of an unfinished Migration: bytes may have gone there, or the source reports that it left.
 
-    The copy of the Migration may be older than the pods' status, because two watches bring them.
+    The copy of the Migration may be older than the pods' status.
     """
     if not phases.is_unfinished(migration):
         return False

@@ -16,24 +16,22 @@ _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
 MAX_MESSAGE: Final = 500
-"""Maximum characters of text from a pod, which the guest or a registry can influence."""
 MAX_REASON: Final = 128
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9_]")
 MIGRATED: Final = "migrated:"
-"""First word of virt-launcher's termination message if the guest continues in another pod."""
+"""Begins virt-launcher's termination message if the guest continues in another pod."""
 LACKED_DEVICES: Final = "UnexpectedAdmissionError"
-"""Reason of a pod that a kubelet could not admit at that time, usually for lack of a device plugin (``pkg/kubelet/cm/devicemanager``)."""
+"""The kubelet could not admit the pod, usually for lack of a device plugin (``pkg/kubelet/cm/devicemanager``)."""
 CREATING: Final = "ContainerCreating"
-"""The kubelet's reason while a pod with a node is being set up."""
 SLOW_SECONDS: Final = 60.0
-"""Time after which a pod with a node and no running container is reported."""
+"""Before a pod with a node and no running container is reported."""
 _RESULTS: Final = {
     "shutdown": power.RESULT_SUCCEEDED,
     "shutdown-requested": power.RESULT_STOPPED,
     "destroyed": power.RESULT_STOPPED,
     "saved": power.RESULT_SUSPENDED,
 }
-"""By the first word of virt-launcher's termination message (``launcher.protocol.messages.EndingKind``); all others are failures."""
+"""By the first word of virt-launcher's termination message (``launcher.protocol.messages.EndingKind``); others are failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def node_of(pod: Object | None) -> str:
 
 
 def addresses_of(pod: Object) -> tuple[str, ...]:
-    """Return the pod's addresses, ``status.podIP`` first, without invalid ones that a kubelet may report."""
+    """Return the pod's valid addresses, ``status.podIP`` first."""
     found = [str(each.get("ip") or "") for each in dig(pod, "status", "podIPs") or ()] or [str(dig(pod, "status", "podIP") or "")]
     return tuple(each for each in found if forms.pod_ip(each) is not None)
 
@@ -68,7 +66,7 @@ def is_ready(pod: Object) -> bool:
 def is_over(pod: Object | None) -> bool:
     """Return True if nothing of the pod can run: it is gone, or final without a running container.
 
-    A pod on a silent node is not over, even if kube-controller-manager set it to Failed without seeing its containers end.
+    A pod on an unreachable node is not over, even if kube-controller-manager set it to Failed without seeing its containers end.
     """
     if pod is None:
         return True
@@ -91,13 +89,13 @@ def running_since(pod: Object) -> str | None:
 
 
 def has_run(pod: Object) -> bool:
-    """True if its container has started; otherwise the kubelet reports no ``startedAt``."""
+    """True if its container has started."""
     states = [each.get("state") or {} for each in dig(pod, "status", "containerStatuses") or ()]
     return any(each.get("running") is not None or (each.get("terminated") or {}).get("startedAt") for each in states)
 
 
 def lacked_devices(pod: Object | None) -> bool:
-    """True if its kubelet could not admit it at that time (:data:`LACKED_DEVICES`)."""
+    """True if its kubelet could not admit it (:data:`LACKED_DEVICES`)."""
     return phase_of(pod) == "Failed" and dig(pod, "status", "reason") == LACKED_DEVICES
 
 
@@ -114,7 +112,7 @@ def end_of(pod: Object) -> End:
 
 
 def has_migrated(pod: Object) -> bool:
-    """True if virt-launcher's last words are that the guest went on in another pod."""
+    """True if virt-launcher's last message says that the guest went on in another pod."""
     return end_of(pod).message.startswith(MIGRATED)
 
 
@@ -180,7 +178,7 @@ def obstacle(pod: Object) -> tuple[str, str] | None:
 
 
 def slow_words(pod: Object) -> str:
-    """Return the message for a pod that has a node for :data:`SLOW_SECONDS` and does not run; only its Events have the cause."""
+    """Return the message for a pod that has a node for :data:`SLOW_SECONDS` and does not run."""
     name = name_of(pod)
     return (
         f"node {node_of(pod)} has not prepared the volumes, network or image of pod {name} yet; the pod's "

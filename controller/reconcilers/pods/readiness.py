@@ -1,15 +1,12 @@
-"""The readiness gate of launcher pods: a condition that lets Services connect to the guest. Pure.
+"""The readiness gate of launcher pods: a condition that lets Services connect to the guest (KEP-580). Pure.
 
-A pod with the gate is ready only while this condition is True (KEP-580). It is True in the pod with the uid in the machine's status while
-the guest runs there. So it is False before the start, in a migration's target before the takeover, while the guest is paused, and while its
-probes fail according to the machine's condition Ready. When libvirt stops a guest for the end of a migration it stays True, because
-connections can wait, but a Service without a ready pod refuses them. It stays True while a guest shuts down; the pod's deletion ends its
-connections, as for any pod.
+It is True in the pod with the uid in the machine's status while the guest runs there. So it is False before the start, in a migration's
+target before the takeover, while the guest is paused, and while its probes fail according to the machine's condition Ready. It stays True
+while libvirt stops a guest for the end of a migration, because connections can wait, but a Service without a ready pod refuses them, and
+while a guest shuts down; the pod's deletion ends its connections.
 
 The source of a migration, which forwards connections for a few seconds, stays True until the target pod is ready or the source's
 virt-launcher ends, so that a Service always has one of the two.
-
-The writes follow only from the machine and its pods, so a new leader can continue.
 """
 
 from __future__ import annotations
@@ -27,9 +24,9 @@ from controller.reconcilers.actions import SetPodCondition
 from controller.reconcilers.pods import liveness, ownership, pod_state
 
 RUNNING_STATE: Final = "running"
-"""libvirt's state of a guest with running processors, in ``status.domain.state``."""
+"""``status.domain.state`` of a guest with running processors."""
 MIGRATING_REASON: Final = "migrating"
-"""libvirt's reason, in ``status.domain.reason``, for a guest stopped for the end of a migration."""
+"""``status.domain.reason`` of a guest stopped for the end of a migration."""
 GUEST_RUNNING: Final = ("True", "GuestRunning", "the guest runs in this pod")
 GUEST_STOPPED: Final = ("False", "GuestPaused", "the guest in this pod is paused")
 GUEST_NOT_STARTED: Final = ("False", "GuestNotRunning", "no guest runs in this pod")
@@ -45,7 +42,7 @@ def has_gate(pod: Object) -> bool:
 def plan(vm: Object, pods: Iterable[Object], now: datetime) -> tuple[SetPodCondition, ...]:
     """Return the conditions to write to the machine's pods, True ones first to shorten the time without a ready pod."""
     if phases.phase_of(vm) == phases.UNKNOWN:
-        return ()  # unknown; Kubernetes removes pods of a silent node from Services
+        return ()  # Kubernetes removes pods of an unreachable node from Services
     alive = [pod for pod in pods if liveness.may_run(pod)]
     stands_in = _that_stands_in(vm, alive)
     found = (_wanted(vm, pod, now) for pod in alive if has_gate(pod) and uid_of(pod) != stands_in)
@@ -67,7 +64,7 @@ def _wanted(vm: Object, pod: Object, now: datetime) -> SetPodCondition | None:
     status, reason, message = _state(vm, pod)
     known = condition(dig(pod, "status", "conditions"), names.GUEST_RUNNING_GATE)
     if status == (known or {}).get("status", "False"):
-        return None  # a missing condition counts as False
+        return None
     wanted = {"type": names.GUEST_RUNNING_GATE, "status": status, "reason": reason, "message": message}
     return SetPodCondition(name_of(pod), uid_of(pod), {**wanted, "lastTransitionTime": times.to_rfc3339(now)})
 

@@ -1,7 +1,7 @@
 """Networks that a node's plugins refuse to a pod, according to its kubelet. Pure.
 
-A node sets up a pod's networks after its volumes and before its container. Errors there (a missing plugin, an exhausted address range) are
-only in Events of the pod. Anybody in the namespace can write those too, so they are shown, but nothing is decided by them.
+A node sets up a pod's networks after its volumes. Errors there (a missing plugin, an exhausted address range) are only in Events of the
+pod. Anybody in the namespace can write those, so they are shown but decide nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from controller.reconcilers.pods import mounted_sources, pod_state
 from controller.reconcilers.pods.networks import Definition
 
 FAILED_SANDBOX: Final = "FailedCreatePodSandBox"
-"""Reason of the kubelet's Events."""
 MAX_TEXT: Final = 2048
-"""Maximum characters read from an Event; one plugin's message comes after those of the layers above it."""
+"""One plugin's message comes after those of the layers above it."""
 LOOKS_AGAIN: Final = "the node retries, and the {what} once that is fixed"
 
 _OF_NETWORK: Final = re.compile(r'error adding container to network "([^"]{1,253})": (.*)', re.DOTALL)
-"""Format of Multus, with the name in the network's configuration."""
+"""Multus, with the name in the network's configuration."""
 _OF_PLUGIN: Final = re.compile(r"failed \(add\): (.*)", re.DOTALL)
-"""Format of every runtime that uses libcni."""
+"""Every runtime that uses libcni."""
 _OF_ONE_TRY: Final = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
-"""Identifiers of sandboxes and network namespaces. They differ in each attempt, and would cause a status write each time."""
+"""Identifiers of sandboxes and network namespaces, which would cause a status write for each attempt."""
 
 
 def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
@@ -56,7 +55,7 @@ def fault(
         definitions: networks of the machine.
         node: node of the pod.
         events: the pod's Events, trimmed by :func:`trim_event`.
-        mounts: Events about its volumes. If one is newer, the kubelet is not setting up networks now.
+        mounts: Events about its volumes. If one is newer, the kubelet is not setting up networks.
         follows: what begins once the pod has its networks.
     """
     newest = max(reversed(events), key=mounted_sources.time_of, default=None)

@@ -1,9 +1,7 @@
 """The loop for VirtualMachineReplicaSets, which keeps the number of machines that a set wants.
 
-- ``membership`` decides which machines a set has.
-- ``finished`` decides which of them are over, and ``readiness`` which are available.
-- ``scale_down`` orders those that are too many.
-- ``replica_set_plan`` decides, ``replica_set_status`` reports, and ``reconciler`` is the loop.
+``replica_set_plan`` decides, from ``membership`` (which machines a set has), ``finished`` (which are over), ``readiness`` (which are
+available) and ``scale_down`` (which to delete first).
 
-Source of the rules: ``k8s.io/kubernetes/pkg/controller/replicaset``. All modules but ``reconciler`` are pure.
+Source of the rules: ``k8s.io/kubernetes/pkg/controller/replicaset``.
 """

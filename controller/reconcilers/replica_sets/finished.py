@@ -1,7 +1,7 @@
 """Finished machines of a set: which ones are over for good, when they are replaced, and when they are deleted. Pure.
 
 A finished machine keeps its place in the set for a pause, which doubles with each machine that finished in the last ten minutes. So a
-template that cannot run costs a bounded number of machines, and the machines themselves remember how many there were.
+template that cannot run costs a bounded number of machines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apiserver.apis.virt.lifecycle import phases, power
 FIRST_PAUSE_SECONDS: Final = 10
 LONGEST_PAUSE_SECONDS: Final = 300
 KEPT: Final = timedelta(minutes=10)
-"""Time from a machine's end to its deletion; the longest pause is shorter."""
+"""From a machine's end to its deletion; the longest pause is shorter."""
 _FOR_GOOD: Final = power.OFF_REASONS - power.ASKED_TO_BE_OFF
 
 
@@ -32,9 +32,7 @@ class Finished:
     waiting: tuple[Object, ...] = ()
     """They keep their places."""
     expired: tuple[Object, ...] = ()
-    """They are deleted now."""
     next_change: datetime | None = None
-    """When one of them is replaced or deleted next."""
 
 
 def is_finished(vm: Object) -> bool:
@@ -46,7 +44,7 @@ def is_finished(vm: Object) -> bool:
 
 
 def judge(machines: Sequence[Object], now: datetime) -> Finished:
-    """Return what becomes of these finished machines."""
+    """Return when to replace and delete these finished machines."""
     ends = [(min(_end_of(vm, now), now), vm) for vm in machines]
     recent = sum(1 for end, _ in ends if now - end < KEPT)
     pause = timedelta(seconds=pause_seconds(recent, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
@@ -59,6 +57,5 @@ def judge(machines: Sequence[Object], now: datetime) -> Finished:
 
 
 def _end_of(vm: Object, now: datetime) -> datetime:
-    """Return the end of the last attempt; the machine's creation if unknown."""
     found = power.newest_attempt(vm).get("endTime") or dig_vm(vm, "metadata", "creationTimestamp")
     return times.parse(str(found)) if found else now

@@ -15,14 +15,12 @@ from apiserver.apis.virt.places.resources import REPLICA_SETS
 from controller.reconcilers.replica_sets import finished
 
 BY_CONTROLLER: Final = "controller"
-"""Index of machines by :func:`controller_of_vm`."""
 BY_NAMESPACE: Final = "namespace"
-"""Index of sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """The machines of a namespace without a controller, as the key of an index."""
+    """Index key for the machines of a namespace without a controller."""
 
     namespace: str
 
@@ -32,11 +30,11 @@ class Membership:
     """The machines of a set."""
 
     members: tuple[Object, ...] = ()
-    """They match, and the set controls them or adopts them now; machines in deletion included."""
+    """They match, and the set controls or adopts them."""
     adopted: tuple[Object, ...] = ()
-    """Machines without a controller that match and are not finished: the set becomes their controller."""
+    """Unfinished machines without a controller: the set becomes their controller."""
     released: tuple[Object, ...] = ()
-    """Machines that no longer match: the set ceases to be their controller."""
+    """Machines that do not match: the set ceases to be their controller."""
 
 
 def faults(replica_set: Object) -> tuple[str, ...]:
@@ -51,10 +49,10 @@ def selector_of(replica_set: Object) -> Selector:
 
 
 def judge(replica_set: Object, machines: Iterable[Object]) -> Membership:
-    """Return what the set does with each of these machines of its namespace.
+    """Return which of these machines of its namespace the set controls, adopts and releases.
 
-    A set in deletion adopts and releases none, because the garbage collector has its machines. No set adopts a finished machine, because
-    it would delete it.
+    A set in deletion adopts and releases none, because the garbage collector has its machines. No set adopts a finished machine, because it
+    would delete it.
     """
     selector, uid, is_going = selector_of(replica_set), uid_of(replica_set), is_deleting(replica_set)
     members, adopted, released = [], [], []

@@ -1,7 +1,7 @@
 """The loop for VirtualMachineReplicaSets: gather, plan, apply.
 
-A plan of the informers' copies only says whether there is something to do. What is done follows from a list of the machines as virt-api has
-them now, so that missed, late or repeated watch events never make a machine too many.
+A plan of the informers' copies only says whether there is something to do. The writes follow from virt-api's list of machines, so that
+missed, late or repeated watch events create no machine too many.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from controller.runtime.recorder import Recorder
 logger = logging.getLogger(__name__)
 
 _FIRST_BATCH: Final = 1
-"""Machines of the first batch. Each further one is twice as large, so that a refusal for all is asked for only once."""
+"""Each further batch doubles, so that a refusal for all is asked for only once."""
 _DELETED_AT_ONCE: Final = 16
 
 
@@ -99,7 +99,7 @@ class ReplicaSets:
         ]
 
     async def _present(self, replica_set: Object) -> list[Object]:
-        """Return the machines that match now, and those of the informer that do not."""
+        """Return the machines that match on the server, and the informer's that do not."""
         selector = membership.selector_of(replica_set)
         listed = await self._client.list(
             VIRTUAL_MACHINES, namespace_of(replica_set), label_selector=str(selector), trim=without_managed_fields
@@ -108,17 +108,16 @@ class ReplicaSets:
         return [*sound, *(vm for vm in self._known(replica_set) if not selector.matches(labels_of(vm)))]
 
     async def _act(self, replica_set: Object, plan: Plan) -> Failure | None:
-        """Apply the plan; return why a machine could not be created or deleted."""
         for vm in plan.released:
             await self._release(replica_set, vm)
         if plan.adopted and not await self._is_current(replica_set):
-            return None  # it was deleted; the informer will say so
+            return None
         for vm in plan.adopted:
             await self._adopt(replica_set, vm)
         return await self._delete(replica_set, plan.delete) or await self._create(replica_set, plan.create)
 
     async def _is_current(self, replica_set: Object) -> bool:
-        """Return whether virt-api has this very set, and not in deletion: else its machines are not to be adopted."""
+        """Return whether virt-api has this very set, and not in deletion."""
         try:
             found = await self._client.get(REPLICA_SETS, name_of(replica_set), namespace_of(replica_set))
         except errors.NotFound:
@@ -172,13 +171,13 @@ class ReplicaSets:
         try:
             answer = await self._client.delete(VIRTUAL_MACHINES, name_of(vm), namespace_of(vm), options=options)
         except (errors.NotFound, errors.Conflict):
-            return  # gone, replaced or changed since the list; its event brings another pass
+            return  # gone, replaced or changed; its event brings another pass
         if answer.get("kind") == VIRTUAL_MACHINES.kind:
             self._informers.vms.remember(answer)
         self._tell(replica_set, "Normal", "SuccessfulDelete", f"Deleted virtual machine: {name_of(vm)}")
 
     async def _each(self, replica_set: Object, reason: str, writes: Sequence[Coroutine[Any, Any, None]]) -> Failure | None:
-        """Do these writes at the same time; return the first refusal.
+        """Do these writes concurrently; return the first refusal.
 
         Raises:
             Conflict: the set is being deleted, or is another one.

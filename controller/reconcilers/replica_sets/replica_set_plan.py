@@ -13,7 +13,7 @@ from controller.reconcilers.replica_sets import finished, membership, readiness,
 from controller.reconcilers.replica_sets.finished import Finished
 
 BURST: Final = 500
-"""The most machines that one pass creates or deletes, as in Kubernetes."""
+"""Writes of one pass, as in Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +22,25 @@ class Observed:
 
     replica_set: Object
     machines: Sequence[Object]
-    """Machines of its namespace, at least those that it controls and those that match without a controller."""
+    """At least those that it controls, and matching ones without a controller."""
     now: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now, and the machines that the status counts."""
+    """What to do, and the machines that the status counts."""
 
     adopted: tuple[Object, ...] = ()
     released: tuple[Object, ...] = ()
     create: int = 0
     delete: tuple[Object, ...] = ()
     active: tuple[Object, ...] = ()
-    """The machines that count as replicas."""
     terminating: int = 0
     finished: int = 0
     waiting: int = 0
     """Finished ones that are replaced after a pause."""
     requeue_after: float | None = None
-    """Seconds until time alone changes the plan or the status."""
+    """Until time alone changes the plan or the status."""
 
     @property
     def acts(self) -> bool:
@@ -50,7 +49,7 @@ class Plan:
 
 
 def plan(seen: Observed) -> Plan:
-    """Return what the set does now."""
+    """Return what the set does."""
     found = membership.judge(seen.replica_set, seen.machines)
     present = [vm for vm in found.members if not is_deleting(vm)]
     over: list[Object] = []
@@ -73,7 +72,6 @@ def plan(seen: Observed) -> Plan:
 
 
 def _changes(replica_set: Object, active: Sequence[Object], ended: Finished) -> tuple[int, tuple[Object, ...]]:
-    """Return how many machines to create, and which ones to delete."""
     if is_deleting(replica_set) or dig_replica_set(replica_set, "spec", "paused"):
         return 0, ()
     excess = len(active) - wanted_replicas(replica_set)

@@ -1,7 +1,7 @@
 """The order in which a set deletes machines that are too many. Pure.
 
-First those that lose least: without a node before others, by phase, not ready before ready, with a lower deletion cost, from nodes with
-more machines of the set, ready for a shorter time, younger.
+Without a node before others, by phase, not ready before ready, with a lower deletion cost, from nodes with more machines of the set, ready
+for a shorter time, younger.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Migrations created by an upgrade, kept in virt-controller's memory until a day after their end.
 
-The pause after a failure and the free room in a batch are computed from these and not from existing Migrations, because a machine's owner
-can delete those or change their ownerReferences to avoid the pause. All replicas watch the same Migrations and so agree; a new replica
-knows only the existing ones.
+The pause after a failure and the free room in a batch are computed from these, because a machine's owner can delete existing Migrations or
+change their ownerReferences to avoid the pause. All replicas watch the same Migrations and so agree; a new replica knows only the existing
+ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.runtime.clock import Clock
 
 REMEMBERED: Final = timedelta(days=1)
 MAX_REMEMBERED: Final = 10_000
-"""Maximum entries, more than upgrades create in a day; those that changed longest ago are dropped."""
+"""More than upgrades create in a day; those that changed longest ago are dropped."""
 
 
 class Memory:
@@ -32,17 +32,17 @@ class Memory:
         self._clock = clock
         self._limit = limit
         self._known: OrderedDict[str, tuple[Object, datetime]] = OrderedDict()
-        """Relevant fields of each, and since when they apply. The most recently changed is last."""
+        """Each with the time of its last change, the newest last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Store the change of an upgrade's Migration; one deleted unfinished counts as cancelled (``apiserver.client.store.Callback``)."""
+        """Store the change of an upgrade's Migration; one deleted unfinished counts as cancelled."""
         found, now = new or old or {}, self._clock.now()
         uid = uid_of(found)
         if not uid or not labels_of(found).get(names.WORKLOAD_UPDATE_LABEL) or structure.of_migration(found):
             return
         before = self._known[uid][0] if uid in self._known else None
         if new is None and not phases.is_unfinished(before or found):
-            return  # its end is already recorded
+            return
         known = _kept(found, before)
         if new is None:
             known["status"] = {**known["status"], "phase": phases.CANCELLED, "endTime": times.to_rfc3339(now)}
@@ -72,7 +72,7 @@ class Memory:
 
 
 def _kept(migration: Object, before: Object | None) -> Object:
-    """Return the fields of a Migration that affect the order, with the owner as it was first seen."""
+    """Return the fields that affect the order, with the owner as it was first seen."""
     references = dig(before or migration, "metadata", "ownerReferences") or []
     status = {key: value for key in ("phase", "endTime", "targetPod") if (value := dig_migration(migration, "status", key))}
     return {

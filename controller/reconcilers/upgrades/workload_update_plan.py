@@ -1,12 +1,12 @@
 """Decides which guests move next into pods of the current release after an upgrade of the chart. Pure.
 
-Guests are moved by Migrations of the lowest priority, which are created only if they can begin at once within the node's and the cluster's
-limits, so that users' migrations and drains are not delayed. At most ``batch_size`` guests move at a time, and at most that many begin in
-``batch_seconds``. Migrations deleted since then count.
+Migrations of the lowest priority move guests. They are created only if they can begin at once within the node's and the cluster's limits,
+so that users' migrations and drains are not delayed. At most ``batch_size`` guests move at a time, and at most that many begin in
+``batch_seconds``. Deleted Migrations count.
 
 A failed one is repeated after ``FIRST_PAUSE_SECONDS``, doubled for each further failure; after a cancelled one the delay is the longest.
 Namespaces take turns, and within one those with the fewest attempts go first, so that an immovable guest or a tenant who rewrites pods'
-images delays nobody else. A guest that was moved but is in an outdated pod again is not moved, because something in the cluster changes
+images delays no other. A guest that was moved but is in an outdated pod again is not moved, because something in the cluster changes
 images.
 """
 
@@ -33,7 +33,6 @@ from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.reconcilers.virtual_machines import outdated
 
 PRIORITY: Final = -100
-"""Priority of an upgrade's Migrations: the lowest."""
 FIRST_PAUSE_SECONDS: Final = 300
 LONGEST_PAUSE_SECONDS: Final = 3600
 _IN_VAIN: Final = frozenset({phases.FAILED, phases.CANCELLED})
@@ -45,9 +44,7 @@ class Candidate:
 
     vm: Object
     pod: Object | None
-    """Its pod, by the uid in its status, or None."""
     claims: Mapping[str, Object | None]
-    """Claims of its disks, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +53,23 @@ class Observed:
 
     candidates: Sequence[Candidate]
     migrations: Sequence[Object]
-    """Migrations of all namespaces, and deleted ones of upgrades."""
+    """Of all namespaces, and deleted ones of upgrades."""
     nodes: Mapping[NamespacedName, str]
-    """The known nodes of the machines that unfinished ones of these move, by namespace and name."""
+    """Of the machines that unfinished ones move."""
     now: datetime
     settings: Settings
     limits: MigrationLimits
     evicted: Mapping[str, datetime] = field(default_factory=dict)
-    """Times of evictions for the update, by uid of the pod."""
+    """By uid of the pod."""
     refused: frozenset[NamespacedName] = field(default_factory=frozenset)
-    """Machines with a recently refused Migration or eviction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Migrations and evictions that begin now, in order."""
+    """Migrations and evictions that begin, in order."""
 
     migrations: tuple[tuple[Object, Object], ...] = ()
-    """Machines, and the Migrations to create for them."""
     evictions: tuple[tuple[Object, Object], ...] = ()
-    """Machines, and their pods to evict."""
 
 
 def mark(settings: Settings) -> str:
@@ -85,7 +79,7 @@ def mark(settings: Settings) -> str:
 
 
 def plan(seen: Observed) -> Plan:
-    """Return the guests to move or shut down now."""
+    """Return the guests to move or shut down."""
     update = seen.settings.workload_update
     ours = [each for each in seen.migrations if _is_ours(each, seen)]
     since = seen.now - timedelta(seconds=update.batch_seconds)
@@ -110,19 +104,16 @@ def _is_ours(migration: Object, seen: Observed) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Movable:
-    """A machine with a guest that may be moved or evicted now."""
-
     vm: Object
     pod: Object
     reason: str
     tries: int
-    """Number of Migrations of this upgrade that it had."""
 
 
 def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Object, Object, str]]:
     """Return machines, pods and reasons in order: namespaces take turns, and within one the fewest attempts go first.
 
-    ``held``: how many of this batch each namespace already has; updated.
+    ``held``: how many of this batch each namespace has; updated.
     """
     order: list[tuple[int, int, NamespacedName, _Movable]] = []
     for each in sorted(found, key=lambda each: (each.tries, key_of(each.vm))):
@@ -132,7 +123,6 @@ def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Objec
 
 
 def _movable(seen: Observed, ours: Sequence[Object]) -> Iterable[_Movable]:
-    """Yield the machines with guests that may be moved or evicted now, in any order."""
     busy = {evictions.machine_of(each) for each in seen.migrations if phases.is_unfinished(each)}
     histories: dict[str, list[Object]] = {}
     for migration in ours:
@@ -153,7 +143,6 @@ def _movable(seen: Observed, ours: Sequence[Object]) -> Iterable[_Movable]:
 
 
 def _goes_on(vm: Object, pod: Object) -> bool:
-    """Return True if the guest runs in this pod and is not about to end."""
     decision = power.decide(vm)
     is_there = phases.phase_of(vm) == phases.RUNNING and not is_deleting(vm) and not is_deleting(pod) and liveness.may_run(pod)
     is_ended = is_true(dig_vm(vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
@@ -172,7 +161,7 @@ def _rests(failed: Sequence[Object], now: datetime) -> bool:
 class _Places:
     """Free places of migrations, counted as in the queue: a lost machine's migration has none.
 
-    Waiting Migrations have none either: there may be any number that never begin, and the queue puts an upgrade's last.
+    Waiting Migrations have none: any number may never begin, and the queue puts an upgrade's last.
     """
 
     def __init__(self, seen: Observed) -> None:

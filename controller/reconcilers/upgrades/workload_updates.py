@@ -1,8 +1,8 @@
 """The loop that moves guests into pods of the current release after an upgrade, a few at a time: gather, plan, apply.
 
-It reconciles all machines together because they share the rate, and every few seconds while one is outdated. Three things are kept only in
-memory: evicted pods, refused machines, and deleted Migrations (``workload_update_memory``). So a new process waits for one interval before
-it moves or evicts a guest; during an upgrade virt-handlers are replaced in that time.
+It reconciles all machines together because they share the rate, and every few seconds while one is outdated. Evicted pods, refused machines
+and deleted Migrations are kept only in memory. So a new process waits for one interval before it moves or evicts a guest; during an upgrade
+virt-handlers are replaced in that time.
 """
 
 from __future__ import annotations
@@ -34,24 +34,18 @@ from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
 REFUSED_SECONDS: Final = 300.0
-"""Delay before a machine is tried again after a quota, a policy or a PodDisruptionBudget refused."""
+"""After a quota, a policy or a PodDisruptionBudget refused."""
 MAX_REFUSAL: Final = 500
-"""Maximum characters of a server's message."""
 BY_UPDATE: Final = "update"
-"""Index of an upgrade's Migrations, by ``workload_update_plan.mark``."""
 ALL: Final = Request("", "machines")
-"""The only request of this loop."""
 _AWAY: Final = (errors.Unauthorized, errors.ServiceUnavailable)
-"""Errors that affect all machines, so the loop retries. Any other affects one machine and does not stop the rest."""
+"""They affect all machines, so the loop retries. Any other error affects one machine."""
 
 logger = logging.getLogger(__name__)
 
 
 def update_of(migration: Object) -> list[str]:
-    """Index Migrations by the label of the upgrade that made them (``BY_UPDATE``).
-
-    Migrations without it, and structurally invalid ones, are not indexed.
-    """
+    """Return the key in ``BY_UPDATE``: the label of the upgrade that made a Migration, if it is structurally valid."""
     found = labels_of(migration).get(names.WORKLOAD_UPDATE_LABEL)
     return [str(found)] if found and not structure.of_migration(migration) else []
 
@@ -70,7 +64,6 @@ class WorkloadUpdates:
         self._limits = limits
         self._began: datetime | None = None
         self._evicted: dict[str, datetime] = {}
-        """When pods were evicted, by uid of the pod."""
         self._refused: dict[NamespacedName, datetime] = {}
         self._memory = Memory(clock)
 
@@ -136,11 +129,11 @@ class WorkloadUpdates:
     async def _create_migration(self, vm: Object, migration: Object) -> None:
         try:
             made = await self._client.create(MIGRATIONS, migration, namespace_of(vm), field_manager=FIELD_MANAGER)
-        except errors.Conflict:  # another migration of the machine is in progress
+        except errors.Conflict:
             return
         except _AWAY:
             raise
-        except errors.StatusError as error:  # a quota of Migrations, a policy, a failing webhook, a namespace being deleted
+        except errors.StatusError as error:  # a quota, a policy, a failing webhook, a namespace being deleted
             self._record_refusal(vm, "the API server rejects a Migration of the guest", error)
             return
         self._informers.migrations.remember(made)
@@ -156,10 +149,10 @@ class WorkloadUpdates:
         try:
             answer = await self._client.request("POST", PODS.path(namespace_of(pod), name_of(pod), "eviction"), body=eviction)
         except (errors.NotFound, errors.Conflict):
-            return  # gone, or replaced by another pod
+            return
         except _AWAY:
             raise
-        except errors.StatusError as error:  # a PodDisruptionBudget, a policy, our own webhook, another webhook that fails
+        except errors.StatusError as error:  # a PodDisruptionBudget, a policy, a webhook
             self._record_refusal(vm, f"pod {name_of(pod)} cannot be evicted", error)
             return
         if answer.get("status") == "Failure":  # with code 201, if two PodDisruptionBudgets select the pod
@@ -174,7 +167,7 @@ class WorkloadUpdates:
         self._recorder.event(vm, VIRTUAL_MACHINES, "Warning", "FailedWorkloadUpdate", message)
 
     def _forget(self, now: datetime) -> None:
-        # Longer than an interval: an evicted pod that still exists is left alone until then.
+        # Longer than an interval, in which an evicted pod is left alone.
         lasting = timedelta(seconds=max(REFUSED_SECONDS, self._settings.workload_update.batch_seconds))
         self._evicted = {uid: at for uid, at in self._evicted.items() if now - at < lasting}
         self._refused = {key: at for key, at in self._refused.items() if now - at < timedelta(seconds=REFUSED_SECONDS)}

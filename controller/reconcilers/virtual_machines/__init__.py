@@ -1,13 +1,12 @@
 """Virtual machines: the loop that keeps a pod for each machine that should be on, and its plan.
 
-Read ``virtual_machine_plan`` first: it has the rules, in order. ``observed`` is its input. ``reconciler`` is the loop around the plan, and
-``gathering`` fills ``observed``. The other modules are parts of the decision:
+Read ``virtual_machine_plan`` first: it has the rules, in order. ``reconciler`` is the loop around the plan, and ``gathering`` fills
+``observed``, its input. The other modules are parts of the decision:
 
-- the steps of an attempt: ``start_rules``, ``attempt_start``, ``pod_obstacles``, ``hand_over``, ``attempt_end``, and ``rest`` between two;
-- what the status keeps of attempts, and their times: ``attempts``, ``endings``;
+- the steps of a run: ``start_rules``, ``attempt_start``, ``pod_obstacles``, ``hand_over``, ``attempt_end``, and ``rest`` between two;
+- what the status keeps of runs: ``attempts``, ``endings``;
 - pods that the cluster ends or does not report: ``disruptions``, ``silent_nodes``;
-- the rest of the status: ``migration_record``, ``outdated``, ``restart_required``; ``statuses`` writes it.
+- the rest of the status: ``migration_record``, ``outdated``, ``restart_required``, ``statuses``.
 
-``validation`` rejects machines with an unsound structure. :mod:`apiserver.apis.virt.lifecycle.power` decides whether a machine should be
-on.
+:mod:`apiserver.apis.virt.lifecycle.power` decides whether a machine should be on.
 """

@@ -1,6 +1,6 @@
 """The pods with claims for a running guest, and their records in ``status.volumeStatus``. Pure.
 
-The record of a pod's uid is the write that locks the claim. So it is written once the pod runs and no other machine holds the claim
+The record of a pod's uid locks the claim. So it is written once the pod runs and no other machine holds the claim
 (``controller.reconcilers.precedence``). If one does, the pod goes, because a volume of one node would keep that machine from its start. A
 pod stays while its disk is in the running form, and the guest is in the pod for which it was made.
 """
@@ -23,7 +23,7 @@ from controller.reconcilers.virtual_machines import statuses
 from controller.reconcilers.virtual_machines.observed import Observed
 
 LOOK_SECONDS: Final = 5.0
-"""Delay before the next look at a claim that is missing or in use, which no event may announce."""
+"""No event may announce a claim that is missing or in use."""
 
 
 class _Wait(NamedTuple):
@@ -51,7 +51,6 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def _by_pod(seen: Observed, found: Iterable[Object]) -> dict[str, Object]:
-    """Return disks by the names of their attachment pods."""
     return {hot_plug.pod_name(seen.vm, each): each for each in found}
 
 
@@ -61,7 +60,6 @@ def _attached(seen: Observed) -> Iterator[Object]:
 
 
 def _wait(seen: Observed, disk: Object) -> _Wait | None:
-    """Return why a new disk gets no pod now, or None."""
     name = disks.claim_of(disk)
     if name and (wait := _wait_for_claim(seen, disk, name)):
         return wait

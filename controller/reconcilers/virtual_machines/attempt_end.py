@@ -1,4 +1,4 @@
-"""The end of an attempt that no virt-handler wrote down: the pod's own end tells it. Pure."""
+"""The end of a run that no virt-handler wrote: the pod's own end tells it. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 
 def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that write how the newest attempt ended: virt-handler was away, or the guest never reached it."""
+    """Return actions that write how the newest run ended: virt-handler was away, or the guest never reached it."""
     current = power.current_attempt(seen.vm)
     result, message = _result(seen, decision, current)
     image = _image(seen, result, message)
@@ -31,7 +31,7 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         result = power.RESULT_FAILED
     message = disruptions.added(seen, message)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
-    if (last := _last_pod(seen)) is not None and pod_state.has_run(last):  # it may have ended before this process saw it run
+    if (last := _last_pod(seen)) is not None and pod_state.has_run(last):
         end["nodeName"] = pod_state.node_of(last)
     status = {
         **phases.enter(statuses.status_of(seen), power.PHASES[result], seen.now),
@@ -53,7 +53,7 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, str]:
     last = _last_pod(seen)
     if last is not None and (end := pod_state.end_of(last)).result == power.RESULT_SUSPENDED:
-        return end.result, end.message  # whatever was requested since: the image has the guest
+        return end.result, end.message  # the image has the guest, whatever was requested since
     if not decision.on or decision.attempt > current:
         return power.RESULT_STOPPED, decision.message
     if attempts.is_stopped(seen.vm):
@@ -85,7 +85,7 @@ def _lost_node(seen: Observed) -> str:
 
 
 def _last_pod(seen: Observed) -> Object | None:
-    """Return the pod that the guest ended in: the machine's own, or a migration's target if the guest moved in its last moments."""
+    """Return the pod that the guest ended in: the machine's own, or a migration's target."""
     own = own_pod(seen, seen.pods)
     if own is not None and pod_state.has_migrated(own):
         return next((pod for pod in seen.pods if pod is not own and name_of(pod) in seen.targets), own)

@@ -1,4 +1,4 @@
-"""The start of an attempt: its pod, and what the status says of it. Pure."""
+"""The start of a run: its pod, and what the status says of it. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 
 def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that create the pod of the wanted attempt and record it. Its name is the lock: there is one pod of a name."""
+    """Return actions that create the pod of the wanted run and record it. Its name is the lock: there is one pod of a name."""
     if seen.refusal:
         return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
@@ -32,7 +32,7 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         only_on=cpu.only_node(seen.vm),
         node_selector=power.node_selector(seen.vm, decision.attempt),
     )
-    resumes = managed_save.of(seen.vm) is not None  # then the guest keeps its CPU
+    resumes = managed_save.of(seen.vm) is not None
     choice = None if resumes else _choose_cpu(seen, placement)
     chosen = chosen_cpu.chosen(seen.vm) if resumes else choice.chosen if choice is not None else None
     placement = dataclasses.replace(placement, chosen=chosen)
@@ -41,18 +41,18 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _avoided(seen: Observed) -> tuple[str, ...]:
-    """Return the nodes that the scheduler should avoid: starts failed there, also of others, or the kubelet rejected the last pod."""
+    """Return the nodes where starts failed, or the kubelet rejected the last pod."""
     rejecting = (pod_state.node_of(pod) for pod in seen.pods if pod_state.lacked_devices(pod))
     return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting, *seen.non_operational}))
 
 
 def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu.Choice | None:
-    """Return the CPU of this attempt's guest; None if the machine names it, or no node offers a choice."""
+    """Return the CPU of this run's guest; None without a choice."""
     if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
         return None
     wanted = (str(each.get("name") or "") for each in dig_vm(seen.vm, "spec", "domain", "cpu", "features") or ())
     nodes = [each for each in seen.nodes if name_of(each) not in placement.never_on]
-    placement = dataclasses.replace(placement, never_on=())  # during an upgrade these can be all nodes; the machine's own terms are few
+    placement = dataclasses.replace(placement, never_on=())  # during an upgrade these can be all nodes
     return baseline_cpu.choose(nodes, scheduling.scheduling(seen.vm, placement), wanted)
 
 
@@ -66,7 +66,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: baseline_cp
         "attempts": [*(dig_vm(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
         "observedGeneration": generation_of(seen.vm),
     }
-    for key in phases.OF_A_PLACE if managed_save.of(seen.vm) else (*phases.OF_A_PLACE, "cpu"):  # the last attempt left them
+    for key in phases.OF_A_PLACE if managed_save.of(seen.vm) else (*phases.OF_A_PLACE, "cpu"):  # the last run left them
         status.pop(key, None)
     if choice is not None:
         status["cpu"] = choice.status()
@@ -90,7 +90,7 @@ def _conditions(seen: Observed, pod: Object) -> list[Object]:
 
 
 def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
-    """Return the conditions with NodeLost=False for the first start after a loss, which counts the restarts, and without it for others."""
+    """Return the conditions; NodeLost=False counts the first start after a loss as a restart."""
     if not node_loss.is_lost(seen.vm):
         return without_condition(found, conditions.NODE_LOST)
     message = "a new attempt began after the loss of a node"
@@ -99,7 +99,7 @@ def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
 
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
-    """Return a warning of machines with one MAC address. Each is alone on its pod's bridge, but software may confuse the guests."""
+    """Warn of machines with one MAC address: software may confuse the guests."""
     return (duplicate_mac(seen.namesakes),) if seen.namesakes else ()
 
 
@@ -114,7 +114,7 @@ def duplicate_mac(namesakes: tuple[str, ...]) -> Emit:
 
 
 def _warn_of_sizes(seen: Observed) -> tuple[Action, ...]:
-    """Return a warning of disks larger than their claims. Much storage enforces no size, until it is full for all its users."""
+    """Warn of disks larger than their claims. Much storage enforces no size, until it is full for all its users."""
     if not (found := disk_claims.too_small(seen.vm, seen.claims)):
         return ()
     message = f"{'; '.join(found)}: writes of the guest can fail before its disk is full, or use up space that others need"

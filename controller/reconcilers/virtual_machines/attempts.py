@@ -1,7 +1,6 @@
-"""The start attempts in a machine's status, and the time limits of a start. Pure.
+"""The runs in a machine's status, and the time limits of a start. Pure.
 
 The limit counts from when the container runs: pulling an image, attaching a volume and waiting for a node are unlimited, as for a Pod.
-After that virt-handler has the machine, and a delay is caused by the node.
 """
 
 from __future__ import annotations
@@ -23,16 +22,15 @@ if TYPE_CHECKING:
     from apiserver.apis.virt.typed import Attempt
 
 FIRST_PAUSE_SECONDS: Final = 5.0
-"""Delay before the attempt that follows two short ones, doubled for each further one; none after a single one."""
+"""Before the run that follows two short ones, doubled for each further one."""
 LONGEST_PAUSE_SECONDS: Final = 300.0
-"""The same as in a kubelet's crash loop."""
+"""As in a kubelet's crash loop."""
 MAX_WORDS: Final = 1024
-"""Maximum characters of an attempt's end in messages."""
 DEFAULT_START_SECONDS: Final = 180
 
 
 def is_open(vm: Object) -> bool:
-    """True if the newest attempt has begun and its end is not recorded."""
+    """True if the newest run has begun and its end is not recorded."""
     current = power.current_attempt(vm)
     return current > 0 and not any(int(each["number"]) == current and power.has_ended(each) for each in _all(vm))
 
@@ -43,16 +41,16 @@ def is_handled(vm: Object) -> bool:
 
 
 def is_stopped(vm: Object) -> bool:
-    """True if virt-controller requested the end of the newest attempt, so that its end is not a failure."""
+    """True if virt-controller requested the end of the newest run, so that its end is not a failure."""
     return bool(power.newest_attempt(vm).get("stopTime"))
 
 
 def is_outdated(vm: Object, pod: Object | None) -> bool:
-    """True if an edit of the spec changed the newest attempt's pod or domain before its guest started.
+    """True if an edit of the spec changed the newest run's pod or domain before its guest started.
 
     Args:
         vm: the machine.
-        pod: pod of that attempt; None if it is gone: then any edit counts. A pod of an older release without a hash counts as changed.
+        pod: pod of that run; None if it is gone: any edit counts. A pod of an older release without a hash counts as changed.
     """
     if phases.phase_of(vm) != phases.SCHEDULING or not power.is_older(power.newest_attempt(vm), generation_of(vm)):
         return False
@@ -63,7 +61,7 @@ def is_outdated(vm: Object, pod: Object | None) -> bool:
 
 
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
-    """Return ``status.attempts`` with ``changes`` applied to the attempt of this number, which is added if missing."""
+    """Return ``status.attempts`` with ``changes`` applied to the run of this number, which is added if missing."""
     known = _all(vm)
     if not any(int(each["number"]) == number for each in known):
         known = [*known, {"number": number}]
@@ -82,22 +80,20 @@ def failed_nodes(vm: Object) -> tuple[str, ...]:
 
 
 def pause_before(decision: power.Power, rested: float) -> float:
-    """Return how many seconds the next attempt must wait because previous ones ended soon.
+    """Return how many seconds the next run must wait because previous ones ended soon.
 
-    Args:
-        decision: whether the machine should be on.
-        rested: seconds since the newest attempt ended.
+    ``rested`` is the seconds since the newest run ended.
     """
     return max(pause_seconds(decision) - rested, 0.0)
 
 
 def pause_seconds(decision: power.Power) -> float:
-    """Return the whole delay before the next attempt."""
+    """Return the whole delay before the next run."""
     return backoff.pause_seconds(decision.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
 
 def last_words(vm: Object) -> str:
-    """Return how the newest attempt ended, in one line."""
+    """Return how the newest run ended, in one line."""
     return one_line(str(power.newest_attempt(vm).get("message") or "no reason given"), MAX_WORDS)
 
 
@@ -110,13 +106,13 @@ def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
     for kind in (conditions.DISKS_READY, conditions.NETWORK_READY):
         ready = condition(dig_vm(vm, "status", "conditions"), kind) or {}
         if ready.get("status") == "True" and ready.get("lastTransitionTime"):
-            # The node did not cause this wait. Its end was written by the node, whose clock may differ.
+            # The node did not cause this wait. It wrote the end, and its clock may differ.
             begins = max(begins, min(times.parse(ready["lastTransitionTime"]), now))
     return timedelta(seconds=start_seconds(vm)) - (now - begins)
 
 
 def _container_began(vm: Object, pod: Object) -> str | None:
-    """Return when the machine was handed to virt-handler, by our clock; or the kubelet's time if that was lost."""
+    """Return when the machine was assigned to virt-handler, by our clock; or the kubelet's time."""
     entered = [each for each in dig_vm(vm, "status", "phaseTransitionTimestamps") or () if each["phase"] == phases.SCHEDULED]
     return entered[-1]["time"] if entered else pod_state.running_since(pod)
 

@@ -1,11 +1,10 @@
 """Pods that the cluster ends on purpose: drain, preemption, taint, node pressure. Pure.
 
 Kubernetes sets the pod's condition ``DisruptionTarget`` (KEP-3329), which is lost with the pod. The machine gets the condition until its
-next attempt begins or a user switches it off. It means that the machine was interrupted and did not end
+next run begins or a user switches it off. It means that the machine was interrupted and did not end
 (:func:`apiserver.apis.virt.lifecycle.power.was_interrupted`).
 
-A pod rejected by its kubelet while virt-handler (a device plugin) restarts counts too. There is no condition for that, so the end's reason
-is used.
+A pod rejected by its kubelet while virt-handler (a device plugin) restarts counts too, by the reason of its end.
 
 For an eviction that shuts a guest down, a replica of virt-controller sets the machine's condition before it allows the eviction
 (:mod:`controller.evictions.eviction_plan`), because the leader may be evicted at the same time and find neither guest nor pod later.
@@ -50,7 +49,7 @@ _WHO: Final[Mapping[str, str]] = MappingProxyType(
 
 
 SETTLE_SECONDS: Final = 10.0
-"""Maximum time from allowing an eviction to the pod's condition; longer than kube-apiserver takes for the request."""
+"""From allowing an eviction to the pod's condition; longer than kube-apiserver takes for the request."""
 
 
 def report(seen: Observed) -> tuple[Action, ...]:
@@ -76,7 +75,7 @@ def until_settled(seen: Observed) -> tuple[Action, ...]:
 
 
 def added(seen: Observed, message: str) -> str:
-    """Return how an attempt ended, including the disruption if there was one."""
+    """Return how a run ended, including the disruption if there was one."""
     known = _known(seen)
     return message if known is None else f"{known.get('message')} ({message})"
 
@@ -91,7 +90,7 @@ def _goes_on(seen: Observed) -> bool:
 
 
 def _settles(seen: Observed) -> float:
-    """Return how many seconds are left for an allowed eviction to set the pod's own condition; 0 without one."""
+    """Return the remaining seconds for an allowed eviction to set the pod's own condition; 0 without one."""
     known = _known(seen) or {}
     if known.get("reason") != conditions.EVICTION_ALLOWED:
         return 0.0
@@ -103,7 +102,7 @@ def _settles(seen: Observed) -> float:
 def _of_pod(seen: Observed) -> tuple[str, str] | None:
     pod = own_pod(seen, seen.pods)
     if pod is not None and pod_state.lacked_devices(pod):
-        return pod_state.LACKED_DEVICES, _told(pod, pod_state.LACKED_DEVICES)  # the attempt ends with the kubelet's message
+        return pod_state.LACKED_DEVICES, _told(pod, pod_state.LACKED_DEVICES)  # the run ends with the kubelet's message
     found = condition(dig(pod, "status", "conditions"), conditions.DISRUPTION_TARGET)
     if pod is None or found is None or found.get("status") != "True":
         return None

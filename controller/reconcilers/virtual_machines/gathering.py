@@ -36,7 +36,7 @@ from controller.reconcilers.virtual_machines.shared import Shared
 from controller.runtime.clock import Clock
 
 LIVE_PAGE: Final = 2
-"""Pods per page when they are read untrimmed: a tenant can make pods of 12 MiB."""
+"""A tenant can make pods of 12 MiB, which are read untrimmed."""
 
 
 class Gathering:
@@ -119,7 +119,8 @@ class Gathering:
         """Return the machine, its pods and the evidence, from the informers, or from the server before something depends on them.
 
         The informer may be behind, and has only labelled pods. So the server is read before the absence of a pod decides anything, and
-        before the first report that the pod is on a silent node: a person who reads that may delete the pod, and its deletion then counts.
+        before the first report that the pod is on an unreachable node: a person who reads that may delete the pod, and its deletion then
+        counts.
         """
         own, pods = ownership.of_status(vm), self._known_pods(vm, self._references(vm, migrations))
         its_own = [pod for pod in pods if own is not None and ownership.is_meant(pod, own, vm)]
@@ -127,14 +128,13 @@ class Gathering:
             found = await self._evidence(vm, own, pods, [])
             if silent_nodes.is_reported(vm) or not any(liveness.verdict(pod, found) == liveness.LOST for pod in its_own):
                 return vm, pods, found
-        # The copy of the machine may be older than that of a Migration that moved it; then the pod in its status is over, and the pod with
+        # The copy of the machine may be older than that of a Migration that moved it. Then the pod in its status is over, and the pod with
         # the guest would seem to belong to no machine.
         vm = await self._live(vm)
         own, pods = ownership.of_status(vm), await self._live_pods(vm, self._references(vm, migrations))
         return vm, pods, await self._evidence(vm, own, pods, self._absent_targets(vm, migrations, pods))
 
     async def _live(self, vm: Object) -> Object:
-        """Return the machine from the server. If it was deleted or replaced, the informer's copy is used until the informer notices."""
         try:
             found = await self._client.get(VIRTUAL_MACHINES, name_of(vm), namespace_of(vm))
         except errors.NotFound:
@@ -144,8 +144,7 @@ class Gathering:
     def _rivals(self, vm: Object) -> tuple[Object, ...]:
         """Return the machines that block a start. Before there is a pod: those with precedence; after: those with a guest.
 
-        They are in the same namespace and use the same claim or server disk. The difference keeps two simultaneous starts from waiting for
-        each other; virt-api ensures that only one gets its guest.
+        The difference keeps two simultaneous starts from waiting for each other; virt-api ensures that only one gets its guest.
         """
         if attempts.is_open(vm) and phases.phase_of(vm) != phases.SCHEDULING:
             return ()
@@ -156,7 +155,7 @@ class Gathering:
         return tuple(each for each in others.values() if precedence.goes_before(each, vm))
 
     def _files_in_use(self, vm: Object, pod: Object | None) -> tuple[str, ...]:
-        """Return the node files that a machine in phase Scheduling must wait for, as texts that say which machine uses each."""
+        """Return the node files that a machine in phase Scheduling must wait for, with their machines, as texts."""
         node = pod_state.node_of(pod)
         files = map(NodeFile, disk_claims.files_of(vm))
         found = (each for file in files for each in self._informers.holders_of(file))
@@ -173,7 +172,7 @@ class Gathering:
         return {claim: self._informers.claims.get(namespace_of(vm), claim) for claim in claims if claim}
 
     def _wanted_in_use(self, vm: Object) -> dict[str, str]:
-        """Return the claims of disks that the guest may get and that other machines hold, with the name of one machine each."""
+        """Return the name of another machine by each claim that it holds and the guest may get."""
         uses = disk_uses.uses({"devices": {"disks": list(hot_plug.added(vm))}})
         found = {}
         for claim, use in uses.items():
@@ -214,7 +213,7 @@ class Gathering:
         return tuple(pods.values())
 
     async def _evidence(self, vm: Object, own: Reference | None, pods: tuple[Object, ...], targets: list[Timed]) -> Evidence:
-        """Return what is known about the pods: of the nodes that run them, or would run the next one, and of those that are gone."""
+        """Return the evidence about absent pods, and the nodes that run the others or would run the next one."""
         absent = [*self._absent_own(vm, own, pods), *targets]
         nodes = {pod_state.node_of(pod) for pod in pods if liveness.may_run(pod)} | {each.pod.node for each in targets}
         if own is not None and self._own_pods.may_run(vm, own.uid):
@@ -224,7 +223,7 @@ class Gathering:
         return await evidence.gather(self._reports, nodes, absent)
 
     def _absent_own(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> list[Timed]:
-        """Return the pod that the status names, if it is gone and a guest may run in it."""
+        """Return the pod in the status, if it is gone and a guest may run in it."""
         if own is None or not own.uid or not attempts.is_handled(vm):
             self._own_pods.forget(key_of(vm))
             return []
@@ -266,12 +265,11 @@ def _node_of(vm: Object) -> str:
 
 
 def reads_networks(vm: Object) -> bool:
-    """Return True if a missing network would block the machine's start now."""
+    """Return True if a missing network would block the machine's start."""
     return bool(attachments.of(vm)) and (phases.phase_of(vm) == phases.SCHEDULING if attempts.is_open(vm) else power.decide(vm).on)
 
 
 def _starting_pod(vm: Object, pods: tuple[Object, ...]) -> Object | None:
-    """Return the pod in the status until it is handed over to virt-handler."""
     reference = ownership.of_status(vm)
     if reference is None or phases.phase_of(vm) != phases.SCHEDULING:
         return None
@@ -279,12 +277,11 @@ def _starting_pod(vm: Object, pods: tuple[Object, ...]) -> Object | None:
 
 
 def _who(vm: Object, other: Object) -> str:
-    """Return a description of another machine, without its name if it is of another namespace."""
     same = namespace_of(other) == namespace_of(vm)
     return f"virtual machine {name_of(other)}" if same else "a virtual machine of another namespace"
 
 
 def _matters(vm: Object) -> bool:
-    """Return True if the next plan depends on the absence of pods, so that they must be read; a first start does not."""
+    """Return True if the next plan depends on the absence of pods, so that they must be read."""
     decision, current = power.decide(vm), power.current_attempt(vm)
     return decision.reason == "Deleting" or attempts.is_open(vm) or (decision.on and current > 0)

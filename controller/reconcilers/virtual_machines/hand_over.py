@@ -1,4 +1,4 @@
-"""The hand-over of a machine to virt-handler of the node that runs its pod. Pure."""
+"""The assignment of a machine to virt-handler of the node that runs its pod. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 _OF_A_POD = frozenset({conditions.Wait.SOURCE, conditions.Wait.STORAGE, conditions.Wait.VOLUME})
-"""Waits for disks that are over once the pod runs."""
+"""Over once the pod runs."""
 
 
 def hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that write phase Scheduled, node and pod: then virt-handler decides. They wait if another machine uses its disks."""
+    """Write phase Scheduled, node and pod, so that virt-handler takes over; wait if another machine uses the disks."""
     if seen.claims_in_use or seen.servers_in_use or seen.files_in_use:
         # Another machine started in the same moment and came first; and the node's files are known only now.
         return statuses.wait(seen, Obstacle(conditions.DISKS_READY, conditions.DISK_IN_USE, start_rules.in_use(seen), phase=""))
@@ -31,7 +31,7 @@ def hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
         "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
         "observedGeneration": generation_of(seen.vm),
     }
-    is_told = power.newest_attempt(seen.vm).get("nodeName") == node  # and a user edited the status since
+    is_told = power.newest_attempt(seen.vm).get("nodeName") == node  # a user edited the status since
     event = () if is_told else (Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"),)
     return (WriteStatus(status), *event, Requeue(attempts.start_seconds(seen.vm)))
 

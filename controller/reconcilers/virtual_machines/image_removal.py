@@ -18,7 +18,7 @@ from controller.reconcilers.pods import liveness, pod_state
 from controller.reconcilers.virtual_machines.observed import Observed
 
 LIMIT_SECONDS: Final = 300.0
-"""Time for the pod, after which the machine goes without it: a deletion must not hang on storage that is away."""
+"""A deletion must not hang on unavailable storage."""
 KEPT: Final = "ImageNotDeleted"
 
 
@@ -47,7 +47,6 @@ def remove(seen: Observed) -> Steps:
 
 
 def _claim(vm: Object) -> str:
-    """Return the claim that may have files of the machine; empty: none."""
     if (image := managed_save.of(vm)) is not None:
         return str(image["claimName"])
     return managed_save.claim_of(running.spec_of(vm)) if power.current_attempt(vm) else ""
@@ -56,7 +55,7 @@ def _claim(vm: Object) -> str:
 def _begin(seen: Observed, claim: str) -> Steps:
     found = seen.claims.get(claim)
     if found is None or is_deleting(found) or disk_claims.images_on_device(seen.vm, seen.claims):
-        return Steps((), is_over=True)  # they go with the claim, or a device has none
+        return Steps((), is_over=True)
     if seen.refusal:
         return _kept(seen, claim, seen.refusal)
     return Steps((CreatePod(launcher_pod.removal_pod(seen.vm, claim, seen.settings), seen.vm), Requeue(LIMIT_SECONDS)), is_over=False)

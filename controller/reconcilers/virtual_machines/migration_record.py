@@ -1,7 +1,7 @@
 """The record of a live migration in its machine's status: source and target, start, and how the last one ended. Pure.
 
-It is for users who look at the machine (``kubectl get vms`` prints ``Migrating`` from it); nothing is decided by it. When a migration
-succeeds, the target's virt-handler writes the record together with the takeover.
+It is for users (``kubectl get vms`` prints ``Migrating`` from it) and decides nothing. When a migration succeeds, the target's virt-handler
+writes the record together with the takeover.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Launcher pods of another release: how to find them, what happens to their guests, and the condition for it. Pure.
+"""Launcher pods of another release, and what happens to their guests. Pure.
 
 virt-launcher runs as long as its guest, so after an upgrade of the chart guests run in pods of the previous release. A pod is outdated if
-its image differs from the one that virt-controller uses for new pods; a tag is not resolved. The machine then has the condition
-``LauncherOutdated``. ``upgrades`` decide when a guest is moved.
+its image differs from the one of new pods; a tag is not resolved. The machine then has the condition ``LauncherOutdated``. ``upgrades``
+decides when a guest is moved.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from controller.reconcilers.virtual_machines import statuses
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 MAX_IMAGE: Final = 256
-"""Maximum characters of an image in messages, because a user who can patch pods can change it."""
+"""A user who can patch pods can change the image."""
 MAX_WHY: Final = 300
 _WITH_LAUNCHER: Final = frozenset({phases.RUNNING, phases.STOPPING, phases.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What will happen to a guest with an outdated launcher."""
+    """How a guest with an outdated launcher gets a new one."""
 
     reason: str
-    """Reason for LauncherOutdated=True."""
     words: str
 
 
@@ -50,13 +49,7 @@ def is_outdated(pod: Object | None, settings: Settings) -> bool:
 
 
 def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> Way:
-    """Return what will happen to the guest of a machine with an outdated launcher.
-
-    Args:
-        vm: the machine.
-        claims: claims of its disks, by name.
-        settings: settings with the update strategy.
-    """
+    """Return what will happen to the guest of a machine with an outdated launcher."""
     strategy = evictions.strategy_of(vm) or settings.eviction_strategy
     why = one_line(migratable.why_not(vm, claims), MAX_WHY)
     if settings.workload_update.strategy == "None":

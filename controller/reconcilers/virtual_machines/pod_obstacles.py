@@ -18,11 +18,10 @@ from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 MAX_STRANGERS: Final = 3
-"""The most nodes with a virt-handler of another contract that a message names."""
 
 
 def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report why the machine's pod does not run yet, or look again."""
+    """Return actions that report why the machine's pod does not run, or look again."""
     found, unbound = pod_state.obstacle(pod), _unbound(seen, pod)
     if conditions.Wait.VOLUME in conditions.waits_for(seen.vm) and not unbound:
         changed = with_condition(statuses.status_of(seen).get("conditions"), statuses.disks_ready(seen), now=times.to_rfc3339(seen.now))
@@ -35,7 +34,7 @@ def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbound: str) -> tuple[Action, ...]:
-    """Return actions that report the pod's own status: no node takes it, or its container cannot start."""
+    """Report the pod's own status: no node takes it, or its container cannot start."""
     is_unschedulable = pod_state.is_unschedulable(pod)
     demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
     foreign = "; ".join(sorted(seen.strangers.values())[:MAX_STRANGERS]) if is_unschedulable else ""
@@ -55,7 +54,6 @@ def _unbound(seen: Observed, pod: Object) -> str:
 
 
 def _with_mounted_sources(seen: Observed, pod: Object, found: list[Object]) -> Object:
-    """Return the status with these conditions, and with DisksReady=True if the pod has mounted the sources that it waited for."""
     if _sources_came(seen, pod):
         found = with_condition(found, statuses.disks_ready(seen), now=times.to_rfc3339(seen.now))
     return {**statuses.status_of(seen), "conditions": found}
@@ -74,7 +72,7 @@ def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report the network that plugins refuse to the pod. A kubelet mounts volumes before that, so the pod has them."""
+    """Report the network that plugins refuse to the pod, which has its volumes by then."""
     fault = sandboxes.fault(seen.networks.definitions, pod_state.node_of(pod), seen.sandbox_events, seen.mount_events)
     if fault is None:
         return ()
@@ -87,7 +85,7 @@ def _of_network(seen: Observed, fault: tuple[str, str]) -> Obstacle:
 
 
 def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report the Secret or ConfigMap that the kubelet does not find, or look again."""
+    """Report the Secret or ConfigMap that the kubelet does not find, or look again."""
     again = mounted_sources.requeue_seconds(seen.vm, pod, seen.now)
     if again is None:
         return ()
@@ -97,10 +95,7 @@ def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report a pod that has a node for :data:`pod_state.SLOW_SECONDS` and does not run; before that, look again then.
-
-    Only the kubelet's Events name the cause: a volume, a network or an image.
-    """
+    """Report a pod that has a node for :data:`pod_state.SLOW_SECONDS` and does not run, or look again then."""
     bound_at = pod_state.bound_at(pod)
     if bound_at is None:
         return ()

@@ -1,7 +1,6 @@
 """Resizes the pod of a running guest before the guest gets memory, and after it released memory. Pure.
 
-``apiserver.apis.virt.spec.pod_memory`` has the order of the steps. During a migration there are none: the target pod is made with the size
-that the guest may have.
+``apiserver.apis.virt.spec.pod_memory`` has the order of the steps. A migration's target pod is made with the size that the guest may have.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ IN_PROGRESS: Final = "PodResizeInProgress"
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the resize of the guest's pod, or the write of what became of it."""
+    """Return the resize of the guest's pod, or the write of its result."""
     if phases.phase_of(seen.vm) != phases.RUNNING or not memory.grows(running.spec_of(seen.vm).get("domain") or {}):
         return ()
     pod, wanted = own_pod(seen, seen.pods), pod_memory.wanted(seen.vm)
@@ -53,7 +52,7 @@ def _grow(seen: Observed, pod: Object, wanted: int) -> tuple[Action, ...]:
 
 
 def _fit(seen: Observed, pod: Object, amount: int) -> tuple[Action, ...]:
-    """Return the resize of a pod that does not have the size for this much memory, unless it was refused recently."""
+    """Resize a pod of another size, unless that was refused recently."""
     resize = _resize(seen, pod, amount)
     is_done = pod_state.memory_limit(pod) == _limit(resize.resources)
     return () if is_done or resize.request in seen.refusals else (resize,)

@@ -1,4 +1,4 @@
-"""Reads the PriorityClasses, when machines of a lost node restart."""
+"""Reads the PriorityClasses when machines of a lost node restart."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from apiserver.client.rest import Client
 from controller.reconcilers.virtual_machines import restart_turns
 
 KEPT_SECONDS: Final = 30.0
-"""Time that a list counts: many machines ask for it at once."""
+"""Many machines ask at once."""
 
 
 class PriorityClasses:
-    """The values of PriorityClasses, at most half a minute old."""
+    """The values of PriorityClasses."""
 
     def __init__(self, client: Client, elapsed: Callable[[], float]) -> None:
-        """``elapsed`` returns monotonic seconds."""
         self._client = client
         self._elapsed = elapsed
         self._found: tuple[float, restart_turns.Priorities] | None = None

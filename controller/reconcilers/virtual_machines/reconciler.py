@@ -34,7 +34,6 @@ def _migration_changed(controller: Controller, old: Object | None, new: Object |
 
 
 def _hardware(vm: Object) -> tuple[Any, Any]:
-    """Return the desired and the running form of any machine, also of an invalid one, to compare them."""
     return dig_vm(vm, "spec"), dig_vm(vm, "status", running.RUNNING)
 
 
@@ -50,9 +49,7 @@ class VirtualMachines:
         self._reports = reports
         self._gathering = gathering
         self._warned: dict[NamespacedName, frozenset[str]] = {}
-        """The uids of unwatched pods that were reported, by machine."""
         self._avoided: dict[str, failed_starts.Verdict] = {}
-        """The non-operational nodes that have an Event, by name."""
         self._applier = Applier(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
@@ -68,7 +65,7 @@ class VirtualMachines:
                 controller.enqueue(key_of(each))
 
         def pod_changed(old: Object | None, new: Object | None) -> None:
-            for machine in ownership.owner_names(old, new):  # also if an owner was removed
+            for machine in ownership.owner_names(old, new):
                 controller.enqueue(machine)
 
         def claim_changed(old: Object | None, new: Object | None) -> None:
@@ -99,7 +96,7 @@ class VirtualMachines:
         seen = await self._gathering.gather(validation.as_far_as_sound(vm))
         vm = seen.vm
         self._tell_nodes(seen)
-        # First, because Services wait for it: during a migration no pod is ready.
+        # First, because during a migration no pod is ready, and Services wait.
         refused = await self._applier.apply(vm, readiness.plan(vm, seen.pods, seen.now))
         poll = sooner(refused, self._times.unwatched if self._warn_of_unwatched(seen) else None)
         try:
@@ -111,7 +108,7 @@ class VirtualMachines:
             return Result(sooner(REFUSED_SECONDS, poll))
 
     async def _carry_out(self, seen: Observed) -> float | None:
-        """Apply the plan. If requests for the running guest are refused, plan again: the next plan tells this and repeats no request."""
+        """Apply the plan. If the API server refuses requests for the running guest, plan again, which reports this."""
         try:
             return await self._applier.apply(seen.vm, planning.plan(seen))
         except HotPlugRefused as refused:
@@ -119,14 +116,13 @@ class VirtualMachines:
             return await self._carry_out(dataclasses.replace(seen, refusals={**seen.refusals, **refused.messages}))
 
     def _tell_nodes(self, seen: Observed) -> None:
-        """Create an Event for each node that starts avoid from now on."""
         for name, verdict in seen.non_operational.items():
             if self._avoided.get(name) != verdict and (node := self._informers.nodes.get("", name)) is not None:
                 self._avoided[name] = verdict
                 self._recorder.event(node, NODES, "Warning", "NonOperational", verdict.message())
 
     def _warn_of_namesakes(self, old: Object | None, new: Object | None) -> None:
-        """Warn of other machines with a MAC address that an edit gives a guest that can get network cards; a start has its own warning."""
+        """Warn of other machines with a MAC address that an edit gives a running guest."""
         if old is None or new is None or old.get("spec") == new.get("spec") or not hot_plug_interfaces.takes_interfaces(new):
             return
         if namesakes := self._gathering.namesakes(new, set(macs_of_vm(new)) - set(macs_of_vm(old))):
@@ -134,7 +130,7 @@ class VirtualMachines:
             self._recorder.event(new, VIRTUAL_MACHINES, told.type, told.reason, told.message)
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
-        """Yield the machines with a disk of one that lost its pod, will not run again, or may have other disks now."""
+        """Yield the machines with a disk of one that lost its pod, will not run again, or may have other disks."""
         before, after = old or {}, new or {}
         if not precedence.holds(before):
             return

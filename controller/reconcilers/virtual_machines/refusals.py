@@ -15,10 +15,9 @@ class _Refusal(NamedTuple):
 
 
 class Refusals:
-    """The refusals of each machine. A status that changes meanwhile does not shorten them."""
+    """The refusals of each machine."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
-        """``elapsed`` returns monotonic seconds."""
         self._elapsed = elapsed
         self._refused: dict[NamespacedName, dict[str, _Refusal]] = {}
 

@@ -22,11 +22,11 @@ from controller.reconcilers.virtual_machines import silent_nodes, statuses
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 _NOT_OF_AN_END: Final = power.OFF_REASONS | {*silent_nodes.REASONS, summary.BACK_OFF, absences.TARGET_MAY_RUN}
-"""Reasons of Ready=False that do not tell how an attempt ended; the reason why the machine is off replaces them."""
+"""They do not tell how a run ended; the reason why the machine is off replaces them."""
 
 
 def report(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that keep phase and message of the last attempt's end, and say why no further attempt begins."""
+    """Return actions that keep phase and message of the last run's end, and say why no further run begins."""
     status = statuses.status_of(seen)
     ready = condition(status.get("conditions"), conditions.READY) or {}
     gives_up = ready.get("reason") == summary.BACK_OFF and decision.reason in power.ASKED_TO_BE_OFF
@@ -36,7 +36,7 @@ def report(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     elif ready.get("status") == "True" or ready.get("reason") in _NOT_OF_AN_END:
         status["conditions"] = statuses.ready(seen, "False", decision.reason, decision.message)
     if decision.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
-        # No pod would set the condition again. If it stayed, an edit of the run strategy would start the machine days later.
+        # If it stayed, an edit of the run strategy would start the machine days later.
         status["conditions"] = without_condition(status["conditions"], conditions.DISRUPTION_TARGET)
     if (found := _at_rest(seen, decision, status.get("conditions") or [])) != (status.get("conditions") or []):
         status["conditions"] = found
@@ -47,7 +47,7 @@ def report(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _at_rest(seen: Observed, decision: power.Power, found: list[Object]) -> list[Object]:
-    """Return the conditions by which Helm, Flux and kstatus see whether a machine that is off matches its spec.
+    """Return the conditions for Helm, Flux and kstatus of a machine that is off.
 
     They take Ready=False for "not yet", and Stalled=True for "never".
     """

@@ -1,7 +1,7 @@
 """The condition RestartRequired of machines that were edited while their guest runs. Pure.
 
-It is True while the desired hardware differs from the running one, and names the fields, except for those that the guest takes at once.
-virt-controller removes it when no other field differs, and when the guest ends, because the next attempt uses the desired hardware.
+It is True while the desired hardware differs from the running one, and names the fields, except those that the guest takes at once. The
+next run uses the desired hardware.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _message(vm: Object, fields: str) -> str:
 
 
 def report(seen: Observed) -> tuple[Action, ...]:
-    """Return the write that sets or removes the condition, with one Event when it appears; empty if nothing changes."""
+    """Return the write of the condition, with one Event when it appears; empty if nothing changes."""
     old = statuses.status_of(seen)
     status = marked(seen, old)
     return (WriteStatus(status), *events(seen, status)) if status != old else ()

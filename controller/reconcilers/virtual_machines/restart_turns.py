@@ -2,7 +2,7 @@
 
 A large failure ends many machines within seconds. If all started at once, the nodes that are left would pull images and read disks for all
 of them, and those of low priority could take the room. So each waits a moment until the others are known, and then for its turn. A machine
-that waits for something else does not keep the others back.
+that waits for something else does not delay the others.
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from controller.reconcilers.settings import Restarts
 
 QUEUED: Final = "RestartQueued"
 MAX_WAIT_SECONDS: Final = 30.0
-"""Time until a machine at the end of a long queue looks again."""
-
 Order: TypeAlias = tuple[int, str, NamespacedName]
 Priorities: TypeAlias = Mapping[str, int]
-"""The values of PriorityClasses by name; the empty name is the default class."""
+"""By name; the empty name is the default class."""
 
 
 @dataclass(frozen=True)  # without slots, for the cached properties
 class Queue:
-    """The machines of lost nodes, sorted once for all that look."""
+    """The machines of lost nodes, sorted once for all passes."""
 
     machines: tuple[Object, ...] = ()
-    """All with the condition NodeLost, waiting or restarted."""
+    """With the condition NodeLost, waiting or restarted."""
     priorities: Priorities = field(default_factory=dict)
 
     @cached_property
@@ -65,7 +63,6 @@ class Turn:
     ahead: int
     """Machines that start before it."""
     seconds: float
-    """Time until another look."""
 
 
 def turn(vm: Object, queue: Queue, limits: Restarts, now: datetime) -> Turn | None:
@@ -82,7 +79,7 @@ def turn(vm: Object, queue: Queue, limits: Restarts, now: datetime) -> Turn | No
 
 
 def _waits_for_turn(vm: Object) -> bool:
-    """Return True if nothing else than its turn keeps the machine from starting, as far as its last status tells."""
+    """Return True if only its turn keeps the machine from starting, according to its last status."""
     reason = str((condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}).get("reason"))
     is_next = reason == QUEUED or (phases.phase_of(vm) in phases.ENDED and reason.startswith("Attempt"))
     return is_next and node_loss.is_lost(vm) and power.decide(vm).on
@@ -99,7 +96,6 @@ def _written(vm: Object) -> str:
 
 
 def _since(vm: Object) -> datetime | None:
-    """Return when the machine was lost or restarted; None if its status does not tell."""
     with suppress(ValueError):
         return times.parse(_written(vm))
     return None
@@ -111,7 +107,7 @@ def _age(vm: Object, now: datetime) -> float:
 
 
 def priorities_of(classes: Iterable[Object]) -> dict[str, int]:
-    """Return the values of PriorityClasses."""
+    """Return the values of PriorityClasses by name."""
     found: dict[str, int] = {}
     for each in classes:
         value = each.get("value")

@@ -10,13 +10,9 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """A value about all machines, computed at most once a second.
-
-    Without it, a pass of each of n machines would look at all n.
-    """
+    """A value about all machines, computed at most once a second."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
-        """``elapsed`` returns monotonic seconds."""
         self._elapsed = elapsed
         self._found: tuple[float, T] | None = None
 

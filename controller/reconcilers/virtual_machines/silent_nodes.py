@@ -1,4 +1,4 @@
-"""Pods on nodes that do not report: their conditions, and the time of the next look. Pure."""
+"""Pods on unreachable nodes: their conditions, and the time of the next look. Pure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ EDIT_NODE_NAME: Final = "change spec.nodeName to a node that kubectl get nodes l
 
 
 def until_silent(seen: Observed) -> tuple[Action, ...]:
-    """Return a requeue for when the last sign of life of a virt-handler expires, because no event tells it."""
+    """Return a requeue for when the last sign of life of a virt-handler expires, which no event tells."""
     found = (liveness.verdict(pod, seen.evidence) for pod in seen.pods)
     left = [each.seconds for each in found if isinstance(each, Unknown) and each.seconds is not None]
     return (Requeue(max(min(left), MIN_REQUEUE_SECONDS)),) if left else ()
 
 
 def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return a report of pods on nodes that do not answer, and what a person can do. The plan never assumes that such a node is off."""
+    """Report pods on unreachable nodes, and what a person can do. The plan never assumes that such a node is off."""
     handled = phases.phase_of(seen.vm) in phases.HANDLED
     own = own_pod(seen, pods)
     if handled and own is not None:
-        pods = (own,)  # the other side of a migration may be silent while the machine's virt-handler reports
+        pods = (own,)  # a migration's other node may be unreachable while the machine's virt-handler reports
     found = [(pod, liveness.verdict(pod, seen.evidence)) for pod in pods]
     lost = next((pod for pod, each in found if each == liveness.LOST), None)
     if lost is not None and pod_state.node_of(lost) in seen.evidence.silence.missing and not handled and not pod_state.has_run(lost):
@@ -45,7 +45,7 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return a report of a kubelet that neither starts nor ends the pod. virt-handler writes no status now, so it contradicts nothing."""
+    """Report a kubelet that neither starts nor ends the pod. virt-handler writes no status now, so it contradicts nothing."""
     node = pod_state.node_of(pod)
     message = (
         f"the kubelet of node {node} does not report, but virt-handler on that node does, so the node is on. Pod {name_of(pod)} can "
@@ -55,7 +55,7 @@ def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return a report of a missing node: spec.nodeName bound the pod to it past the scheduler, and nothing ever ran in the pod."""
+    """Report a missing node: spec.nodeName bound the pod to it, and nothing ever ran in the pod."""
     node = pod_state.node_of(pod)
     message = f'node "{node}" not found; pod {name_of(pod)} was scheduled to it'
     pinned = dig_vm(seen.vm, "spec", "nodeName") == node
@@ -69,7 +69,7 @@ def _report_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
 
 
 def report_deleted(seen: Observed, pod: Absent) -> tuple[Action, ...]:
-    """Return a report of a pod that was deleted before its node fell silent: the node may not have ended it."""
+    """Report a pod that was deleted before its node became unreachable: the node may not have ended it."""
     message = f"pod {pod.name} was deleted before node {pod.node} stopped reporting, and may still run there{if_off(pod.node)}"
     return _report_unknown(seen, POD_MAY_RUN, message)
 
@@ -80,7 +80,7 @@ def if_off(node: str) -> str:
 
 
 def is_reported(vm: Object) -> bool:
-    """Return True if the machine's status says that its node is silent and its pod exists."""
+    """Return True if the machine's status says that its node is unreachable and its pod exists."""
     return (condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}).get("reason") == NODE_UNREACHABLE
 
 

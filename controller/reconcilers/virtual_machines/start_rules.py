@@ -1,7 +1,6 @@
 """The rules that a start waits for, in order. Pure.
 
-Each rule looks at what was observed, and returns the obstacle that it finds, or None. The first obstacle is the one that the machine
-reports. A new rule is a function and a line of :data:`RULES`.
+The machine reports the first obstacle. A new rule is a function and a line of :data:`RULES`.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ Rule: TypeAlias = Callable[[Observed, power.Power], Obstacle | None]
 
 
 def first_obstacle(seen: Observed, decision: power.Power) -> Obstacle | None:
-    """Return what keeps the next attempt from starting; None if nothing does."""
+    """Return what keeps the next run from starting, or None."""
     return next((found for rule in RULES if (found := rule(seen, decision)) is not None), None)
 
 
 def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if a claim does not exist yet."""
+    """Report a claim that does not exist."""
     if not (missing := disk_claims.missing(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
@@ -42,7 +41,7 @@ def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if a claim is being deleted. Kubernetes keeps it until no pod uses it, so a new pod would keep it for ever."""
+    """Report a claim that is being deleted. Kubernetes keeps it while a pod uses it, so a new pod would keep it for ever."""
     if not (going := disk_claims.going(seen.vm, seen.claims)):
         return None
     message = (
@@ -53,7 +52,7 @@ def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def claim_of_firmware_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if the claim for the firmware's files is a block device."""
+    """Report a block device as the claim for the firmware's files."""
     if not (claim := disk_claims.without_directory(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim {claim} is a block device: spec.domain.firmware.persistentState needs volume mode Filesystem"
@@ -61,7 +60,7 @@ def claim_of_firmware_is_block(seen: Observed, _: power.Power) -> Obstacle | Non
 
 
 def claim_of_filesystem_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if the claim of a shared file system is a block device."""
+    """Report a block device as the claim of a shared file system."""
     if not (on_devices := disk_claims.filesystems_on_devices(seen.vm, seen.claims)):
         return None
     named = one_line(", ".join(on_devices), pod_state.MAX_MESSAGE)
@@ -70,7 +69,7 @@ def claim_of_filesystem_is_block(seen: Observed, _: power.Power) -> Obstacle | N
 
 
 def claim_of_images_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if the claim for images of the guest's memory is a block device."""
+    """Report a block device as the claim for images of the guest's memory."""
     if not (claim := disk_claims.images_on_device(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim {claim} is a block device: spec.managedSave needs volume mode Filesystem"
@@ -78,7 +77,7 @@ def claim_of_images_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def claim_of_lun_is_filesystem(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if the claim of a disk with ``device: lun`` is a file system."""
+    """Report a file system as the claim of a disk with ``device: lun``."""
     if not (without := disk_claims.luns_without_device(seen.vm, seen.claims)):
         return None
     named = one_line(", ".join(without), pod_state.MAX_MESSAGE)
@@ -87,25 +86,25 @@ def claim_of_lun_is_filesystem(seen: Observed, _: power.Power) -> Obstacle | Non
 
 
 def storage_in_use(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if another machine uses a claim, or a disk of a server, that both cannot have at once."""
+    """Report a claim, or a disk of a server, that another machine uses and both cannot have at once."""
     return Obstacle(conditions.DISKS_READY, conditions.DISK_IN_USE, in_use(seen)) if seen.claims_in_use or seen.servers_in_use else None
 
 
 def network_not_usable(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if a NetworkAttachmentDefinition is missing or invalid. No informer watches them."""
+    """Report a NetworkAttachmentDefinition that is missing or invalid. No informer watches them."""
     if (found := networks.fault(seen.networks)) is None:
         return None
     return Obstacle(conditions.NETWORK_READY, *found, requeue_seconds=seen.settings.times.networks)
 
 
 def handler_not_understood(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if virt-handler of ``spec.nodeName`` has another contract."""
+    """Report that virt-handler of ``spec.nodeName`` is incompatible."""
     foreign = seen.strangers.get(dig_vm(seen.vm, "spec", "nodeName") or "")
     return None if foreign is None else Obstacle(conditions.READY, conditions.HANDLER_NOT_UNDERSTOOD, foreign)
 
 
 def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if node ``spec.nodeName`` is missing. Kubernetes deletes its pods after 40 s, and each would count as failed."""
+    """Report that node ``spec.nodeName`` is missing. Kubernetes deletes its pods after 40 s, and each would count as failed."""
     if dig_vm(seen.vm, "spec", "nodeName") not in seen.evidence.silence.missing:
         return None
     message = (
@@ -116,7 +115,7 @@ def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if ``spec.nodeName`` is not the only node where a suspended guest can resume."""
+    """Report that ``spec.nodeName`` is not the only node where a suspended guest can resume."""
     wanted, node = dig_vm(seen.vm, "spec", "nodeName"), cpu.only_node(seen.vm)
     if not wanted or node in ("", wanted):
         return None
@@ -124,7 +123,7 @@ def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
-    """Return an obstacle while a start must wait, because the last attempts ended soon. The machine keeps its phase."""
+    """Report the wait after runs that ended soon. The machine keeps its phase."""
     if not (pause := attempts.pause_before(decision, seen.rested)):
         return None
     seconds, words = attempts.pause_seconds(decision), attempts.last_words(seen.vm)
@@ -133,7 +132,7 @@ def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
 
 
 def turn_to_restart(seen: Observed, decision: power.Power) -> Obstacle | None:
-    """Return an obstacle while other machines of lost nodes start first. A start that a user requested does not wait."""
+    """Report that other machines of lost nodes start first. A start that a user requested does not wait."""
     if decision.reason == "Requested" or not node_loss.is_lost(seen.vm):
         return None
     if (turn := restart_turns.turn(seen.vm, seen.lost, seen.settings.restarts, seen.now)) is None:
@@ -157,7 +156,7 @@ RULES: Final[tuple[Rule, ...]] = (
     back_off,
     turn_to_restart,
 )
-"""The order in which a machine reports its obstacles. Those that a user removes come before those that pass with time."""
+"""Those that a user removes come before those that pass with time."""
 
 
 def resumes_only_on(node: str) -> str:

@@ -15,25 +15,24 @@ from controller.reconcilers.virtual_machines.observed import Observed
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Something that keeps a machine from starting, as a condition that is False and an Event of type Warning say it."""
+    """What keeps a machine from starting: a condition that is False, and a Warning Event."""
 
     type: str
-    """Type of the condition: ``DisksReady``, ``NetworkReady`` or ``Ready``. ``Ready`` is False for each of them."""
     reason: str
     message: str
     phase: str = phases.PENDING
-    """The phase that the machine enters; empty: it keeps its phase."""
+    """The machine enters it; empty: it keeps its phase."""
     requeue_seconds: float | None = None
-    """Time until the next look, if no event announces the end of the obstacle."""
+    """For an obstacle that ends without an event."""
 
 
 def status_of(seen: Observed) -> Object:
-    """Return the machine's status, to be changed."""
+    """Return a copy of the machine's status."""
     return dict(seen.vm.get("status") or {})
 
 
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
-    """Return the conditions with this Ready, and without Stalled: virt-controller works on the machine again."""
+    """Return the conditions with this Ready, and without Stalled, because virt-controller works on the machine again."""
     known = without_condition(dig_vm(seen.vm, "status", "conditions"), conditions.STALLED)
     new = new_condition(seen.vm, conditions.READY, status, reason, message)
     return with_condition(known, new, now=times.to_rfc3339(seen.now))
@@ -62,10 +61,10 @@ def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, .
 
 
 def report(seen: Observed, status: str, reason: str, message: str) -> tuple[Action, ...]:
-    """Return the write of a Ready of this status, and an Event of type Warning with the same words, once."""
+    """Return the write of a Ready of this status, and a Warning Event with the same words, once."""
     return write(seen, {**status_of(seen), "conditions": ready(seen, status, reason, message)}, Emit("Warning", reason, message))
 
 
 def write(seen: Observed, status: Object, *events: Emit) -> tuple[Action, ...]:
-    """Return the write of the status, and the Events; empty if the status is the machine's own."""
+    """Return the write of the status, and the Events; empty if the machine has this status."""
     return (WriteStatus(status), *events) if status != (seen.vm.get("status") or {}) else ()

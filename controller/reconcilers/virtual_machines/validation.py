@@ -9,7 +9,7 @@ from apiserver.apis.virt import structure
 def validate_virtual_machine(vm: Object) -> tuple[str, ...]:
     """Return the faults of a VirtualMachine as sentences with the field path; empty if it is valid.
 
-    If it is being deleted only the metadata matters, so that another fault cannot block its deletion and that of its namespace.
+    Only the metadata of a machine that is being deleted matters, so that another fault cannot block the deletion.
     """
     return structure.of_metadata(vm) if is_deleting(vm) else structure.of_virtual_machine(vm)
 

@@ -1,20 +1,18 @@
-"""Decide about one virtual machine: turn what was observed into a tuple of actions. Pure.
+"""Decides about one virtual machine: turns what was observed into actions. Pure.
 
-This plan decides the phases up to ``Scheduled``, and those after the end of the pod. Between them virt-handler of the node decides, and
-this plan only watches over the pod. The rules, in order:
+This plan decides the phases up to ``Scheduled``, and those after the end of the pod. Between them virt-handler of the node decides. The
+rules, in order:
 
-1. *Never two.* While any pod of the machine may run something, the plan creates no other one, for whatever purpose that pod exists.
-   :mod:`controller.reconcilers.pods.ownership` says which pods are the machine's, and :mod:`controller.reconcilers.pods.liveness` which
-   may run. A guest starts only in the pod with the uid in the status. A pod that a user deleted by force may run for its grace period: the
-   machine's own pod, and the target of a migration that is under way.
-2. A machine that should be off has no pods. The plan deletes them, and virt-launcher then shuts the guest down, within the machine's own
-   grace period.
-3. When the last pod is over and virt-handler wrote no end of the guest, the end of the pod tells it (``attempt_end``).
-4. A machine that should be on gets the pod of its next attempt (``attempt_start``), once no start rule finds an obstacle
-   (``start_rules``).
+1. *Never two.* While any pod of the machine may run something, the plan creates no other one.
+   :mod:`controller.reconcilers.pods.ownership` says which pods are the machine's, and :mod:`controller.reconcilers.pods.liveness` which may
+   run. A guest starts only in the pod with the uid in the status. A pod that a user deleted by force may run for its grace period: the
+   machine's own pod, and the target of a migration that is under way. 2. A machine that should be off has no pods. The plan deletes them,
+   and virt-launcher shuts the guest down within the machine's grace period. 3. When the last pod is over and virt-handler wrote no end of
+   the guest, the end of the pod tells it (``attempt_end``). 4. A machine that should be on gets the pod of its next run
+   (``attempt_start``), once no start rule finds an obstacle (``start_rules``).
 
-A node that does not report ends no attempt. If its virt-handler is silent, the phase is ``Unknown``. While virt-handler lives, the plan
-does not contradict what it writes about its guests.
+An unreachable node ends no run. If its virt-handler is unreachable, the phase is ``Unknown``; otherwise the plan does not contradict what
+virt-handler writes about its guests.
 """
 
 from __future__ import annotations
@@ -61,9 +59,7 @@ from controller.reconcilers.virtual_machines import (
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 POD_END_SECONDS: Final = 30.0
-"""Time that a pod may exist after its guest."""
 QUICK_SECONDS: Final = 1
-"""The grace period of a pod without a guest."""
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
@@ -80,13 +76,13 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def _hold(seen: Observed) -> tuple[Action, ...]:
-    """Return the action that restores a removed finalizer: without it a deletion would not wait for the guest."""
+    """Restore a removed finalizer, without which a deletion would not wait for the guest."""
     held = is_deleting(seen.vm) or names.VM_FINALIZER in finalizers_of(seen.vm)
     return () if held else (AddFinalizer(names.VM_FINALIZER),)
 
 
 def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return the write of the migration's progress, in a pass that writes nothing else: a stop does not wait for this."""
+    """Write the migration's progress, in a pass that writes nothing else."""
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
     record = migration_record.record(seen.vm, seen.migrations, seen.now)
@@ -94,7 +90,7 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
 
 
 def _attach(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return the actions for pods with disks of the guest, and for its memory, in a pass that writes nothing else."""
+    """Plan pods with disks of the guest, and its memory, in a pass that writes nothing else."""
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
     found = attachment_pods.plan(seen)
@@ -111,7 +107,7 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
     current = power.current_attempt(seen.vm)
     if alive:
         if decision.on and not attempts.is_open(seen.vm) and _is_only_the_next(seen.vm, alive, decision.attempt):
-            # A pass created it and ended before it wrote that down, or another client created it.
+            # A pass created it without recording it, or another client created it.
             return _wait_out(seen, decision) or attempt_start.begin(seen, decision)
         if not decision.on or (attempts.is_open(seen.vm) and (decision.attempt > current or _is_to_end(seen))):
             return _stop(seen, alive)
@@ -124,7 +120,7 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
 
 
 def _is_to_end(seen: Observed) -> bool:
-    """True if the newest attempt is certain to end: a user stopped it, or edited the spec before a guest started."""
+    """True if the newest run will end: a user stopped it, or edited the spec before a guest started."""
     return attempts.is_stopped(seen.vm) or attempts.is_outdated(seen.vm, own_pod(seen, seen.pods))
 
 
@@ -136,12 +132,12 @@ def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     removal = image_removal.remove(seen)
     if not removal.is_over:
         return removal.actions
-    # The garbage collector deletes the pods that are over, because the machine owns them.
+    # The garbage collector deletes the pods that are over.
     return (*removal.actions, *_delete_all(seen.pods), RemoveFinalizer(names.VM_FINALIZER))
 
 
 def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return actions that end the attempt and record that virt-controller did: the user may want it on again before its pods are over."""
+    """End the run and record it: the user may want the machine on again before its pods are over."""
     if not attempts.is_open(seen.vm) or attempts.is_stopped(seen.vm):
         return (*_end_all(seen, alive), *silent_nodes.wait_for(seen, alive))
     stopped = attempts.changed(seen.vm, power.current_attempt(seen.vm), {"stopTime": times.to_rfc3339(seen.now)})
@@ -149,12 +145,10 @@ def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _end_all(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return deletions with the grace periods of the guests. A pod that was not handed over has no guest, and gets a short one.
+    """Delete pods with the grace periods of their guests; a short one without a guest, and again if the verb stop shortened it.
 
-    A pod that is being deleted is deleted again if the verb stop shortened its grace period.
-
-    No other pass hands it over now. The status has the ``stopTime``, or the machine is being deleted, so a write that another pass
-    decided before that fails. The pod object stays until its kubelet has seen the container end, as with any grace period but 0.
+    No other pass assigns the pod to virt-handler: the status has the ``stopTime``, or the machine is being deleted, so a write that another
+    pass decided before that fails. The pod object stays until its kubelet has seen the container end, as with any grace period but 0.
     """
     empty, requested = _without_guest(seen), power.requested_grace(seen.vm)
     grace = None if requested is None else requested + launcher_pod.GRACE_MARGIN_SECONDS
@@ -169,7 +163,7 @@ def _is_too_patient(pod: Object, grace_seconds: int | None) -> bool:
 
 
 def _without_guest(seen: Observed) -> str:
-    """Return the name of the pod that was created and not handed over. The status may not name the pod of the next attempt yet."""
+    """Return the name of the pod that no virt-handler got, perhaps of the next run."""
     if phases.phase_of(seen.vm) == phases.SCHEDULING:
         return name_of(own_pod(seen, seen.pods) or {})
     return (
@@ -182,7 +176,7 @@ def _delete_all(pods: tuple[Object, ...]) -> tuple[DeletePod, ...]:
 
 
 def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return actions for the current attempt: hand its pod over once it runs, report what prevents that, and notice a lost node."""
+    """Assign the run's pod to virt-handler once it runs, report what prevents that, and notice a lost node."""
     phase, pod = phases.phase_of(seen.vm), own_pod(seen, alive)
     if pod is None:
         return _without_own_pod(seen, alive)
@@ -199,7 +193,7 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
 
 
 def _follow(seen: Observed) -> tuple[Action, ...]:
-    """Return the write that keeps a running guest's status current: place, outdated pod, and edited hardware."""
+    """Keep a running guest's status current: place, outdated pod, and edited hardware."""
     old = statuses.status_of(seen)
     status = dict(old)
     place = {key: str(old.get(key) or "") for key in ("nodeName", "podName")}
@@ -211,12 +205,12 @@ def _follow(seen: Observed) -> tuple[Action, ...]:
 
 
 def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return actions after the attempt's pod is over: delete the others, except the targets of Migrations, which the other loop ends."""
+    """Delete the other pods after the run's pod is over, except targets of Migrations."""
     return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *silent_nodes.wait_for(seen, alive))
 
 
 def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return the wait for containers of pods that a user deleted by force. virt-handler writes the end of the guest when it sees it.
+    """Wait for containers of pods that a user deleted by force. virt-handler writes the end of the guest when it sees it.
 
     virt-handler of a migration's target cannot do so before it has taken the machine over, so the plan always waits for a guest that may
     have arrived there. A machine that is off and should be off does not wait.
@@ -235,7 +229,7 @@ def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _waited_for(seen: Observed, decision: power.Power) -> Iterator[Absent]:
-    """Return the pods that are gone and that the next decision waits for."""
+    """Return the absent pods that the next decision waits for."""
     for_targets = attempts.is_open(seen.vm) or decision.on or decision.reason == "Deleting"
     for_own = attempts.is_handled(seen.vm) and own_pod(seen, seen.pods) is None
     return (each for each in seen.evidence.absent if (for_targets if each.migration else for_own))
@@ -244,7 +238,7 @@ def _waited_for(seen: Observed, decision: power.Power) -> Iterator[Absent]:
 def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
     known = condition(dig_vm(seen.vm, "status", "conditions"), conditions.READY) or {}
     if known.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
-        return ()  # attempt_end reads it
+        return ()
     message = (
         f"target pod {target.name} of migration {target.migration} was deleted, but it is not certain that its containers ended: the "
         f"guest may still run in it until the kubelet of {f'node {target.node}' if target.node else 'its node'} "
@@ -255,7 +249,7 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
 
 
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return actions after the guest ended: delete its pod only if it hangs, because a deletion takes its log away."""
+    """After the guest ended, delete its pod only if it hangs, because a deletion removes its log."""
     left = POD_END_SECONDS - seen.rested
     if left > 0 and dig_vm(seen.vm, "status", "attempts"):
         return (*silent_nodes.wait_for(seen, alive), Requeue(max(left, MIN_REQUEUE_SECONDS)))
@@ -263,7 +257,7 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return the deletion of a pod with a guest that does not run in time: the attempt failed, and the next one prefers another node."""
+    """Delete a pod with a guest that does not run in time; the next run prefers another node."""
     left = attempts.start_left(seen.vm, pod, seen.now)
     if left is None:
         return ()
@@ -288,7 +282,7 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
-    """Return deletions of pods that are over. That of a failed attempt stays until the next, because its log tells why it failed."""
+    """Delete pods that are over; that of a failed run only with the next, because its log tells why."""
     attempts = dig_vm(seen.vm, "status", "attempts")
     kept = attempts[-1].get("podName") if attempts and attempts[-1].get("result") == power.RESULT_FAILED else ""
     return _delete_all(tuple(pod for pod in seen.pods if name_of(pod) != kept and not liveness.may_run(pod, seen.evidence)))

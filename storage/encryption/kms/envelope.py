@@ -24,7 +24,7 @@ from storage.port import Unavailable
 logger = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 180.0
-"""Time for which a seed encrypts without the service's answer; a replaced key is unused after three minutes."""
+"""For a seed without the service's answer; a replaced key is unused after three minutes."""
 _VERSIONS: Final = ("v2", "v2beta1")
 _SEED_BYTES: Final = 32
 _INFO_BYTES: Final = 32
@@ -39,14 +39,12 @@ class Writing:
     source: Source
     seed: bytes
     until: float
-    """Until this time on the envelope's clock."""
 
 
 class Envelope:
-    """A provider (see ``ciphers``) that must ``fetch`` its keys before it decrypts."""
+    """A provider that must ``fetch`` its keys before it decrypts."""
 
     def __init__(self, name: str, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start without a seed; ``look`` gets one."""
         self.name = name
         self.prefix = b"k8s:enc:kms:v2:" + name.encode() + b":"
         self.service = service
@@ -79,7 +77,7 @@ class Envelope:
         Raises:
             Unavailable, ValueError: it is not well; the seed stays for a while.
         """
-        until = self._clock() + WRITE_SECONDS  # from before the call
+        until = self._clock() + WRITE_SECONDS
         status = await self.service.status()
         if status.healthz != "ok":
             raise ValueError(f"it reports {status.healthz[:256]!r}")
@@ -109,11 +107,7 @@ class Envelope:
             self._know(source, await self.service.decrypt(source))
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:
-        """See ``Provider``.
-
-        Raises:
-            Unavailable: no seed may encrypt.
-        """
+        """See ``Provider``. Raises Unavailable if no seed may encrypt."""
         writing = self._writing
         if writing is None or self._clock() >= writing.until:
             raise Unavailable(f"the key management service {self.name} is unhealthy: no data can be encrypted")

@@ -34,11 +34,7 @@ class Source:
     """0: the key of a value; 1: the seed of such keys."""
 
     def check(self) -> None:
-        """Check the limits of Kubernetes.
-
-        Raises:
-            ValueError: the wrong part.
-        """
+        """Check the limits of Kubernetes; raise ValueError."""
         if not 0 < len(self.key_id.encode()) <= _MAX_KEY_ID_BYTES:
             raise ValueError(f"the key's name has {len(self.key_id)} characters, must have 1 to {_MAX_KEY_ID_BYTES}")
         if not 0 < len(self.ciphertext) <= _MAX_SOURCE_BYTES:
@@ -56,17 +52,13 @@ class Service:
     """Calls one service; connects on demand."""
 
     socket: str
-    """Path; an abstract one begins with a zero byte."""
+    """An abstract one begins with a zero byte."""
     timeout_seconds: float
     _link: Link | None = None
     _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def status(self) -> rpc.StatusResponse:
-        """Return the status, and the name of the current key.
-
-        Raises:
-            Unavailable: it does not answer.
-        """
+        """Return the status, and the name of the current key. Raises Unavailable."""
         return rpc.StatusResponse.FromString(await self._call("Status", b""))
 
     async def encrypt(self, plain: bytes) -> Source:

@@ -1,7 +1,6 @@
 """Regenerate ``rpc_pb2.py``: ``python -m storage.etcd.rpc.regenerate`` (needs Go for the module cache, and grpcio-tools).
 
-etcd publishes its protocol in the Go module ``go.etcd.io/etcd/api/v3`` (Apache-2.0). We take the client's messages without the options for
-Go's code generators and HTTP gateways.
+etcd publishes its protocol in the Go module ``go.etcd.io/etcd/api/v3`` (Apache-2.0).
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ SOURCES = {
 
 
 def protocol(module: Path) -> str:
-    """Return one proto file with the messages of ``SOURCES``, in our own package.
-
-    Our own package cannot clash with other stubs of etcd.
-    """
+    """Return one proto file with the messages of ``SOURCES``, in a package that clashes with no other stubs of etcd."""
     parts = ['syntax = "proto3";\npackage kubevirt.etcd;\n']
     for path, names in SOURCES.items():
         source = (module / path).read_text()
