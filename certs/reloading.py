@@ -39,11 +39,7 @@ class Files:
         return cls(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
 
     def resolved(self) -> Files:
-        """Return the files behind the kubelet's symlink, resolving each directory once.
-
-        Raises:
-            OSError: a directory is absent.
-        """
+        """Return the files behind the kubelet's symlink, resolving each directory once. Raises OSError."""
         paths = [path for path in (self.certificate, self.key, self.authorities) if path is not None]
         versions = {parent: (parent / DATA).resolve() for parent in {path.parent for path in paths} if (parent / DATA).is_symlink()}
 
@@ -214,7 +210,7 @@ class ClientTls:
         return self._material
 
     def offering(self, protocol: str) -> ssl.SSLContext:
-        """Return a new context that offers this protocol (ALPN); while the files are unloadable, :attr:`context`."""
+        """Return a new context that offers this protocol (ALPN), or :attr:`context` while the files are unloadable."""
         try:
             context = _client(self._reloader.files.resolved())
         except OSError:

@@ -54,7 +54,7 @@ class Policy:
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
-    """Return why a certificate's dates require renewal (in the last third of its life), or None."""
+    """Return why a certificate's dates require renewal, in the last third of its life, or None."""
     if now >= certificate.not_after:
         return Reason.EXPIRED
     if now < certificate.not_before:

@@ -244,12 +244,7 @@ class MemoryStorage:
 
 
 def check_size(writes: Sequence[Put | Delete]) -> None:
-    """Raise etcd's errors for a commit beyond its default limits.
-
-    Raises:
-        TooLarge: too many writes, or too many bytes.
-        ValueError: a key is in ``writes`` twice.
-    """
+    """Raise etcd's errors for a commit beyond its default limits: TooLarge, or ValueError for a key that is in ``writes`` twice."""
     if len(writes) > MAX_COMMIT_WRITES:
         raise TooLarge(f"a commit of {len(writes)} writes is larger than the {MAX_COMMIT_WRITES} that the store takes")
     size = sum(len(write.key) + (len(write.value) if isinstance(write, Put) else 0) for write in writes)

@@ -2,17 +2,20 @@
 
 Guarantees of every implementation; ``tests/contracts/test_storage.py`` tests them by number.
 
-1. *Linearizable.* ``get``, and ``range`` without ``revision``, see every commit acknowledged before the call. 2. *Atomic.* ``commit``
-applies all its writes at one new revision, or none if a condition fails. A commit without changes (no writes, or only deletions of absent
-keys) returns the store's revision without a new one. 3. *Durable.* A commit that returned survives the kill of every process. One that
-raised ``Unavailable`` may have happened. 4. *Monotonic.* Every changing commit gets a higher revision than all earlier ones; revisions are
-positive, even in an empty store. 5. *Repeatable.* ``range`` at an uncompacted ``revision`` returns the state at that revision, on every
-page. 6. *Complete.* ``watch(prefix, after=r)`` yields every change under ``prefix`` with a revision above ``r``, once, in the order of
-revisions. A batch holds all changes of its ``revision``, and nothing up to it is still to come; a batch without changes only reports
-progress. 7. *Honest.* After ``compact(c)``, a range at a revision below ``c`` and a watch at a position below ``c`` raise ``Compacted``. A
-watch that lags may yield changes already in transit. 8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit``
-may have happened. Cancelling the iteration of a watch ends the watch. 9. *Reconnecting.* An outage raises ``Unavailable`` from the calls it
-hits; later calls work once the store is back. A watch survives a lost connection, and resumes after its last revision.
+1. *Linearizable.* ``get``, and ``range`` without ``revision``, see every commit acknowledged before the call.
+2. *Atomic.* ``commit`` applies all its writes at one new revision, or none if a condition fails. A commit without changes (no writes, or
+   only deletions of absent keys) returns the store's revision without a new one.
+3. *Durable.* A commit that returned survives the kill of every process. One that raised ``Unavailable`` may have happened.
+4. *Monotonic.* Every changing commit gets a higher revision than all earlier ones; revisions are positive, even in an empty store.
+5. *Repeatable.* ``range`` at an uncompacted ``revision`` returns the state at that revision, on every page.
+6. *Complete.* ``watch(prefix, after=r)`` yields every change under ``prefix`` with a revision above ``r``, once, in the order of revisions.
+   A batch holds all changes of its ``revision``, and nothing up to it is still to come; a batch without changes only reports progress.
+7. *Honest.* After ``compact(c)``, a range at a revision below ``c`` and a watch at a position below ``c`` raise ``Compacted``. A watch that
+   lags may yield changes already in transit.
+8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened. Cancelling the iteration of a watch
+   ends the watch.
+9. *Reconnecting.* An outage raises ``Unavailable`` from the calls it hits; later calls work once the store is back. A watch survives a lost
+   connection, and resumes after its last revision.
 
 Entries, conditions and so on are immutable by convention: freezing would triple their time.
 """

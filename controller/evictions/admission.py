@@ -41,7 +41,6 @@ logger = logging.getLogger(__name__)
 SECONDS: Final = 8.0
 """Time limit for an answer; shorter than the webhook's ``timeoutSeconds`` in the chart."""
 MAX_REFUSAL: Final = 500
-"""Characters of the server's message."""
 BY_CONCERN: Final = "concern"
 """Index by machine, or by :data:`ALL` for Migrations that affect every eviction."""
 ALL: Final = "all"
@@ -90,13 +89,9 @@ class Evictions:
         migrations.subscribe(self._outcomes.note)
 
     async def admit(self, namespace: str, name: str, *, dry_run: bool, peer: str = "") -> Decision:
-        """Return the decision about this pod's eviction, after the writes that it needs.
+        """Return the decision about this pod's eviction, after the writes that it needs, or without them if ``dry_run``.
 
-        Args:
-            namespace: namespace of the pod.
-            name: name of the pod.
-            dry_run: True to change nothing.
-            peer: the client's IP address, for the log.
+        ``peer`` is the client's IP address, for the log.
         """
         try:
             async with asyncio.timeout(self._seconds):

@@ -1,8 +1,7 @@
 """Decides about the eviction of etcd's only member. Pure.
 
-Its data is on one node or in a volume of one node, so draining that node would stop our API. The eviction is refused until an administrator
-has moved the data. A PodDisruptionBudget also forbids it, for clients that bypass this webhook and for cluster autoscalers; this module
-adds the explanation.
+Its data is on one node or in a volume of one node, so draining that node would stop our API. An administrator must move the data first. A
+PodDisruptionBudget also forbids it, for clients that bypass this webhook and for cluster autoscalers; this module adds the explanation.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Limits:
     migrations_per_cluster: int = 5
 
     def shared(self) -> Limits:
-        """Return half of the limits, at least 1 each, for evictions on nodes that are not being drained."""
+        """Return half of the limits, at least 1 each, for nodes that are not being drained."""
         node, cluster = (max(1, each // 2) for each in (self.migrations_per_node, self.migrations_per_cluster))
         return replace(self, migrations_per_node=node, migrations_per_cluster=cluster)
 

@@ -1,7 +1,7 @@
 """Results of each machine's evacuations in the last hour, in memory. An evacuation is a Migration caused by an eviction.
 
-The pause between evacuations is computed from this, because a machine's owner can delete Migrations to avoid the pause. All replicas watch
-the same Migrations and so agree; a new replica knows only the existing ones.
+The pause between evacuations is computed from this, because a machine's owner can delete Migrations. All replicas watch the same Migrations
+and so agree; a new replica knows only the existing ones.
 """
 
 from __future__ import annotations

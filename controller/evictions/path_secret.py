@@ -19,7 +19,7 @@ LOOKUP_SECONDS: Final = 2.0
 
 
 class PathSecret:
-    """The current and previous secret, read again after a while or when an unknown secret is presented."""
+    """The current and previous secret, read again after a while or for an unknown secret."""
 
     def __init__(self, client: Client, elapsed: Callable[[], float] = time.monotonic, name: str = NAME) -> None:
         self._client = client
@@ -33,7 +33,7 @@ class PathSecret:
         self._looking = asyncio.Lock()
 
     async def holds(self, given: str) -> bool:
-        """Return True if kube-apiserver may authenticate with this secret; False if that cannot be determined."""
+        """Return True if kube-apiserver may authenticate with this secret; False if unknown."""
         if not self._is_known(given):
             async with self._looking:
                 if not self._is_known(given) and self._elapsed() - self._looked >= LOOKUP_SECONDS:

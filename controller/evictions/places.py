@@ -29,15 +29,12 @@ class Places:
         return self.taken.total() >= self.limit
 
     def are_others(self, namespace: str, waiting: Mapping[str, frozenset[str]]) -> bool:
-        """Return True if the next migration belongs to another namespace: this one uses half of the limit, and a waiting one uses less.
-
-        ``waiting`` is :meth:`controller.evictions.waiting.Waiting.at`.
-        """
+        """Return True if the next migration belongs to another namespace: this one uses half of the limit, and a waiting one uses less."""
         half = self.limit // 2
         return self.taken[namespace] >= half and any(self.taken[each] < half for each in waiting.get(self.where, ()))
 
     def describe(self, namespace: str | None = None) -> str:
-        """Return a clause for messages: how many migrations of one namespace, or of all, are under way here."""
+        """Return a clause for messages: how many migrations of one namespace, or of all, are in progress."""
         count = self.taken.total() if namespace is None else self.taken[namespace]
         of = "" if namespace is None else f" of namespace {namespace}"
         many, are = ("1 migration", "is") if count == 1 else (f"{count} migrations", "are")

@@ -40,7 +40,7 @@ class EvictionWebhook:
     name: str = NAME
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint of ``caBundle``; empty if the webhooks differ, None if there is no configuration."""
+        """Return the fingerprint of ``caBundle``; empty if the webhooks differ, None without a configuration."""
         try:
             found = await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name)
         except errors.NotFound:
@@ -49,11 +49,7 @@ class EvictionWebhook:
         return certificate_plan.fingerprint(certificate_plan.decoded(bundles.pop())) if len(bundles) == 1 else ""
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle and keep the path.
-
-        Raises:
-            Conflict: the configuration changed since it was read.
-        """
+        """Write the bundle and keep the path. Raises Conflict."""
         changed = copy.deepcopy(await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name))
         for each in webhooks_of(changed):
             each["clientConfig"]["caBundle"] = certificate_plan.encoded(bundle)

@@ -134,7 +134,6 @@ class Material:
     informers: indexes.Informers
     reports: NodeReports
     targets: Absences
-    """When migrations' targets were found gone."""
     fence_agent: FenceAgent | None = None
 
 

@@ -55,7 +55,7 @@ ABOUT: Final[Mapping[str, str]] = {
 
 
 async def page(vms: Sequence[Object], migrations: Sequence[Object], strategy: evictions.Strategy) -> bytes:
-    """Return the text of all metrics; ``strategy`` is the cluster's for evictions. Other tasks run between batches of rows."""
+    """Return the text of all metrics, between batches for other tasks; ``strategy`` is the cluster's for evictions."""
     found: dict[str, list[str]] = {name: [] for name in ABOUT}
     for index, (name, labels, value) in enumerate(_rows(vms, migrations, strategy)):
         if index % BATCH == 0:

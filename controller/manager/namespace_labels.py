@@ -50,11 +50,7 @@ class NamespaceLabels:
             await asyncio.sleep(pause)
 
     async def ensure(self) -> str:
-        """Return the namespace's level, after setting it if there was none.
-
-        Raises:
-            StatusError, TransportError: the namespace cannot be read or labelled.
-        """
+        """Return the namespace's level, after setting it if there was none. Raises StatusError, TransportError."""
         namespace = await self._client.get(NAMESPACES, self._namespace)
         level = labels_of(namespace).get(ENFORCE)
         if level:

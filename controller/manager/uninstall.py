@@ -1,9 +1,9 @@
 """Shut down all guests before the chart is removed (``python -m controller.manager.uninstall``, the pre-delete hook).
 
 It deletes VirtualMachineReplicaSets first, because they replace machines; then Migrations, because a migrating guest must arrive before it
-can be asked to shut down; then VirtualMachines. It waits for the objects and the guests' pods to go away. After ``--timeout-seconds`` it
-lists what is left and fails, so that Helm removes nothing under running guests. With ``helm uninstall --no-hooks`` guests keep running and
-their objects stay in etcd's volume.
+can shut down; then VirtualMachines. It waits for the objects and the guests' pods to go. After ``--timeout-seconds`` it lists what is left
+and fails, so that Helm removes nothing under running guests. With ``helm uninstall --no-hooks`` guests keep running and their objects stay
+in etcd's volume.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Left:
 
 
 async def shut_down(client: Client, *, timeout_seconds: float, say: Callable[[str], None], poll_seconds: float = POLL_SECONDS) -> bool:
-    """Delete all sets, then all Migrations, then all machines, and wait; return whether no object or pod is left in time.
+    """Delete all sets, then all Migrations, then all machines; return whether all objects and pods are gone in time.
 
     ``say`` prints progress. Errors of the API server are retried.
     """

@@ -75,7 +75,7 @@ class Applier:
         Raises:
             Conflict: the object changed since it was observed.
             PodRefused: its pod is refused, or another pod has its name.
-            HotPlugRefused: all actions are applied except those refused, and the status is not written.
+            HotPlugRefused: the other actions are applied, but not the status.
         """
         requeue_after: float | None = None
         made = ""

@@ -71,10 +71,8 @@ class LeaderElector:
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait until elected, then run ``lead`` while we hold the lease.
 
-        On cancellation, ``lead`` is stopped first, and then the lease is released, so that the next leader need not wait.
-
-        Raises:
-            LeadershipLost: after ``lead`` was stopped.
+        On cancellation, ``lead`` is stopped first, and then the lease is released, so that the next leader need not wait. Raises
+        LeadershipLost after ``lead`` was stopped.
         """
         await self._acquire()
         logger.info("elected", extra={"lease": self._settings.name, "identity": self._settings.identity})

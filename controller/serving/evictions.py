@@ -90,11 +90,7 @@ class Review:
 
 
 def read(review: object) -> Review:
-    """Parse a decoded AdmissionReview.
-
-    Raises:
-        ValueError: it is not a review of a pod's eviction.
-    """
+    """Parse a decoded AdmissionReview. Raises ValueError if it is not of a pod's eviction."""
     request = _member(review, "request")
     of = _member(request, "resource")
     if of.get("resource") != "pods" or of.get("group") or request.get("subResource") != "eviction":
@@ -152,7 +148,7 @@ class EvictionServer:
         self.bound_port = 0
 
     async def run(self) -> None:
-        """Serve until cancelled, as soon as there is a certificate, with the newest one for each connection."""
+        """Serve until cancelled, as soon as there is a certificate."""
         tls = await certificate(self._files)
         app = web.Application(client_max_size=MAX_BYTES)
         app.router.add_post(self._prefix + "{secret}", self._serve)

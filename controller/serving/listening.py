@@ -80,17 +80,8 @@ async def listening(
 ) -> AsyncIterator[int]:
     """Serve the application while the block runs; yields the port, a free one for 0.
 
-    Args:
-        app: the application.
-        host: address to bind; None: all.
-        port: port to bind.
-        tls: None: plain HTTP.
-        connections: the limit of connections.
-        shutdown: seconds for running answers at the end, by default :data:`SHUTDOWN_SECONDS`.
-        handshake: seconds for the TLS handshake.
-
-    Raises:
-        OSError: the address cannot be bound.
+    ``host`` None means all addresses, ``tls`` None plain HTTP. ``shutdown`` limits running answers at the end, ``handshake`` the TLS
+    handshake, in seconds. Raises OSError if the address cannot be bound.
     """
     room = connections or Connections()
     timeout = SHUTDOWN_SECONDS if shutdown is None else shutdown

@@ -38,7 +38,7 @@ class Provider(Protocol):
         ...
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Decrypt the part after the prefix; return the value, and whether it is stale: a write would encrypt differently.
+        """Decrypt the part after the prefix; return the value, and whether a write would encrypt it differently (stale).
 
         Raises:
             Undecryptable: it has another key, or is damaged.
@@ -169,11 +169,7 @@ class Chain:
         return first.prefix + first.encrypt(value, about)
 
     def unseal(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Decrypt a stored value; return also whether it is stale.
-
-        Raises:
-            Undecryptable: no provider can decrypt it.
-        """
+        """Decrypt a stored value; return also whether it is stale. Raises Undecryptable."""
         why: Undecryptable | None = None
         for index, provider in enumerate(self.providers):
             if data.startswith(provider.prefix):

@@ -47,12 +47,9 @@ class Rules:
 
 
 def parse(text: str | bytes) -> Rules:
-    """Parse the file.
+    """Parse the file. Raises Misconfigured.
 
     Unknown fields are refused, unlike in Go: a misspelt one would leave data unencrypted.
-
-    Raises:
-        Misconfigured: it is invalid.
     """
     try:
         document = yaml.safe_load(text)

@@ -47,11 +47,7 @@ class Tls:
         return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
 
     def context(self) -> ssl.SSLContext:
-        """Return a client context with the files.
-
-        Raises:
-            OSError: a file is unreadable or invalid.
-        """
+        """Return a client context with the files. Raises OSError."""
         context = contexts.trusting(file=str(self.ca_file))
         context.load_cert_chain(self.cert_file, self.key_file)
         context.set_alpn_protocols(["h2"])
@@ -147,11 +143,7 @@ class Connection:
         return endpoint if endpoint.is_ready else None
 
     async def ready(self, until: float) -> tuple[Endpoint, Link]:
-        """Return a connected endpoint and its link, by loop time ``until``.
-
-        Raises:
-            Unavailable: there is none.
-        """
+        """Return a connected endpoint and its link, by loop time ``until``. Raises Unavailable."""
         try:
             async with asyncio.timeout_at(until):
                 return await self._ready()

@@ -78,8 +78,7 @@ class Progress:
 def batches(events: Iterable[rpc.Event], keys: Keys, position: int, *, previous: bool = True) -> Iterator[Batch]:
     """Yield a batch of the events of each revision above ``position``; ``previous``: with previous values.
 
-    Raises:
-        Compacted: a previous value, and so the position, is compacted.
+    Raises Compacted if a previous value, and so the position, is compacted.
     """
     for revision, group in itertools.groupby(events, key=lambda event: event.kv.mod_revision):
         if revision > position:
@@ -138,12 +137,7 @@ class Watch:
             self._messages.cancel()
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Yield batches until closed.
-
-        Raises:
-            Compacted: the position is compacted.
-            Unavailable: the store was closed.
-        """
+        """Yield batches until closed. Raises Compacted, or Unavailable if the store was closed."""
         failures = 0
         while True:
             try:

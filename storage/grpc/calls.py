@@ -36,13 +36,7 @@ class RpcError(Exception):
     """A call failed."""
 
     def __init__(self, status: int, message: str, *, processed: bool = True) -> None:
-        """Describe the failure.
-
-        Args:
-            status: gRPC's code.
-            message: the server's text, or ours.
-            processed: False if the server certainly did nothing.
-        """
+        """``message`` is the server's text, or ours. ``processed`` is False if the server certainly did nothing."""
         super().__init__(f"{status_name(status)}: {message}")
         self.status = status
         self.message = message
@@ -70,7 +64,7 @@ class Exchange:
     __slots__ = ("block", "credit", "deadline", "ends", "released", "send_window", "stream", "unsent")
 
     def __init__(self, block: bytes, unsent: bytes, *, ends: bool, deadline: float) -> None:
-        self.stream = 0  # none yet
+        self.stream = 0
         self.block = block
         self.unsent = unsent
         """Framed messages that flow control holds back."""

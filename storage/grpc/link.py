@@ -52,8 +52,6 @@ class Link(asyncio.Protocol):
         """True if new calls are possible."""
         return not self._session.is_leaving
 
-    # --- calls
-
     async def unary(self, block: bytes, message: bytes, deadline: float) -> bytes:
         """Send a message and return the answer by the loop time ``deadline``. Raises RpcError."""
         future: asyncio.Future[bytes] = self._loop.create_future()
@@ -117,8 +115,6 @@ class Link(asyncio.Protocol):
             self._flush()
             self._transport.close()
 
-    # --- the socket
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send our SETTINGS, or end without HTTP/2."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
@@ -180,8 +176,6 @@ class Link(asyncio.Protocol):
         self._flushing = False
         if self._session.has_output and not self._paused and self._transport is not None and not self._transport.is_closing():
             self._transport.write(self._session.take())
-
-    # --- time
 
     def _arm(self, deadline: float) -> None:
         if self._timer:

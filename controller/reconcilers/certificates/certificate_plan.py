@@ -6,10 +6,11 @@ Replacing an authority never breaks a connection, because each step waits until 
 ====================  ==================  =======================  ==============================================
 step                  signs               bundle                   continues when
 ====================  ==================  =======================  ==============================================
-at rest               old                 old                      less than a third of its lifetime is left staged                old
-old, next                every consumer has had the bundle for ``spread`` promoted              next                next, old
-every leaf is signed again and ``spread`` has passed; for the nodes' authority, a node certificate's lifetime at rest               next
-next
+at rest               old                 old                      less than a third of its lifetime is left
+staged                old                 old, next                every consumer has had the bundle for ``spread``
+promoted              next                next, old                every leaf is signed again and ``spread`` has passed;
+                                                                   for the nodes' authority, a node certificate's lifetime
+at rest               next                next
 ====================  ==================  =======================  ==============================================
 
 The step is determined from the Secret, so a crash between two writes loses nothing. A missing or unusable authority is replaced at once,

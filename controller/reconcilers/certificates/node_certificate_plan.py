@@ -96,11 +96,7 @@ def _conditions(request: Mapping[str, Any]) -> set[str]:
 
 
 def profile_of(node: str) -> Profile:
-    """Return the profile of a virt-handler's certificate.
-
-    Raises:
-        ValueError: the node's name cannot be in a certificate.
-    """
+    """Return the profile of a virt-handler's certificate. Raises ValueError if the node's name cannot be in one."""
     return Profile(names.HANDLER, (names.handler_server_name(node),), server=True, client=True)
 
 

@@ -149,11 +149,7 @@ class CertificateRotation:
     async def reconcile(self) -> None:
         """Update every Secret and consumer, and delete ``OBSOLETE``.
 
-        A failure for one authority does not stop the other; a Conflict waits for the next pass.
-
-        Raises:
-            StatusError: kube-apiserver refused a request.
-            TransportError: kube-apiserver did not answer.
+        A failure for one authority does not stop the other; a Conflict waits for the next pass. Raises StatusError, TransportError.
         """
         failure: errors.StatusError | None = None
         for wanted, consumers in self._wanted:

@@ -137,11 +137,7 @@ def request(node: Object) -> bytes:
 
 
 def check(status: int, output: bytes, errors: bytes = b"") -> None:
-    """Accept an answer that proves the node to be off.
-
-    Raises:
-        Failed: any other answer.
-    """
+    """Accept an answer that proves the node to be off; raise Failed for any other."""
     if len(output) > MAX_OUTPUT:
         raise Failed(f"it wrote more than {MAX_OUTPUT >> 10} KiB")
     try:

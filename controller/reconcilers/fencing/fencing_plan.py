@@ -88,7 +88,7 @@ def plan(seen: Observed) -> Decision:
 
 
 def is_of_interest(node: Object, waiting: int) -> bool:
-    """Return False if ``plan`` would do nothing about the node, whatever its reports. The cached Node suffices for that."""
+    """Return False if ``plan`` would do nothing about the node, whatever its reports."""
     return node_states.is_fenced(node) or bool(node_states.kubelet_is_silent(node) and waiting)
 
 
@@ -104,19 +104,14 @@ def boot_of(node: Object) -> str:
 
 
 def contradiction(before: Object, after: Object) -> str:
-    """Return why the agent's answer that the node is off is wrong, or an empty string.
-
-    Args:
-        before: the Node before the call.
-        after: the Node after it.
-    """
+    """Return why the agent's answer that the node is off is wrong, or an empty string."""
     if node_states.kubelet_is_silent(after) or boot_of(after) != boot_of(before):
         return ""
     return "it says that the node was off, but the kubelet reports with the same boot ID: correct the agent's data about this node"
 
 
 def restarts_elsewhere(vm: Object, node: str) -> bool:
-    """Return True if the machine's run is on the node, and restarts once the node is fenced."""
+    """Return True if the machine's attempt is on the node, and restarts once the node is fenced."""
     is_there = dig_vm(vm, "status", "nodeName") == node and bool(dig_vm(vm, "status", "podUID"))
     return is_there and dig_vm(vm, "spec", "onNodeLoss") != node_loss.WAIT and power.decide(vm).on
 

@@ -16,7 +16,6 @@ PIPE: Final = f"{layout.RUN_DIRECTORY}/{layout.CONSOLE_PIPE}"
 COMMAND: Final = ("/bin/sh", "-c", f"until [ -p {PIPE} ]; do sleep 0.2; done; exec cat {PIPE}")
 """Also in the policy for virt-controller's pods."""
 LOG_BYTES: Final = 128 * MIB
-"""As for virt-launcher."""
 RESOURCES: Final = {"cpu": "20m", "memory": "32Mi", "ephemeral-storage": in_mebibytes(LOG_BYTES)}
 """0.3 MiB are used; runtimes need more to start a container."""
 

@@ -29,7 +29,7 @@ IMAGE_BYTES: Final = MIB
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return volumes of disks, and space for overlays and for disks made in the pod."""
+    """Return volumes of disks, and space for overlays and disks made in the pod."""
     total = _overlays(domain) + _made(domain) + by_plugin.needs(domain) + over_network.certificates(domain)
     for position, disk in enumerate(disks.defaulted(domain)):
         total += _disk(disk, volume(position), claims, domain)

@@ -72,7 +72,7 @@ _FAMILIES: Final = (
 
 
 def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
-    """Return the pod of a run."""
+    """Return the pod of a start attempt."""
     name = names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
     return _pod(vm, name, {}, attempt, _needs(vm, claims, placement), settings, placement)
 
@@ -80,7 +80,7 @@ def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, p
 def target_pod(
     vm: Object, migration: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement, coming: Collection[str] = ()
 ) -> Object:
-    """Return the target pod of a running machine's migration, which belongs to the same run.
+    """Return the target pod of a running machine's migration, which belongs to the same attempt.
 
     ``coming``: names of the network cards that the guest may get there.
     """

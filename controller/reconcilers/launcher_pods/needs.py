@@ -23,7 +23,6 @@ class Needs:
     overhead_bytes: int = 0
     """An upper bound, because killing QEMU loses the guest."""
     cpu_request_milli: int = 0
-    """Thousandths of a processor."""
     storage_bytes: int = 0
     resources: Mapping[str, int] = field(default_factory=dict)
     volumes: tuple[Object, ...] = ()

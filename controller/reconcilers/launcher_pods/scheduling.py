@@ -28,7 +28,7 @@ class Placement:
 
     kvm: bool = False
     avoid_nodes: tuple[str, ...] = ()
-    """Preferably; runs or migrations failed there."""
+    """Preferably; attempts or migrations failed there."""
     not_on_node: str = ""
     never_on: tuple[str, ...] = ()
     """Their virt-handlers are incompatible."""

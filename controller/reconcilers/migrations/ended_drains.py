@@ -29,13 +29,9 @@ REASON: Final = "DrainEnded"
 
 
 def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], now: datetime) -> bool:
-    """Return True if a pod was on its node during a drain that ended before it left.
+    """Return True if a guest's pod was on its node during a drain that ended before it left.
 
-    Args:
-        pod: pod of a guest.
-        node: None if unknown.
-        migrations: those of all machines. One without a name is being created.
-        now: current time.
+    ``migrations`` are those of all machines; one without a name is being created.
     """
     if node is None or node_states.is_being_emptied(node):
         return False

@@ -11,11 +11,7 @@ from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 def migration_of(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object) -> Object:
     """Return a Migration owned by a machine.
 
-    Args:
-        vm: the machine.
-        cause: part of the name, such as the reason.
-        metadata: labels, annotations.
-        spec: fields besides the selector.
+    ``cause`` is part of its name, ``metadata`` has labels and annotations, and ``spec`` the fields besides the selector.
     """
     owner = {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "name": name_of(vm), "uid": uid_of(vm)}
     return {

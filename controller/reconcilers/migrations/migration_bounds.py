@@ -2,8 +2,7 @@
 
 A compromised launcher may never answer or finish. From the preparation of the target, time counts from ``PreparingTarget``, the last
 timestamp that virt-controller writes itself. Before ``Running`` no state of the guest has moved, so a migration that exceeds its limit
-ends. After that virt-controller cannot know on which side the guest is, so the migration continues and only gives up its place in the
-queue.
+ends. After that virt-controller cannot know on which side the guest is, so the migration continues without its place in the queue.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ _MOVING: Final = frozenset({phases.TARGET_READY, phases.RUNNING})
 def target_left(migration: Object, target: Object | None, now: datetime, limits: MigrationLimits, *, is_refused: bool) -> float | None:
     """Return how many more seconds to wait for a target to run; None if unlimited.
 
-    Time counts from the recorded start of its turn. A missing target that was not refused is created first, because it may have waited in
-    the queue or for virt-controller. Only the node reports when the target got that node, and could repeat it. So that time counts at most
-    until the end of the scheduling time or, without such a limit, virt-controller records it (:func:`is_to_note_node`).
+    Time counts from the recorded start of its turn. A missing target that was not refused is created first. Only the node reports when the
+    target got that node, and could repeat it. So that time counts at most until the end of the scheduling time or, without such a limit,
+    virt-controller records it (:func:`is_to_note_node`).
     """
     begun = migration_retries.retried_at(migration) or dig_migration(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):
@@ -67,7 +66,7 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 
 
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
-    """Return True if virt-controller must record when the target got a node, because only the node itself reports that time."""
+    """Return True if virt-controller must record when the target got a node, because only the node reports it."""
     is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
     known = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
     return not is_timed and known is None and bool(pod_state.node_of(target))

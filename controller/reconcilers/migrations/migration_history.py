@@ -27,7 +27,7 @@ _EARLY: Final = frozenset({"", phases.PENDING, phases.SCHEDULING})
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
-    """Return the action that makes the machine the first owner of a Migration in an early phase; empty if it is."""
+    """Return the action that makes the machine the first owner of a Migration in an early phase, if it is not."""
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
     if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):

@@ -107,7 +107,7 @@ class Observed:
 
 
 def may_bring(migration: Object) -> bool:
-    """Return True if the migration needs a target that may have further networks. After a failed attempt it gets none."""
+    """Return True if the migration needs a target that may have further networks, as in its first attempt."""
     return phases.phase_of(migration) in ("", phases.PENDING) and migration_attempts.number_of(migration) <= 1
 
 

@@ -3,9 +3,9 @@
 A Migration begins when it gets a target pod. The number in progress is limited per source node and in the cluster, because they share the
 network, and the memory of moving guests is written twice. Order of the waiting ones:
 
-1. the oldest that has waited for ``AGED_SECONDS``, unless another such one is in progress, so that none waits forever; 2. guests on a node
-that is being drained, if their pods were evicted or are outdated (eviction creates no second Migration for those); 3. the others by
-``spec.priority``; within a priority the namespaces take turns, the oldest Migration of each first.
+1. the oldest that has waited for ``AGED_SECONDS``, unless another such one is in progress, so that none waits forever;
+2. guests on a node that is being drained, if their pods were evicted or are outdated (eviction creates no second Migration for those);
+3. the others by ``spec.priority``; within a priority the namespaces take turns, the oldest Migration of each first.
 
 Exceptions, so that a tenant cannot block the queue:
 
@@ -100,7 +100,7 @@ class _Places:
         self._all[only_for] += 1
 
     def full(self, node: str, namespace: str) -> tuple[str, str] | None:
-        """Return the limit that is reached for a namespace (a node, or an empty string for the cluster) and a message, or None."""
+        """Return the reached limit (a node, or an empty string for the cluster) and a message, or None."""
         leaving = self._by_node[node, ""] + self._by_node[node, namespace]
         if node and leaving >= self._limits.per_node:
             return node, f"1 migration is leaving node {node}" if leaving == 1 else f"{leaving} migrations are leaving node {node}"

@@ -61,12 +61,8 @@ Step: TypeAlias = GiveUp | AwaitEnd | Retry
 def step(migration: Object, target: Object | None, now: datetime, back_off: tuple[int, ...], evidence: Evidence = NOTHING) -> Step:
     """Return what follows an attempt that failed.
 
-    Args:
-        migration: with the present attempt among those that failed.
-        target: its target pod; None: it is gone.
-        now: by the clock that writes the phases.
-        back_off: the seconds between one attempt and the next, for each.
-        evidence: about the target pod, besides its status.
+    ``migration`` includes that attempt among the failed ones; ``target`` is None if it is gone; ``back_off`` has the seconds before each
+    further attempt.
     """
     number, failure = migration_attempts.number_of(migration), migration_attempts.failure_of(migration) or {}
     reason, message = str(failure.get("reason") or "Failed"), one_line(str(failure.get("message") or "no reason given"), MAX_MESSAGE)
@@ -112,6 +108,6 @@ def _left(target: Object, now: datetime) -> float:
 
 
 def is_to_delete(target: Object) -> bool:
-    """Return True if the pod must be deleted, or deleted again with a shorter grace period, to end within ``GRACE_SECONDS``."""
+    """Return True if the pod must be deleted, perhaps again, to end within ``GRACE_SECONDS``."""
     grace = dig(target, "metadata", "deletionGracePeriodSeconds")
     return not is_deleting(target) or (isinstance(grace, int) and grace > GRACE_SECONDS)

@@ -62,10 +62,7 @@ def _shared(own: frozenset[str]) -> frozenset[str]:
 def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choice:
     """Return the best known model and the protections that all nodes of the pool have, or why there is none.
 
-    Args:
-        nodes: trimmed Nodes.
-        asked: placement fields of the pod's spec.
-        said: features that the machine itself sets.
+    ``asked`` has the placement fields of the pod's spec, ``said`` the features that the machine itself sets.
     """
     if _requirements(asked) > MAX_REQUIREMENTS:
         return Choice(

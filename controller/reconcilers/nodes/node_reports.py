@@ -54,10 +54,8 @@ class Silence:
 def silence_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Silence:
     """Return the unreachable nodes.
 
-    Args:
-        left: for each node with an unreachable kubelet, the seconds until virt-handler's last report expires.
-        missing: nodes without a Node object.
-        off: nodes with the taint ``out-of-service``.
+    ``left`` has the seconds until virt-handler's last report expires, for each node with an unreachable kubelet. ``missing`` nodes have no
+    Node object, ``off`` ones the taint ``out-of-service``.
     """
     whole = frozenset(node for node, seconds in left.items() if not seconds)
     of_kubelet = {node: seconds for node, seconds in left.items() if seconds}
@@ -133,11 +131,11 @@ class NodeReports:
         self._changed.append(changed)
 
     def heard(self, node: str) -> None:
-        """Record a write that only this node's virt-handler can make; it may precede the renewal of its Lease."""
+        """Record a write that only this node's virt-handler can make."""
         self._signs.heard(node)
 
     def left(self, node: str) -> float:
-        """Return how many seconds until virt-handler's last known report expires; 0 if it has, or there is none."""
+        """As :meth:`SignsOfLife.left`."""
         return self._signs.left(node)
 
     def census(self) -> Census:

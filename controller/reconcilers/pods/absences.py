@@ -48,7 +48,6 @@ class Absences:
     """Grace periods and deletion times of the pods that statuses refer to, one per object."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
-        """``elapsed`` returns monotonic seconds."""
         self._elapsed = elapsed
         self._known: dict[NamespacedName, _Known] = {}
 
@@ -82,7 +81,7 @@ class Absences:
             known.is_held = True
 
     def note_report(self, obj: Object) -> None:
-        """Record that the node reports and this pod is gone, so an unreachable node is not why it was deleted."""
+        """Record that the node reports and this pod is gone, so the deletion does not state that the node is off."""
         if (known := self._known.get(key_of(obj))) is not None:
             known.went_first = True
 

@@ -23,14 +23,9 @@ class Timed:
 
 
 async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Timed]) -> Evidence:
-    """Return the evidence about pods, and record with the absences which nodes report.
+    """Return the evidence about pods on ``nodes``, and record with the absences which nodes report.
 
     The grace period of an absent pod begins again when its kubelet reports: until then it ended no container.
-
-    Args:
-        reports: tells which nodes are unreachable.
-        nodes: to ask about; empty names are ignored.
-        absent: the pods that may have a guest and are gone.
     """
     found = Evidence(await reports.silence(node for node in nodes if node), tuple(each.pod for each in absent))
     for each in absent:

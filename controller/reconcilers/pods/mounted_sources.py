@@ -107,7 +107,7 @@ def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
 
 
 def requeue_seconds(vm: Object, pod: Object, now: datetime) -> float | None:
-    """Return the requeue delay of a machine while its pod waits for volumes, or None."""
+    """Return the requeue delay while a pod waits for volumes, or None."""
     waited = waiting_seconds(pod, now)
     return None if waited is None or not of(vm) else min(max(waited, REQUEUE_SECONDS[0]), REQUEUE_SECONDS[1])
 
@@ -134,7 +134,7 @@ def is_of_now(event: Object, now: datetime) -> bool:
 def fault(vm: Object, events: Sequence[Object], follows: str = "virtual machine starts") -> tuple[str, str] | None:
     """Return (reason, message) about missing sources, or None.
 
-    ``events`` of the pod are trimmed by :func:`trim_event`; ``follows`` is what begins once the pod has its volumes.
+    ``events`` are trimmed by :func:`trim_event`; ``follows`` is what begins once the pod has its volumes.
     """
     sources = of(vm)
     told = dict.fromkeys(each for event in _newest(events) for each in _faults_of(sources, str(event["message"])))

@@ -58,7 +58,7 @@ async def gather(client: Client, vm: Object) -> Found:
 
 
 async def coming(client: Client, vm: Object) -> tuple[str, ...]:
-    """Return the names of the cards with usable networks that a running guest can get in a new pod."""
+    """Return the names of the cards that a running guest can get in a new pod: their networks are usable."""
     if not hot_plug_interfaces.takes_interfaces(vm):
         return ()
     names = [str(each["name"]) for each in hot_plug_interfaces.coming(vm)]

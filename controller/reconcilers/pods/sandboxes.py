@@ -51,12 +51,8 @@ def fault(
 ) -> tuple[str, str] | None:
     """Return (reason, message) from the newest Event about the pod's networks, or None.
 
-    Args:
-        definitions: networks of the machine.
-        node: node of the pod.
-        events: the pod's Events, trimmed by :func:`trim_event`.
-        mounts: Events about its volumes. If one is newer, the kubelet is not setting up networks.
-        follows: what begins once the pod has its networks.
+    ``events`` are trimmed by :func:`trim_event`. If one of ``mounts``, about volumes, is newer, the kubelet is not setting up networks.
+    ``follows`` is what begins once the pod has its networks.
     """
     newest = max(reversed(events), key=mounted_sources.time_of, default=None)
     if newest is None or any(mounted_sources.time_of(each) > mounted_sources.time_of(newest) for each in mounts):

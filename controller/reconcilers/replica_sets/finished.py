@@ -36,7 +36,7 @@ class Finished:
 
 
 def is_finished(vm: Object) -> bool:
-    """Return True if a machine is off, no user wants it off, and it will not start again by itself."""
+    """Return True if a machine is off, will not start again by itself, and no user switched it off."""
     if phases.phase_of(vm) not in phases.ENDED or structure.of_virtual_machine(vm):
         return False
     decision = power.decide(vm)

@@ -1,13 +1,12 @@
 """Decides which guests move next into pods of the current release after an upgrade of the chart. Pure.
 
 Migrations of the lowest priority move guests. They are created only if they can begin at once within the node's and the cluster's limits,
-so that users' migrations and drains are not delayed. At most ``batch_size`` guests move at a time, and at most that many begin in
+so that they delay no user's migration or drain. At most ``batch_size`` guests move at a time, and at most that many begin in
 ``batch_seconds``. Deleted Migrations count.
 
 A failed one is repeated after ``FIRST_PAUSE_SECONDS``, doubled for each further failure; after a cancelled one the delay is the longest.
 Namespaces take turns, and within one those with the fewest attempts go first, so that an immovable guest or a tenant who rewrites pods'
-images delays no other. A guest that was moved but is in an outdated pod again is not moved, because something in the cluster changes
-images.
+images delays no other. A guest that was moved but is in an outdated pod again stays, because something in the cluster changes images.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class _Movable:
 
 
 def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Object, Object, str]]:
-    """Return machines, pods and reasons in order: namespaces take turns, and within one the fewest attempts go first.
+    """Return machines, pods and reasons in turns of the namespaces, each with the fewest attempts first.
 
     ``held``: how many of this batch each namespace has; updated.
     """

@@ -1,4 +1,4 @@
-"""The end of a run that no virt-handler wrote: the pod's own end tells it. Pure."""
+"""The end of an attempt that no virt-handler wrote: the pod's own end tells it. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 
 def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that write how the newest run ended: virt-handler was away, or the guest never reached it."""
+    """Write how the newest attempt ended: virt-handler was away, or the guest never reached it."""
     current = power.current_attempt(seen.vm)
     result, message = _result(seen, decision, current)
     image = _image(seen, result, message)

@@ -1,4 +1,4 @@
-"""The start of a run: its pod, and what the status says of it. Pure."""
+"""The start of an attempt: its pod, and what the status says of it. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 
 def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that create the pod of the wanted run and record it. Its name is the lock: there is one pod of a name."""
+    """Create the pod of the wanted attempt and record it. Its name is the lock."""
     if seen.refusal:
         return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
@@ -47,7 +47,7 @@ def _avoided(seen: Observed) -> tuple[str, ...]:
 
 
 def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu.Choice | None:
-    """Return the CPU of this run's guest; None without a choice."""
+    """Return the CPU of this attempt's guest; None without a choice."""
     if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
         return None
     wanted = (str(each.get("name") or "") for each in dig_vm(seen.vm, "spec", "domain", "cpu", "features") or ())
@@ -66,7 +66,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: baseline_cp
         "attempts": [*(dig_vm(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
         "observedGeneration": generation_of(seen.vm),
     }
-    for key in phases.OF_A_PLACE if managed_save.of(seen.vm) else (*phases.OF_A_PLACE, "cpu"):  # the last run left them
+    for key in phases.OF_A_PLACE if managed_save.of(seen.vm) else (*phases.OF_A_PLACE, "cpu"):  # the last attempt left them
         status.pop(key, None)
     if choice is not None:
         status["cpu"] = choice.status()

@@ -1,4 +1,4 @@
-"""The runs in a machine's status, and the time limits of a start. Pure.
+"""The attempts in a machine's status, and the time limits of a start. Pure.
 
 The limit counts from when the container runs: pulling an image, attaching a volume and waiting for a node are unlimited, as for a Pod.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from apiserver.apis.virt.typed import Attempt
 
 FIRST_PAUSE_SECONDS: Final = 5.0
-"""Before the run that follows two short ones, doubled for each further one."""
+"""Before the attempt that follows two short ones, doubled for each further one."""
 LONGEST_PAUSE_SECONDS: Final = 300.0
 """As in a kubelet's crash loop."""
 MAX_WORDS: Final = 1024
@@ -30,7 +30,7 @@ DEFAULT_START_SECONDS: Final = 180
 
 
 def is_open(vm: Object) -> bool:
-    """True if the newest run has begun and its end is not recorded."""
+    """True if the newest attempt has begun and its end is not recorded."""
     current = power.current_attempt(vm)
     return current > 0 and not any(int(each["number"]) == current and power.has_ended(each) for each in _all(vm))
 
@@ -41,16 +41,14 @@ def is_handled(vm: Object) -> bool:
 
 
 def is_stopped(vm: Object) -> bool:
-    """True if virt-controller requested the end of the newest run, so that its end is not a failure."""
+    """True if virt-controller requested the end of the newest attempt, so that its end is not a failure."""
     return bool(power.newest_attempt(vm).get("stopTime"))
 
 
 def is_outdated(vm: Object, pod: Object | None) -> bool:
-    """True if an edit of the spec changed the newest run's pod or domain before its guest started.
+    """True if an edit of the spec changed the newest attempt's pod or domain before its guest started.
 
-    Args:
-        vm: the machine.
-        pod: pod of that run; None if it is gone: any edit counts. A pod of an older release without a hash counts as changed.
+    ``pod`` is that attempt's; None if it is gone: any edit counts. A pod of an older release without a hash counts as changed.
     """
     if phases.phase_of(vm) != phases.SCHEDULING or not power.is_older(power.newest_attempt(vm), generation_of(vm)):
         return False
@@ -61,7 +59,7 @@ def is_outdated(vm: Object, pod: Object | None) -> bool:
 
 
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
-    """Return ``status.attempts`` with ``changes`` applied to the run of this number, which is added if missing."""
+    """Return ``status.attempts`` with ``changes`` applied to the attempt of this number, which is added if missing."""
     known = _all(vm)
     if not any(int(each["number"]) == number for each in known):
         known = [*known, {"number": number}]
@@ -80,25 +78,22 @@ def failed_nodes(vm: Object) -> tuple[str, ...]:
 
 
 def pause_before(decision: power.Power, rested: float) -> float:
-    """Return how many seconds the next run must wait because previous ones ended soon.
-
-    ``rested`` is the seconds since the newest run ended.
-    """
+    """Return how many seconds the next attempt must wait because previous ones ended soon; the newest ended ``rested`` seconds ago."""
     return max(pause_seconds(decision) - rested, 0.0)
 
 
 def pause_seconds(decision: power.Power) -> float:
-    """Return the whole delay before the next run."""
+    """Return the whole delay before the next attempt."""
     return backoff.pause_seconds(decision.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
 
 def last_words(vm: Object) -> str:
-    """Return how the newest run ended, in one line."""
+    """Return how the newest attempt ended, in one line."""
     return one_line(str(power.newest_attempt(vm).get("message") or "no reason given"), MAX_WORDS)
 
 
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
-    """Return the time left for the guest to run; None before its container runs, or while the node is not the cause of a wait."""
+    """Return the time left for the guest to run; None before its container runs, or while the node does not cause the wait."""
     began = _container_began(vm, pod)
     if began is None or conditions.waits_for(vm) & {conditions.Wait.IMAGE, conditions.Wait.NETWORK_PLUGIN}:
         return None  # waiting for an image, or for a plugin of the administrator

@@ -1,7 +1,7 @@
 """Pods that the cluster ends on purpose: drain, preemption, taint, node pressure. Pure.
 
 Kubernetes sets the pod's condition ``DisruptionTarget`` (KEP-3329), which is lost with the pod. The machine gets the condition until its
-next run begins or a user switches it off. It means that the machine was interrupted and did not end
+next attempt begins or a user switches it off. It means that the machine was interrupted and did not end
 (:func:`apiserver.apis.virt.lifecycle.power.was_interrupted`).
 
 A pod rejected by its kubelet while virt-handler (a device plugin) restarts counts too, by the reason of its end.
@@ -69,13 +69,13 @@ def report(seen: Observed) -> tuple[Action, ...]:
 
 
 def until_settled(seen: Observed) -> tuple[Action, ...]:
-    """Return a requeue to check whether an allowed eviction happened, since another webhook may have refused it."""
+    """Return a requeue to check whether an allowed eviction happened, because another webhook may have refused it."""
     left = _settles(seen) if _goes_on(seen) and _of_pod(seen) is None else 0.0
     return (Requeue(max(left, MIN_REQUEUE_SECONDS)),) if left else ()
 
 
 def added(seen: Observed, message: str) -> str:
-    """Return how a run ended, including the disruption if there was one."""
+    """Return how an attempt ended, including the disruption if there was one."""
     known = _known(seen)
     return message if known is None else f"{known.get('message')} ({message})"
 
@@ -102,7 +102,7 @@ def _settles(seen: Observed) -> float:
 def _of_pod(seen: Observed) -> tuple[str, str] | None:
     pod = own_pod(seen, seen.pods)
     if pod is not None and pod_state.lacked_devices(pod):
-        return pod_state.LACKED_DEVICES, _told(pod, pod_state.LACKED_DEVICES)  # the run ends with the kubelet's message
+        return pod_state.LACKED_DEVICES, _told(pod, pod_state.LACKED_DEVICES)  # the attempt ends with the kubelet's message
     found = condition(dig(pod, "status", "conditions"), conditions.DISRUPTION_TARGET)
     if pod is None or found is None or found.get("status") != "True":
         return None

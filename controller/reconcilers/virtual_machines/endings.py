@@ -1,7 +1,7 @@
-"""The time since runs ended. No I/O.
+"""The time since attempts ended. No I/O.
 
-A node writes ``endTime``, and its clock may differ. So the delay before the next run is measured from when this process saw the end. An end
-before the process started counts from its ``endTime``, but never as in the future.
+A node writes ``endTime``, and its clock may differ. So the delay before the next attempt is measured from when this process saw the end. An
+end before the process started counts from its ``endTime``, but never as in the future.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ class _Newest:
 
 
 class Endings:
-    """The newest run of each machine, and when it ended."""
+    """The newest attempt of each machine, and when it ended."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
-        """``elapsed`` returns monotonic seconds."""
         self._elapsed = elapsed
         self._newest: dict[NamespacedName, _Newest] = {}
 
     def rested(self, vm: Object, now: datetime) -> float:
-        """Return the seconds since the newest run ended; 0 while in progress."""
+        """Return the seconds since the newest attempt ended; 0 while in progress."""
         known, number = self._newest.get(key_of(vm)), power.current_attempt(vm)
         is_new = known is None or (known.vm_uid, known.number) != (uid_of(vm), number)
         if known is None or is_new:

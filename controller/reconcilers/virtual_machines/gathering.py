@@ -282,6 +282,6 @@ def _who(vm: Object, other: Object) -> str:
 
 
 def _matters(vm: Object) -> bool:
-    """Return True if the next plan depends on the absence of pods, so that they must be read."""
+    """Return True if the next plan depends on the absence of pods."""
     decision, current = power.decide(vm), power.current_attempt(vm)
     return decision.reason == "Deleting" or attempts.is_open(vm) or (decision.on and current > 0)

@@ -25,10 +25,7 @@ _FROM_MIGRATION: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", 
 def record(vm: Object, migrations: Sequence[Object], now: datetime) -> MigrationState | None:
     """Return what ``status.migration`` should be; None if the machine has never moved.
 
-    Args:
-        vm: a machine whose guest may run.
-        migrations: all existing Migrations for the machine's name.
-        now: end time for a migration that no longer exists.
+    ``migrations`` are all existing ones for the machine's name; ``now`` is the end of one that no longer exists.
     """
     known = dig_vm(vm, "status", "migration")
     sound = [each for each in migrations if not structure.of_migration(each)]  # an invalid one would prevent writing the machine

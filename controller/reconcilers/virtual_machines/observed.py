@@ -30,14 +30,14 @@ class Observed:
     evidence: Evidence = NOTHING
     """About unreachable nodes, and pods that are gone."""
     refusal: str = ""
-    """Why the API server refused this run's pod."""
+    """Why the API server refused this attempt's pod."""
     refusals: Mapping[str, str] = field(default_factory=dict)
     """The API server's refusals for the running guest, by request."""
     migrations: tuple[Object, ...] = ()
     targets: frozenset[str] = frozenset()
     """Target pods of unfinished Migrations, which the other loop deletes."""
     rested: float = 0.0
-    """Measured seconds since the newest run ended."""
+    """Measured seconds since the newest attempt ended."""
     namesakes: tuple[str, ...] = ()
     """Other machines in the namespace with a pod and the same MAC address."""
     claims_in_use: tuple[InUse, ...] = ()

@@ -22,11 +22,11 @@ from controller.reconcilers.virtual_machines import silent_nodes, statuses
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 _NOT_OF_AN_END: Final = power.OFF_REASONS | {*silent_nodes.REASONS, summary.BACK_OFF, absences.TARGET_MAY_RUN}
-"""They do not tell how a run ended; the reason why the machine is off replaces them."""
+"""They do not tell how an attempt ended; the reason why the machine is off replaces them."""
 
 
 def report(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that keep phase and message of the last run's end, and say why no further run begins."""
+    """Return actions that keep phase and message of the last attempt's end, and say why no further attempt begins."""
     status = statuses.status_of(seen)
     ready = condition(status.get("conditions"), conditions.READY) or {}
     gives_up = ready.get("reason") == summary.BACK_OFF and decision.reason in power.ASKED_TO_BE_OFF

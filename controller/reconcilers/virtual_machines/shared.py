@@ -1,4 +1,4 @@
-"""Values that take long to compute, shared by all machines' passes of the same second."""
+"""Values shared by all machines' passes of the same second."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Rule: TypeAlias = Callable[[Observed, power.Power], Obstacle | None]
 
 
 def first_obstacle(seen: Observed, decision: power.Power) -> Obstacle | None:
-    """Return what keeps the next run from starting, or None."""
+    """Return what keeps the next attempt from starting, or None."""
     return next((found for rule in RULES if (found := rule(seen, decision)) is not None), None)
 
 
@@ -123,7 +123,7 @@ def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
-    """Report the wait after runs that ended soon. The machine keeps its phase."""
+    """Report the wait after attempts that ended soon. The machine keeps its phase."""
     if not (pause := attempts.pause_before(decision, seen.rested)):
         return None
     seconds, words = attempts.pause_seconds(decision), attempts.last_words(seen.vm)

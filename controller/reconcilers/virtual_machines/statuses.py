@@ -46,7 +46,7 @@ def disks_ready(seen: Observed) -> Object:
 
 
 def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, ...]:
-    """Return actions that write what the machine waits for, once, and requeue it. ``others``: conditions that become known with it."""
+    """Return actions that write what the machine waits for, once, and requeue it, with ``others`` as further conditions."""
     status, now = status_of(seen), times.to_rfc3339(seen.now)
     if obstacle.phase:
         status = {**phases.enter(status, obstacle.phase, seen.now), "observedGeneration": generation_of(seen.vm)}
@@ -61,7 +61,7 @@ def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, .
 
 
 def report(seen: Observed, status: str, reason: str, message: str) -> tuple[Action, ...]:
-    """Return the write of a Ready of this status, and a Warning Event with the same words, once."""
+    """Return the write of this Ready, and a Warning Event with the same words, once."""
     return write(seen, {**status_of(seen), "conditions": ready(seen, status, reason, message)}, Emit("Warning", reason, message))
 
 

@@ -6,13 +6,14 @@ rules, in order:
 1. *Never two.* While any pod of the machine may run something, the plan creates no other one.
    :mod:`controller.reconcilers.pods.ownership` says which pods are the machine's, and :mod:`controller.reconcilers.pods.liveness` which may
    run. A guest starts only in the pod with the uid in the status. A pod that a user deleted by force may run for its grace period: the
-   machine's own pod, and the target of a migration that is under way. 2. A machine that should be off has no pods. The plan deletes them,
-   and virt-launcher shuts the guest down within the machine's grace period. 3. When the last pod is over and virt-handler wrote no end of
-   the guest, the end of the pod tells it (``attempt_end``). 4. A machine that should be on gets the pod of its next run
-   (``attempt_start``), once no start rule finds an obstacle (``start_rules``).
+   machine's own pod, and the target of a migration that is under way.
+2. A machine that should be off has no pods. The plan deletes them, and virt-launcher shuts the guest down within the machine's grace
+   period.
+3. When the last pod is over and virt-handler wrote no end of the guest, the end of the pod tells it (``attempt_end``).
+4. A machine that should be on gets the pod of its next attempt (``attempt_start``), once no start rule finds an obstacle (``start_rules``).
 
-An unreachable node ends no run. If its virt-handler is unreachable, the phase is ``Unknown``; otherwise the plan does not contradict what
-virt-handler writes about its guests.
+An unreachable node ends no attempt. If its virt-handler is unreachable, the phase is ``Unknown``; otherwise the plan does not contradict
+what virt-handler writes about its guests.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
 
 
 def _is_to_end(seen: Observed) -> bool:
-    """True if the newest run will end: a user stopped it, or edited the spec before a guest started."""
+    """True if the newest attempt will end: a user stopped it, or edited the spec before a guest started."""
     return attempts.is_stopped(seen.vm) or attempts.is_outdated(seen.vm, own_pod(seen, seen.pods))
 
 
@@ -137,7 +138,7 @@ def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """End the run and record it: the user may want the machine on again before its pods are over."""
+    """End the attempt and record it: the user may want the machine on again before its pods are over."""
     if not attempts.is_open(seen.vm) or attempts.is_stopped(seen.vm):
         return (*_end_all(seen, alive), *silent_nodes.wait_for(seen, alive))
     stopped = attempts.changed(seen.vm, power.current_attempt(seen.vm), {"stopTime": times.to_rfc3339(seen.now)})
@@ -163,7 +164,7 @@ def _is_too_patient(pod: Object, grace_seconds: int | None) -> bool:
 
 
 def _without_guest(seen: Observed) -> str:
-    """Return the name of the pod that no virt-handler got, perhaps of the next run."""
+    """Return the name of the pod that no virt-handler got, perhaps of the next attempt."""
     if phases.phase_of(seen.vm) == phases.SCHEDULING:
         return name_of(own_pod(seen, seen.pods) or {})
     return (
@@ -176,7 +177,7 @@ def _delete_all(pods: tuple[Object, ...]) -> tuple[DeletePod, ...]:
 
 
 def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Assign the run's pod to virt-handler once it runs, report what prevents that, and notice a lost node."""
+    """Assign the attempt's pod to virt-handler once it runs, report what prevents that, and notice a lost node."""
     phase, pod = phases.phase_of(seen.vm), own_pod(seen, alive)
     if pod is None:
         return _without_own_pod(seen, alive)
@@ -205,15 +206,15 @@ def _follow(seen: Observed) -> tuple[Action, ...]:
 
 
 def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Delete the other pods after the run's pod is over, except targets of Migrations."""
+    """Delete the other pods after the attempt's pod is over, except targets of Migrations."""
     return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *silent_nodes.wait_for(seen, alive))
 
 
 def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     """Wait for containers of pods that a user deleted by force. virt-handler writes the end of the guest when it sees it.
 
-    virt-handler of a migration's target cannot do so before it has taken the machine over, so the plan always waits for a guest that may
-    have arrived there. A machine that is off and should be off does not wait.
+    virt-handler of a migration's target cannot do so before it has the machine, so the plan always waits for a guest that may have arrived
+    there. A machine that is off and should be off does not wait.
     """
     found = {each: liveness.verdict(each, seen.evidence) for each in _waited_for(seen, decision)}
     waits = {pod: liveness.seconds_to_next_look(each) for pod, each in found.items() if isinstance(each, Unknown)}
@@ -257,7 +258,7 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Delete a pod with a guest that does not run in time; the next run prefers another node."""
+    """Delete a pod with a guest that does not run in time; the next attempt prefers another node."""
     left = attempts.start_left(seen.vm, pod, seen.now)
     if left is None:
         return ()
@@ -282,7 +283,7 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
-    """Delete pods that are over; that of a failed run only with the next, because its log tells why."""
+    """Delete pods that are over; that of a failed attempt only with the next, because its log tells why."""
     attempts = dig_vm(seen.vm, "status", "attempts")
     kept = attempts[-1].get("podName") if attempts and attempts[-1].get("result") == power.RESULT_FAILED else ""
     return _delete_all(tuple(pod for pod in seen.pods if name_of(pod) != kept and not liveness.may_run(pod, seen.evidence)))

@@ -96,12 +96,7 @@ class Envelope:
         logger.info("A key management service rotated its key; encrypting with a new seed", extra={"provider": self.name})
 
     async def fetch(self, data: bytes) -> None:
-        """Fetch the seed for the part after the prefix.
-
-        Raises:
-            Undecryptable: the service cannot decrypt it.
-            Unavailable: the service does not answer.
-        """
+        """Fetch the seed for the part after the prefix. Raises Undecryptable, or Unavailable without an answer."""
         source = _parsed(data)[0]
         if source not in self._known:
             self._know(source, await self.service.decrypt(source))

@@ -62,12 +62,7 @@ class Service:
         return rpc.StatusResponse.FromString(await self._call("Status", b""))
 
     async def encrypt(self, plain: bytes) -> Source:
-        """Return ``plain`` encrypted by the service.
-
-        Raises:
-            Unavailable: it does not answer.
-            ValueError: its answer is invalid.
-        """
+        """Return ``plain`` encrypted by the service. Raises Unavailable, or ValueError for an invalid answer."""
         request = rpc.EncryptRequest(plaintext=plain, uid=str(uuid.uuid4()))
         response = rpc.EncryptResponse.FromString(await self._call("Encrypt", request.SerializeToString()))
         source = Source(response.key_id, response.ciphertext, tuple(sorted(response.annotations.items())))
@@ -75,12 +70,7 @@ class Service:
         return source
 
     async def decrypt(self, source: Source) -> bytes:
-        """Return a stored key decrypted.
-
-        Raises:
-            Undecryptable: the service cannot decrypt it.
-            Unavailable: it does not answer.
-        """
+        """Return a stored key decrypted. Raises Undecryptable, or Unavailable without an answer."""
         request = rpc.DecryptRequest(
             ciphertext=source.ciphertext, uid=str(uuid.uuid4()), key_id=source.key_id, annotations=dict(source.annotations)
         )
