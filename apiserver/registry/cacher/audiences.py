@@ -100,7 +100,7 @@ class Audiences(Generic[Watch]):
     def __init__(self) -> None:
         self._of_prefix: dict[str, _Scope[Watch]] = {}
         self._of_key: dict[str, _Scope[Watch]] = {}
-        self._lengths: Counter[int] = Counter()  # lengths of the prefixes
+        self._lengths: Counter[int] = Counter()  # of the prefixes
 
     @property
     def is_empty(self) -> bool:

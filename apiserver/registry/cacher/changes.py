@@ -25,8 +25,8 @@ class EventType(StrEnum):
 class Event:
     """A watch event, shared by watches.
 
-    ``item`` is the object to send: DELETED's last state at the deletion's revision, None for BOOKMARK. ``previous`` is the earlier state,
-    None without one.
+    ``item`` is the object to send: DELETED's last state at the deletion's revision, None for BOOKMARK. ``previous`` is
+    the earlier state.
     """
 
     __slots__ = ("_frames", "item", "previous", "revision", "type")
@@ -49,7 +49,7 @@ class Event:
         return frame
 
     def forget_frames(self) -> None:
-        """Free the frames that ``framed`` cached."""
+        """Free the cached frames."""
         self._frames = None
 
     def __eq__(self, other: object) -> bool:
@@ -95,7 +95,7 @@ class Record:
             self.old.cool()
 
     def forget_frames(self) -> None:
-        """Free the encoded frames of its events."""
+        """Free its events' encoded frames."""
         for event in self._events.values() if self._events else ():
             event.forget_frames()
 

@@ -12,7 +12,7 @@ from typing import Final
 from apiserver.registry.cacher.items import Item
 from storage.port import Storage
 
-PAGE: Final = 100  # entries per read: about a millisecond of the event loop
+PAGE: Final = 100  # per read: about a millisecond of the event loop
 
 Version = tuple[str, int]
 """A key and the revision of its last change."""
@@ -24,11 +24,7 @@ def versions(items: Iterable[Item], undecodable: Iterable[Version]) -> Iterator[
 
 
 async def difference(storage: Storage, prefix: str, revision: int, expected: Iterator[Version]) -> str:
-    """Return the first key under ``prefix`` where storage at ``revision`` differs from ``expected``; empty if none.
-
-    Raises:
-        StorageError: storage cannot be read.
-    """
+    """Return the first key under ``prefix`` where storage at ``revision`` differs from ``expected``, or empty. Raises StorageError."""
     start = ""
     while True:
         page = await storage.range(prefix, start=start, limit=PAGE, revision=revision)

@@ -1,10 +1,9 @@
 """Linearizable reads of the watch cache.
 
-A read asks the store for its revision, and waits until the cache has reached it. Concurrent reads share one or two header-only reads.
-Without changes under its prefix, the cache requests progress.
+A read asks the store for its revision, and waits until the cache has reached it. Concurrent reads share one or two
+header-only reads. Without changes under its prefix, the cache requests progress.
 
-If the cache is late, readers can fall back to the store. If the store does not answer, they fail, and further ones fail at once while a
-question is older than their timeout.
+If the store does not answer, readers fail, and further ones fail at once while a question is older than their timeout.
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ from storage.port import Storage, StorageError
 
 logger = logging.getLogger(__name__)
 
-# The change is usually on its way.
 PATIENCE_SECONDS = 0.001
-ASK_AGAIN_SECONDS = 0.05  # a lagging member of etcd, or a watch that catches up, does not answer at first
+ASK_AGAIN_SECONDS = 0.05  # etcd does not answer at first, if a member lags or a watch catches up
 # Interval of an idle cache, so that compaction never passes its watch, and bookmarks advance.
 IDLE_SECONDS = 10.0
 
 NOW: Final = -1
-"""Stands for the store's current revision."""
+"""The store's current revision."""
 
 
 class Freshness:
@@ -43,7 +41,7 @@ class Freshness:
         self._askers: list[asyncio.Future[int]] = []
         self._asked = asyncio.Event()
         self._unanswered: set[asyncio.Future[int]] = set()
-        """Readers without the store's revision yet."""
+        """Without the store's revision."""
         self._open_since: float | None = None
         """Start of the open question to the store."""
         self._waiters: list[tuple[int, int, asyncio.Future[int]]] = []  # a heap by revision
@@ -52,7 +50,7 @@ class Freshness:
         self._behind = asyncio.Event()
         self._order = itertools.count()
         self.reads = 0
-        """Number of revision reads from the store."""
+        """Revision reads from the store."""
 
     async def run(self) -> None:
         """Serve waiting readers until cancelled."""
@@ -76,9 +74,7 @@ class Freshness:
     async def wait(self, revision: int | None = None) -> int:
         """Wait until the cache has reached ``revision`` (None: the store's); return the revision reached.
 
-        Raises:
-            ServiceUnavailable: the store does not answer.
-            Timeout: the cache is too late.
+        Raises ServiceUnavailable if the store does not answer, Timeout if the cache is late.
         """
         if revision is not None and max(revision, 1) <= self._reached:
             return self._reached
@@ -112,7 +108,6 @@ class Freshness:
             self._timer = asyncio.get_running_loop().call_at(until, self._expire)
 
     def _expire(self) -> None:
-        """Fail timed-out readers, and schedule the next check."""
         loop = asyncio.get_running_loop()
         self._timer = None
         while self._deadlines:
@@ -182,7 +177,7 @@ class Freshness:
             logger.debug("Cannot request progress from the storage; retrying", extra={"error": str(error)})
 
     def _is_awaited(self) -> bool:
-        while self._waiters and self._waiters[0][2].done():  # given up
+        while self._waiters and self._waiters[0][2].done():
             heapq.heappop(self._waiters)
         return bool(self._waiters)
 

@@ -1,7 +1,8 @@
 """Read changes older than the window back from storage, unless compacted.
 
-After a restart, clients return with older revisions. The missing changes are read once for all clients, and put before the window. If there
-are too many, a watch reads storage's history itself up to the window; only a few may do so at once.
+After a restart, clients return with older revisions. The missing changes are read once for all clients, and put before
+the window. If there are too many, a watch reads storage's history itself up to the window; only a few may do so at
+once.
 """
 
 from __future__ import annotations
@@ -64,16 +65,14 @@ class History:
         self._timeout_seconds = timeout_seconds
         self._replays = 0
         self.read_back = 0
-        """Number of successful extensions of the window."""
+        """Successful extensions of the window."""
 
     async def reach(self, after: int) -> bool:
         """Extend the window back to ``after``; False if that is too far.
 
-        Raises:
-            Expired: storage has compacted it.
-            ServiceUnavailable: storage did not answer in time.
+        Raises Expired if storage has compacted it, ServiceUnavailable without an answer in time.
         """
-        async with self._reading:  # after the wait, it is usually done
+        async with self._reading:
             while after < self._window.oldest:
                 epoch, depth = self._too_deep
                 if epoch == self._window.epoch and after <= depth:
@@ -107,11 +106,7 @@ class History:
                     return
 
     def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
-        """Return a watch of storage's history that becomes ``watch(revision)``.
-
-        Raises:
-            TooManyRequests: there are too many replays.
-        """
+        """Return a watch of storage's history that becomes ``watch(revision)``; raises TooManyRequests."""
         if self._replays >= self._max_replays:
             raise errors.TooManyRequests("too many watches read old changes; try again later", errors.Details(retry_after_seconds=_SECONDS))
         self._replays += 1
@@ -176,7 +171,7 @@ class Replay:
 
     @property
     def revision(self) -> int:
-        """The revision up to which all events were delivered."""
+        """All events up to this revision were delivered."""
         if self._pending:
             return self._handed_out
         return self._live.revision if self._live is not None else self._at
@@ -185,11 +180,7 @@ class Replay:
         return self
 
     async def __anext__(self) -> Event:
-        """Return the next event.
-
-        Raises:
-            Expired: storage compacted past the watch.
-        """
+        """Return the next event; raises Expired if storage compacted past the watch."""
         while True:
             if self._pending:
                 return self._pending.popleft()
@@ -198,7 +189,7 @@ class Replay:
             await self._read_on()
 
     async def tell(self, receiver: Receiver) -> None:
-        """Implement :meth:`~apiserver.registry.cacher.window.Watch.tell`."""
+        """As :meth:`~apiserver.registry.cacher.window.Watch.tell`."""
         while self._live is None or self._pending:
             if self._pending:
                 receiver.receive(EventBatch(self.take()))
@@ -211,7 +202,7 @@ class Replay:
         await self._live.tell(receiver)
 
     async def batch(self) -> list[Event]:
-        """Implement :meth:`~apiserver.registry.cacher.window.Watch.batch`."""
+        """As :meth:`~apiserver.registry.cacher.window.Watch.batch`."""
         while not self._pending:
             if self._live is not None:
                 return await self._live.batch()
@@ -236,7 +227,7 @@ class Replay:
             batch = await anext(self._batches)
         except Compacted:
             raise self._history.expired(self._at) from None
-        except StorageError:  # closed, because the server stops
+        except StorageError:  # the server stops
             raise StopAsyncIteration from None
         for record in self._history.records(batch):
             if not self._key or record.key == self._key:

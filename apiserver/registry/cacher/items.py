@@ -14,8 +14,8 @@ from apiserver.apis.meta.objects import HubObject, labels_of
 
 LAST_CHARACTER: Final = "\U0010ffff"  # above all keys of a prefix
 CHUNK: Final = 512  # an insertion moves at most twice as many keys: below a microsecond
-WARM: Final = 128  # decoded objects kept in the whole process
-# Decoders' errors: ValueErrors of JSON and pydantic, others for unexpected shapes.
+WARM: Final = 128  # decoded objects kept in the process
+# ValueErrors of JSON and pydantic, others for unexpected shapes.
 DECODING_ERRORS: Final = (ValueError, LookupError, TypeError, AttributeError)
 
 _LABELS: Final = b'"labels":{'
@@ -24,10 +24,7 @@ _warm: deque[Item] = deque()
 
 
 class Item:
-    """One object at one revision, shared and therefore immutable.
-
-    It keeps the bytes, and decodes ``object`` on demand.
-    """
+    """One object at one revision, shared and therefore immutable; decodes ``object`` on demand."""
 
     __slots__ = ("_object", "key", "labels_at", "pieces", "revision", "stale")
 
@@ -79,7 +76,7 @@ class Item:
         at, second = self.labels_at, self.pieces[1]
         if not second.startswith(_LABELS, at):
             return b""
-        # Labels contain no brace, so the first one ends them.
+        # Labels contain no brace.
         return second[at + len(_LABELS) - 1 : second.index(b"}", at) + 1]
 
     def cool(self) -> None:
@@ -120,9 +117,8 @@ class Snapshot:
     items: Sequence[Item]
     revision: int
     remaining: int = 0
-    """Number of items beyond the limit."""
+    """Items beyond the limit."""
     by_trigger: bool = False
-    """True if selected by the trigger."""
 
 
 class SortedItems:
@@ -152,7 +148,7 @@ class SortedItems:
         """Add an item, or replace that of its key."""
         key = item.key
         chunk = bisect_left(self._last, key)
-        if chunk == len(self._last):  # beyond the last of all
+        if chunk == len(self._last):
             if not chunk:
                 self._items.append([])
                 self._keys.append([])

@@ -9,8 +9,7 @@ from collections.abc import Callable
 def give_back(library: Callable[[None], object] = ctypes.CDLL) -> None:
     """Return free memory; do nothing without glibc.
 
-    Args:
-        library: loads the process's own libraries, given None.
+    ``library`` loads the process's own libraries, given None.
     """
     trim = getattr(library(None), "malloc_trim", None)
     if trim is not None:

@@ -1,7 +1,7 @@
 """Share equal bytes among objects: managed fields are stored once.
 
-A manager's objects have equal ``fieldsV1``, a third of a small object. Wrong cuts only share less: joined, the pieces are always the
-object.
+A manager's objects have equal ``fieldsV1``, a third of a small object. Wrong cuts only share less: joined, the pieces
+are always the object.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-_MANAGED: Final = b'"managedFields":[{'  # unique in an object, because strings escape quotes
+_MANAGED: Final = b'"managedFields":[{'  # unique, because strings escape quotes
 _FIELDS: Final = b'"fieldsV1":{'
 _ENTRY: Final = b'{"manager":'
 _SHORTEST: Final = 256
@@ -18,7 +18,6 @@ _LONGEST: Final = 8192
 _REMEMBERED: Final = 512
 """With ``_LONGEST``, limits data of deleted objects to 4 MiB."""
 _MOST: Final = 8
-"""Most shared pieces of an object."""
 
 
 def pieces(lead: bytes, value: bytes, at: int = 0) -> tuple[bytes, ...]:

@@ -13,8 +13,6 @@ Guarantees (``tests/unit/apiserver/registry/cacher/test_watchcache.py``):
 6. An undecodable entry counts as absent: reported, and DELETED if it was visible before.
 7. Every few minutes the cache is compared with storage; after a difference it is not ``is_usable`` until it has listed
    again.
-
-``decode`` turns an entry into an ``Item``.
 """
 
 from __future__ import annotations
@@ -56,17 +54,17 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-PAGE_LIMIT = 500  # entries per read: about 2.5 MB, and a few milliseconds of decoding
+PAGE_LIMIT = 500  # per read: about 2.5 MB, and a few milliseconds of decoding
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times of a watch cache, in seconds."""
+    """In seconds."""
 
     idle: float = IDLE_SECONDS
-    """Between progress requests while nothing changes."""
+    """Between progress requests without changes."""
     history: float = TIMEOUT_SECONDS
     """Limit for reading changes before the window."""
     settled: float = 1.0
@@ -106,20 +104,12 @@ class WatchCache:
         replays: int = REPLAYS,
         give_back: Callable[[], None] = memory.give_back,
     ) -> None:
-        """Cache the objects under ``prefix``.
+        """Cache the objects under ``prefix``, which ends with a slash.
 
-        Args:
-            storage: where the objects are.
-            prefix: ends with a slash.
-            decode: turns an entry into an item with its ``mod_revision`` as resourceVersion; for a deletion, the last
-                value at the deletion's revision. Raises ValueError, LookupError, TypeError or AttributeError for bad data.
-            capacity: number of changes that a watch may lag or start behind.
-            timeout_seconds: limit of ``wait_fresh`` (Go: 3 s).
-            on_undecodable: called once per bad revision, for a metric.
-            times: intervals and limits.
-            limits: of the window.
-            replays: most watches that read storage's history.
-            give_back: returns free memory to the system.
+        ``decode`` turns an entry into an item with its ``mod_revision`` as resourceVersion, for a deletion the last value at
+        its revision; it raises ValueError, LookupError, TypeError or AttributeError for bad data. ``capacity``: changes that a
+        watch may lag or start behind. ``timeout_seconds``: of ``wait_fresh`` (Go: 3 s). ``on_undecodable``: called once per bad
+        revision. ``replays``: most watches that read storage's history. ``give_back``: returns free memory to the system.
         """
         self._storage = storage
         self._prefix = prefix
@@ -140,7 +130,7 @@ class WatchCache:
         self.listings = 0
         """Full listings: 1, plus one per compaction past the cache."""
         self.lists = 0
-        """Lists answered."""
+        """Answered."""
         self.list_fetched = 0
         """Objects read for lists."""
         self.list_returned = 0
@@ -152,9 +142,9 @@ class WatchCache:
         self.decode_errors = 0
         """Undecodable revisions of keys."""
         self.changes = 0
-        """Changes received from storage."""
+        """From storage."""
         self.checks = {"success": 0, "failure": 0, "error": 0}
-        """Results of comparisons with storage: equal, different, impossible."""
+        """Comparisons with storage: equal, different, impossible."""
         self.is_usable = False
         """True if listed, and without a difference since."""
 
@@ -185,7 +175,7 @@ class WatchCache:
         Raises:
             TooManyRequests: ``revision`` is 0 before the first listing.
             ServiceUnavailable: storage does not answer.
-            Timeout: not reached in time; with cause ResourceVersionTooLarge for a given ``revision``.
+            Timeout: late; with cause ResourceVersionTooLarge for a given ``revision``.
         """
         if revision == 0 and not self.synced.is_set():
             raise self._cold()
@@ -225,16 +215,11 @@ class WatchCache:
         key: str = "",
         trigger: Trigger | None = None,
     ) -> AsyncIterator[Watch | Replay]:
-        """Watch ``prefix`` (default: all) for changes after the revision ``after``, possibly a future one.
+        """Watch ``prefix`` (default: all) or ``key`` for changes after the revision ``after``, possibly a future one.
 
-        Args:
-            prefix: of the keys.
-            after: usually a snapshot's revision; without an await in between, the watch misses nothing and cannot
-                expire.
-            predicate: the selector. Objects that begin to match are ADDED, those that stop are DELETED.
-            bookmark_seconds: interval of BOOKMARK events without other events.
-            key: a single key instead of a prefix.
-            trigger: a condition that ``predicate`` implies; makes unrelated changes free.
+        ``after``: if a snapshot's revision, without an await in between, the watch misses nothing and cannot expire.
+        ``predicate``: the selector. ``bookmark_seconds``: interval of BOOKMARK events without other events. ``trigger``: a
+        condition that ``predicate`` implies; makes unrelated changes free.
 
         Raises:
             Expired: also from the iterator: changes after ``after`` are gone.
@@ -295,22 +280,17 @@ class WatchCache:
                 asyncio.get_running_loop().call_later(self._times.settled, self._give_back)
                 failures = 0
                 await self._keep_up(revision)
-            except TimeoutError:  # `check` found a difference
+            except TimeoutError:
                 continue
             except Compacted:
                 logger.warning("The storage compacted past the watch cache; listing again", extra={"prefix": self._prefix})
             except StorageError as error:
                 logger.warning("The watch cache cannot read the storage; retrying", extra={"prefix": self._prefix, "error": str(error)})
             failures += 1
-            # Jitter spreads the listings of several servers.
+            # Jitter spreads several servers' listings.
             await asyncio.sleep(pause_seconds(failures, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # no secret
 
     async def _keep_up(self, revision: int) -> None:
-        """Apply the changes after ``revision``.
-
-        Raises:
-            TimeoutError: a comparison found a difference.
-        """
         async with asyncio.timeout(None) as following:
             self._following = following
             try:
@@ -386,7 +366,6 @@ class WatchCache:
         return None
 
     def _read(self, entry: Entry) -> Item | None:
-        """Return an old entry's item; None if undecodable, as reported earlier."""
         try:
             return self._decode(entry)
         except DECODING_ERRORS:

@@ -1,14 +1,13 @@
 """The newest changes of a watch cache, and the watches that read them.
 
-A watch has a position in the shared window instead of a buffer; it expires when the window moves past it, and blocks no other. New events
-are pushed to watches that have read everything, found by key, namespace or field value. A full receiver gets no pushes; its watch reads the
-window once there is room.
+A watch has a position in the shared window instead of a buffer; it expires when the window moves past it, and blocks no
+other. New events are pushed to watches that have read everything, found by key, namespace or field value. A full
+receiver's watch reads the window once there is room.
 
-Changes of one iteration of the event loop are dispatched together after it, never inside the code that feeds the window. A dispatch costs
-mostly a TLS record and a system call per watch, for any number of events. So after a dispatch to many, the window pauses 100 µs per watch.
-With 100 watches, half that pause cost a fifth more processor time, and 1.5 times as long only added delay; with 1,000, pauses up to 50 ms
-instead of 10 saved a fifth without delay. The pause depends on the number of watches, because measured time would include other load. A
-single change is dispatched at once.
+Changes of one iteration of the event loop are dispatched together after it, never inside the code that feeds the
+window. A dispatch costs mostly a TLS record and a system call per watch, for any number of events. So after a dispatch
+to many, the window pauses 100 µs per watch, at most 50 ms: with 100 and 1,000 watches, this saved a fifth of the
+processor time without more delay.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ class Limits:
     framed: int = 64
     """Changes with cached frames; slower watches encode again."""
     pause_seconds: float = 100e-6
-    """About four times a dispatch's cost."""
+    """Per watch: four times a dispatch's cost."""
     longest_pause_seconds: float = 0.05
     few: int = 20
-    """Most watches without a pause, because timers are imprecise."""
+    """Most watches without a pause: timers are imprecise."""
 
 
 LIMITS: Final = Limits()
@@ -52,7 +51,7 @@ _revision_of = attrgetter("revision")
 
 
 class _EventBatches:
-    """The event batches of one dispatch, shared by watches (:class:`EventBatch`)."""
+    """The event batches of one dispatch, shared by watches."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, ...], EventBatch] = {}
@@ -87,9 +86,8 @@ class Window:
         self.told = 0
         """Sequence number of the first undispatched record."""
         self.told_revision = 0
-        """Waiting watches got everything up to this revision."""
+        """Waiting watches got everything up to it."""
         self.epoch = 0
-        """Grows with each reset."""
         self.oldest = 0
         self.revision = 0
         self.closed = False
@@ -134,11 +132,7 @@ class Window:
         self._stop_all()
 
     def position(self, after: int) -> int:
-        """Return the sequence number of the first change above ``after``.
-
-        Raises:
-            Expired: changes above ``after`` are gone.
-        """
+        """Return the sequence number of the first change above ``after``; raises Expired."""
         if after < self.oldest:
             raise self.expired(after)
         return self._base + bisect_right(self._records, after, key=_revision_of)
@@ -174,7 +168,6 @@ class Window:
         self._base += count
 
     def _tell_soon(self) -> None:
-        """Schedule a dispatch after this iteration or the pause."""
         pause = self._pause_until - time.monotonic()
         if pause <= 0 and self._audiences.is_empty:
             self._tell_all()
@@ -183,12 +176,11 @@ class Window:
             self._dispatching = loop.call_later(pause, self._tell_all) if pause > 0 else loop.call_soon(self._tell_all)
 
     def _tell_all(self) -> None:
-        """Dispatch pending changes; after one to many watches, delay the next."""
         if self._dispatching is not None:
             self._dispatching.cancel()
             self._dispatching = None
         if self._is_dispatching:
-            return  # within a receiver: the outer dispatch continues in order
+            return  # the outer dispatch continues in order
         self._is_dispatching = True
         number = 0
         try:
@@ -202,7 +194,6 @@ class Window:
             self._pause_until = time.monotonic() + pause
 
     def _tell(self, end: int) -> int:
-        """Dispatch the changes before ``end``; return the number of watches with events."""
         records = self._records[self.told - self._base : end - self._base]
         revision = self.revision_before(end)
         batches, number = _EventBatches(), 0
@@ -263,13 +254,13 @@ class Watch:
         self.key = key
         self.trigger = trigger
         self.every_after = after if predicate is None else inf
-        """Changes above this revision are events without a check."""
+        """Changes above it are events without a check."""
         self.is_idle = False
         """True while waiting, with all dispatched events delivered."""
         self.receive: Callable[[EventBatch], bool] = self._keep
         """Takes dispatched events while it waits."""
         self.failure: Exception | None = None
-        """Exception of predicate or receiver during the wait."""
+        """Of predicate or receiver, during the wait."""
         self._window = window
         self._after = after
         self._predicate = predicate
@@ -284,7 +275,7 @@ class Watch:
 
     @property
     def revision(self) -> int:
-        """Revision up to which exactly all events were delivered, for bookmarks."""
+        """All events up to exactly this revision were delivered."""
         if self._pending:
             return self._pending[0].revision - 1
         return max(self._revision, self._window.told_revision) if self.is_idle else self._revision
@@ -292,9 +283,7 @@ class Watch:
     async def tell(self, receiver: Receiver) -> None:
         """Send all events and bookmarks to ``receiver`` until the cache stops.
 
-        Raises:
-            Expired: the receiver was full too long, or the cache lost its position; list again.
-            Exception: from the predicate or the receiver.
+        Raises Expired if the receiver was full too long or the cache lost its position, and errors of predicate and receiver.
         """
         while (events := await self._step(receiver.receive)) is not None:
             if events:
@@ -305,11 +294,7 @@ class Watch:
         return self
 
     async def __anext__(self) -> Event:
-        """Return the next event; end when the cache stops.
-
-        Raises:
-            Expired: too slow, or the cache lost its position; list again.
-        """
+        """Return the next event; end when the cache stops. Raises Expired if too slow, or if the cache lost its position."""
         if not self._pending:
             self._pending += await self.batch()
             if not self._pending:
@@ -317,29 +302,21 @@ class Watch:
         return self._pending.popleft()
 
     async def batch(self) -> list[Event]:
-        """Wait for events; return all ready ones, none when the cache stops.
-
-        Raises:
-            Expired: as in iteration.
-        """
+        """Wait for events; return all ready ones, none when the cache stops. Raises Expired as in iteration."""
         while (events := await self._step(self._keep)) is not None:
             if events:
                 return events
         return []
 
     def take(self) -> list[Event]:
-        """Return the ready events without waiting.
-
-        Raises:
-            Expired: as in iteration.
-        """
+        """Return the ready events without waiting. Raises Expired as in iteration."""
         if self._pending:
             taken = list(self._pending)
             self._pending.clear()
             return taken
         window = self._window
         if self._position >= window.told and self._epoch == window.epoch:
-            return []  # the rest is not dispatched yet
+            return []
         return self._read()
 
     def chosen(self, records: Iterable[Record]) -> list[Event]:
@@ -362,7 +339,7 @@ class Watch:
         if window.closed:
             return None
         if self._position < window.told:
-            await asyncio.sleep(0)  # no matches in this chunk: let others run
+            await asyncio.sleep(0)  # no matches in this chunk
         elif self._bookmark_at is not None and (bookmark := self._bookmark()):
             return [bookmark]
         else:

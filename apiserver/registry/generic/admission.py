@@ -1,20 +1,11 @@
 """The interface of admission, which can change or refuse an authorized request before it takes effect.
 
-kube-apiserver proxies our requests before its own admission, so only ours runs. :mod:`apiserver.admission` has the plug-ins;
-:mod:`apiserver.registry.generic.admitting` calls them.
+kube-apiserver proxies our requests before its own admission, so only ours runs (:mod:`apiserver.admission`).
+:mod:`apiserver.registry.generic.strategy` has the order. Patches, verbs and ``/status`` are updates; a deletion has its
+stored object as ``old``; streams come here before the upgrade. Plug-ins with side effects check ``dry_run``.
 
-====== =================================================================================================================
-create ``mutate`` with the client's object (no name yet under ``generateName``), defaults, validation, ``validate``
-update ``mutate`` with the change applied to the newest object, defaults, validation, ``validate``; all of it again
-       after a conflicting write. Patches, verbs and ``/status`` are updates
-delete ``mutate``, ``validate``, with the stored object as ``old``, once the preconditions hold
-stream ``mutate``, ``validate``, before the upgrade
-====== =================================================================================================================
-
-Dry runs are included; plug-ins with side effects check ``dry_run``.
-
-Plug-ins get objects of the stored version (Go: the internal version), enforced by ``HubObject``. Webhooks and policies convert them to the
-version that their rules name.
+They get objects of the stored version (Go: the internal version); webhooks and policies convert them to the version
+that their rules name.
 """
 
 from __future__ import annotations
@@ -31,7 +22,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 def _nobody(*_: object) -> None:
-    """Ignore a warning, annotation or wait."""
+    """Ignore it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +32,6 @@ class Reinvocation:
     requested: bool = False
     """A plug-in changed what an earlier one wants to see again."""
     again: bool = False
-    """This is the second run."""
     memory: dict[str, Any] = field(default_factory=dict)
     """Data by plug-in."""
 
@@ -52,16 +42,16 @@ class Attributes:
 
     operation: Operation
     resource: Resource
-    """In the request's version; the objects are of the stored one."""
+    """In the request's version."""
     subresource: str = ""
     namespace: str = ""
     name: str = ""
     """Empty on a create with ``generateName``."""
     user: User = ANONYMOUS
     obj: HubObject | None = None
-    """The new object, its ``Scale``, or a stream's options. ``mutate`` may replace it, but never changes it in place."""
+    """The new object, its ``Scale``, or a stream's options. ``mutate`` may replace, but never change it."""
     old: HubObject | None = None
-    """The stored object, or its ``Scale``; shared, so never change it."""
+    """The stored object or ``Scale``, shared: never change it."""
     options: Object = field(default_factory=dict)
     """``CreateOptions``, ``UpdateOptions`` (patches too) or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
     dry_run: bool = False
@@ -70,15 +60,15 @@ class Attributes:
     annotate: Callable[[str, str], None] = _nobody
     wait: Callable[[str, float], None] = _nobody
     mutators: dict[str, None] = field(default_factory=dict)
-    """Plug-ins that changed the object, for error messages."""
+    """Plug-ins that changed the object."""
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 
 class Admission(Protocol):
-    """A plug-in, or the chain of all. Refuses by raising a StatusError."""
+    """A plug-in, or the chain of all. Refuses with a StatusError."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the plug-in could change or refuse the request; must be cheap."""
+        """Return whether the plug-in could change or refuse the request; cheap."""
         ...
 
     async def mutate(self, attributes: Attributes) -> None:
@@ -91,10 +81,10 @@ class Admission(Protocol):
 
 
 class AdmitAll:
-    """Admits everything, for a server without a cluster."""
+    """Admits everything."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return False: nothing to check."""
+        """Return False."""
         del operation, resource, subresource
         return False
 

@@ -1,6 +1,6 @@
 """Calls admission for one strategy's writes: mutation before the kind's rules, validation after.
 
-Only this module makes ``Attributes``, with objects of the stored version.
+Only this module makes ``Attributes``. Refusals are StatusErrors.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 class Admitter:
-    """Calls admission for the objects of one strategy."""
+    """Calls admission for one strategy."""
 
     def __init__(self, admission: Admission, strategy: Strategy, planner: Planner) -> None:
         self._admission = admission
         self._strategy = strategy
         self._planner = planner
         self._stored = Planner(strategy.hub)
-        """For objects from admission, in the stored version."""
 
     def stored_form(self, obj: Object) -> HubObject:
         """Convert a client's object to the stored version, with its defaults; consumes ``obj``."""
@@ -40,8 +39,7 @@ class Admitter:
     async def update(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:
         """Plan an update of ``item`` to the client's ``wanted``, in the request's version.
 
-        Raises:
-            Conflict, Invalid, and errors of admission.
+        Raises Conflict, Invalid, and admission's errors.
         """
         old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", part, given.get("namespace", ""), given["name"], options)
@@ -59,11 +57,7 @@ class Admitter:
         return planned
 
     async def act(self, item: Item, wanted: Object, subresource: str, options: WriteOptions) -> Plan:
-        """Plan a verb's change of ``item`` to ``wanted``, in the request's version.
-
-        Raises:
-            Invalid, and errors of admission.
-        """
+        """Plan a verb's change of ``item`` to ``wanted``, in the request's version. Raises Invalid, and admission's errors."""
         old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", subresource, given.get("namespace", ""), given["name"], options)
         new = self.stored_form(wanted)
@@ -112,30 +106,18 @@ class Admitter:
             raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error
 
     async def validate(self, attributes: Attributes, planned: HubObject, old: HubObject | None) -> None:
-        """Validate the planned object.
-
-        Raises:
-            StatusError: admission refuses.
-        """
+        """Call validating admission for the planned object."""
         attributes.obj, attributes.old = planned, old
         await self._admission.validate(attributes)
 
     async def delete(self, attributes: Attributes, live: HubObject) -> None:
-        """Call admission for a deletion.
-
-        Raises:
-            StatusError: admission refuses.
-        """
+        """Call admission for a deletion."""
         attributes.old = live
         await self._admission.mutate(attributes)
         await self._admission.validate(attributes)
 
     async def connect(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
-        """Call admission for a stream.
-
-        Raises:
-            StatusError: admission refuses.
-        """
+        """Call admission for a stream."""
         attributes = self._about("CONNECT", subresource, namespace, name, caller)
         if attributes is not None:
             attributes.obj = HubObject({})

@@ -25,8 +25,8 @@ def collection(root: str, resource: Resource) -> str:
 
 
 def lock_key(root: str, resource: Resource, lock: str) -> str:
-    """Return the key of a uniqueness lock; its value is the holder's key."""
-    return f"{root}/claims/{resource.group}/{lock}"  # from the first releases: stored keys cannot change
+    """Return the key of a uniqueness lock."""
+    return f"{root}/claims/{resource.group}/{lock}"  # stored keys cannot change
 
 
 @functools.cache
@@ -41,11 +41,7 @@ def encode(strategy: Strategy, obj: Object) -> bytes:
 
 
 def decode(strategy: Strategy, entry: Entry) -> Item:
-    """Decode an entry, with revision, and defaults for newer fields.
-
-    Raises:
-        ValueError: it is not one of our objects.
-    """
+    """Decode an entry, with revision, and defaults for newer fields. Raises ValueError for foreign data."""
     if entry.value.startswith(ENCRYPTED):
         raise ValueError("it is encrypted with a key that this server does not have")
     obj = orjson.loads(entry.value)

@@ -44,7 +44,7 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
 def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
     """Mark ``obj`` in place as being deleted; return whether it can go at once, without finalizers.
 
-    First, set ``deletionTimestamp`` and increment ``generation``; later, change at most the collector's finalizers.
+    If marked already, change at most the collector's finalizers.
     """
     metadata = obj["metadata"]
     if held := finalizers(obj, options):
@@ -59,5 +59,5 @@ def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
 
 
 def released(obj: Object, old: Object) -> bool:
-    """Return whether an update removed the last finalizer, and therefore the object."""
+    """Return whether an update removed the last finalizer."""
     return is_deleting(old) and not finalizers_of(obj)

@@ -1,6 +1,6 @@
 """The optimistic update: plan with the cached object, commit if current, else repeat (Go: ``GuaranteedUpdate``).
 
-Outcomes other than a commit only count once storage confirms the cached copy. A dry run plans once, with the stored object.
+Other outcomes count once storage confirms the cached copy. A dry run plans once, with the stored object.
 """
 
 from __future__ import annotations
@@ -23,11 +23,7 @@ async def guaranteed_update(
 ) -> tuple[Item, bool]:  # fmt: skip
     """Plan and commit; return the object and whether it was removed.
 
-    Terminates: each repetition follows another client's commit.
-
-    Raises:
-        NotFound, and the plan's errors about the stored object.
-        Conflict: a lock is taken.
+    Each repetition follows another client's commit. Raises NotFound, Conflict for a taken lock, and the plan's errors.
     """
     item = objects.cached(namespace, name) if not dry_run else None
     certain = item is None
@@ -47,7 +43,7 @@ async def guaranteed_update(
             live, certain = await objects.live(namespace, name), True
             if (live.revision, live.stale) != (item.revision, item.stale):
                 item = live
-                continue  # never plan twice for the same state
+                continue
         if isinstance(planned, StatusError):
             raise planned
         return item, False

@@ -64,11 +64,7 @@ def encode_token(position: Position) -> str:
 
 
 def decode_token(token: str) -> Position:
-    """Decode a continue token.
-
-    Raises:
-        BadRequest: it is not one of ours.
-    """
+    """Decode a continue token; raises BadRequest."""
     try:
         if len(token) > _MAX_TOKEN:
             raise ValueError("too long")
@@ -90,11 +86,7 @@ def decode_token(token: str) -> Position:
 
 
 def parse_revision(text: str) -> int:
-    """Parse a resourceVersion; absent is 0.
-
-    Raises:
-        BadRequest: it is not a number.
-    """
+    """Parse a resourceVersion; absent is 0. Raises BadRequest."""
     if not text:
         return 0
     if not text.isdecimal() or not text.isascii() or len(text) > 19:
@@ -112,9 +104,7 @@ class ListQuery:
     token: str = ""
     resource_version: str = ""
     exact: bool = False
-    """``resourceVersionMatch=Exact``."""
     match: bool = False
-    """True if ``resourceVersionMatch`` was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +115,7 @@ class Listing:
     revision: int
     continue_token: str = ""
     remaining: int | None = None
-    """Number of following objects; None if zero or unknown."""
+    """Following objects; None if zero or unknown."""
 
 
 async def run(store: Store, query: ListQuery) -> Listing:
@@ -133,7 +123,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
     Raises:
         BadRequest: malformed token or revision.
-        Expired: the revision is compacted; after a token, the error has one that continues without consistency.
+        Expired: compacted; after a token, the error has one that continues without consistency.
         Timeout: the revision does not exist yet.
         ServiceUnavailable: storage does not answer.
     """
@@ -152,10 +142,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
 
 async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
-    """Return a page of the cache, once it has ``at_least`` (None: everything committed).
-
-    If it is unusable or not fresh in time, read storage.
-    """
+    """Return a page of the cache, once it has ``at_least`` (None: everything committed); of storage if that fails or takes too long."""
     cache = store.cache
     if cache.synced.is_set() and not cache.is_usable:
         return await _from_storage(store, query, Position(0, start))
@@ -197,7 +184,6 @@ async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing
 
 
 async def _selected(selection: Selection, items: Sequence[Item]) -> list[Item]:
-    """Return the selected items, letting other tasks run."""
     known: dict[bytes, bool] = {}
     found: list[Item] = []
     stroke = max(_STROKE // max(selection.number, 1), 1)
@@ -241,7 +227,7 @@ def _decoded(store: Store, entry: Entry) -> Item | None:
     try:
         return store.decode(entry)
     except DECODING_ERRORS:
-        return None  # reported by the watch cache; skip it
+        return None  # reported by the watch cache
 
 
 def _page(items: Sequence[Item], prefix: str, revision: int, left: int, *, counted: bool, last: str = "") -> Listing:

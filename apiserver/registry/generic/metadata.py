@@ -26,15 +26,10 @@ REPEATED_OWNERS: Final = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as "
     "early as 1.24; please fix your requests; duplicate UID(s) observed: "
 )
-"""Start of Go's warning."""
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
-    """Match the body's kind, namespace and name with the URL, filling in missing ones.
-
-    Raises:
-        BadRequest: they differ.
-    """
+    """Match the body's kind, namespace and name with the URL, filling in missing ones, or raise BadRequest."""
     for field, expected, words in (("apiVersion", resource.api_version, "API version"), ("kind", resource.kind, "kind")):
         given = obj.setdefault(field, expected) or expected
         if given != expected:
@@ -46,7 +41,7 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
     if not isinstance(metadata, dict):
         if metadata is None and not name:
             obj["metadata"] = {"namespace": namespace} if resource.namespaced else {}
-        return  # reported with all other type errors
+        return
     match_namespace(metadata, resource, namespace)
     if name:
         if (metadata.get("name") or name) != name:
@@ -56,11 +51,7 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
 
 
 def match_namespace(metadata: Object, resource: Resource, namespace: str) -> None:
-    """Match the namespace with the request, or fill it in: the storage key contains it.
-
-    Raises:
-        BadRequest: they differ.
-    """
+    """Match the namespace with the request, or fill it in; raises BadRequest."""
     if not resource.namespaced:
         metadata.pop("namespace", None)
     elif (metadata.get("namespace") or namespace) != namespace:
@@ -70,11 +61,7 @@ def match_namespace(metadata: Object, resource: Resource, namespace: str) -> Non
 
 
 def must_be_named(obj: Object, name: str) -> None:
-    """Require a name, which may differ from the URL's.
-
-    Raises:
-        BadRequest: it has none.
-    """
+    """Require a name, which may differ from the URL's; raises BadRequest."""
     given = obj.get("metadata")
     if not given or (isinstance(given, dict) and not given.get("name")):
         raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
@@ -99,7 +86,7 @@ _DIGITS: Final = _random_digits()
 
 
 def _new_uid() -> str:
-    """Return a random UUID (RFC 9562, version 4), three times faster than ``uuid.uuid4``."""
+    """Return a random UUID, three times faster than ``uuid.uuid4``."""
     digits = next(_DIGITS)
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
@@ -133,7 +120,7 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 def put_back(metadata: Object, before: Object) -> None:
     """Restore, in place, server-set fields, which some clients return in other formats.
 
-    A deletion time on a live object and a changed grace period stay, for validation to refuse.
+    Validation refuses a deletion time on a live object and a changed grace period.
     """
     for key in ("selfLink", "creationTimestamp", "generation"):
         if key in before:

@@ -19,7 +19,7 @@ ORPHAN: Final = "Orphan"
 
 
 def _nobody(*_: object) -> None:
-    """Ignore a warning, annotation or wait."""
+    """Ignore it."""
 
 
 @dataclass(slots=True, eq=False)  # freezing would triple the time of each write's objects
@@ -28,9 +28,8 @@ class Caller:
 
     user: User = ANONYMOUS
     agent: str = ""
-    """The client's ``User-Agent``."""
     warn: Callable[[str], None] = _nobody
-    """Adds a warning to a successful answer; repeats are harmless."""
+    """Adds a warning to a successful answer; ignores repeats."""
     annotate: Callable[[str, str], None] = _nobody
     """Adds an annotation (key, value) for the log."""
     wait: Callable[[str, float], None] = _nobody
@@ -45,7 +44,6 @@ class WriteOptions:
     """Options of create, update, patch and the verbs. Immutable in the store."""
 
     dry_run: bool = False
-    """Do everything except the write."""
     field_validation: FieldValidation = ""
     """Drop unknown and duplicate fields silently, or with a warning (also if empty), or refuse them."""
     field_manager: str = ""
@@ -54,7 +52,7 @@ class WriteOptions:
     """Server-side apply takes fields from other managers."""
     caller: Caller = NOBODY
     superfluous: tuple[FieldError, ...] = ()
-    """Errors treated as unknown fields: repeated keys, unknown members of a JSON patch."""
+    """Treated as unknown fields: repeated keys, unknown members of a JSON patch."""
 
     @property
     def manager(self) -> str:
@@ -83,16 +81,16 @@ class DeleteOptions:
     """``metav1.DeleteOptions``."""
 
     policy: str = ""
-    """``Foreground``, ``Background``, ``Orphan``, or empty: keep the object's finalizers."""
+    """``Foreground``, ``Background``, ``Orphan``, or empty: keep the finalizers."""
     orphan_dependents: bool | None = None
     uid: str | None = None
     """Precondition; an empty one never holds."""
     resource_version: str | None = None
-    """Precondition; an empty one never holds."""
+    """As ``uid``."""
     has_preconditions: bool = False
     """The client gave preconditions, possibly empty as in client-go."""
     grace_period_seconds: int | None = None
-    """Only for admission: resources here have no grace period."""
+    """Only for admission."""
     ignore_read_error: bool = False
     """Delete even an undecodable object (``ignoreStoreReadErrorWithClusterBreakingPotential``)."""
     dry_run: bool = False

@@ -17,10 +17,9 @@ class FieldOwners(Protocol):
         ...
 
     def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
-        """Merge the applied object into ``live`` (None: absent), with managed fields, without changing either.
+        """Merge the applied object into ``live`` (None: absent), with managed fields, changing neither.
 
-        Raises:
-            StatusError: Conflict with other managers' fields, or the errors of ``applied``.
+        Raises Conflict with other managers' fields, or the errors of ``applied``.
         """
         ...
 
@@ -45,6 +44,6 @@ def keep_times(new: Object, old: Object) -> None:
         return
     kept = {**new["metadata"], "managedFields": before}
     if {**new, "metadata": kept} != old:
-        return  # the usual case: the first difference decides
+        return
     if all({**each, "time": ""} == {**other, "time": ""} for each, other in zip(mine, before, strict=True)):
         new["metadata"]["managedFields"] = before

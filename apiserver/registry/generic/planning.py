@@ -1,6 +1,6 @@
 """Plan writes: pure functions from a client's object and the stored one to the new one.
 
-They raise StatusError with all causes.
+Errors have all causes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Plan:
 
     obj: HubObject
     remove: bool = False
-    """Remove the object; ``obj`` is its last state."""
+    """``obj`` is the last state."""
 
 
 class Planner:
@@ -46,10 +46,8 @@ class Planner:
     def read(self, obj: Object, options: WriteOptions, old: Object | None = None, *, part: Part = "") -> list[FieldError]:
         """Validate a client's object against the schema, in place; return the errors about unknown fields (``Strict``).
 
-        ``old``: the object to replace. ``part``: drop an invalid status that the write does not include.
-
-        Raises:
-            Invalid: it violates the schema; includes further errors.
+        ``old``: the object to replace. ``part``: drop an invalid status that the write does not include. Raises Invalid, with
+        further errors.
         """
         obj.setdefault("metadata", {})
         unknown, wrong = objectmeta.read(obj["metadata"], stored=old["metadata"] if old else {})
@@ -106,11 +104,7 @@ class Planner:
         return []
 
     def create(self, obj: HubObject, refused: Iterable[FieldError], now: datetime) -> HubObject:
-        """Return the new object for storage, from ``obj`` read and defaulted.
-
-        Raises:
-            Invalid: with all causes, including ``refused``.
-        """
+        """Return the new object for storage, from ``obj`` read and defaulted. Raises Invalid, also for ``refused``."""
         hub = self._hub
         metadata.prepare_for_create(obj, now)
         if hub.has_status:
@@ -122,13 +116,9 @@ class Planner:
         return metadata.tidy(obj)
 
     def receive(self, wanted: Object, old: Object, options: WriteOptions, part: Part) -> list[FieldError]:
-        """Validate and default the wanted state of ``old`` in place, both in the request's version.
+        """Validate and default the wanted state of ``old`` in place; return the errors about unknown fields (``Strict``).
 
-        Returns the errors about unknown fields (``Strict``).
-
-        Raises:
-            BadRequest: it is another object.
-            Invalid: it violates the schema.
+        Raises BadRequest for another object, Invalid by the schema.
         """
         before = old["metadata"]
         metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])
@@ -139,9 +129,7 @@ class Planner:
     def update(self, wanted: HubObject, old: HubObject, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
         """Plan an update of ``old`` to ``wanted``, which :meth:`receive` validated; may change ``wanted``.
 
-        Raises:
-            Conflict: it is based on another revision.
-            Invalid: with all causes, including ``refused``.
+        Raises Conflict if it is based on another revision, Invalid also for ``refused``.
         """
         before, hub = old["metadata"], self._hub
         found = list(refused)
@@ -164,11 +152,7 @@ class Planner:
         return Plan(metadata.tidy(wanted), remove=deletion.released(wanted, old))
 
     def act(self, wanted: HubObject, old: HubObject) -> Plan:
-        """Plan a verb's change of ``old`` to ``wanted``, spec and status.
-
-        Raises:
-            Invalid: with all causes.
-        """
+        """Plan a verb's change of ``old`` to ``wanted``, spec and status; raises Invalid."""
         hub = self._hub
         hub.default(wanted)
         hub.prepare_for_update(wanted, old)  # mutating admission may have edited the spec
@@ -177,11 +161,7 @@ class Planner:
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: HubObject, options: DeleteOptions, now: datetime) -> Plan:
-        """Plan a deletion.
-
-        Raises:
-            Conflict: a precondition does not hold.
-        """
+        """Plan a deletion; raises Conflict if a precondition does not hold."""
         before = old["metadata"]
         for what, wanted, actual in (
             ("UID", options.uid, before["uid"]),

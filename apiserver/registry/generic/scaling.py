@@ -1,7 +1,6 @@
 """The ``scale`` subresource: any object's replicas as ``autoscaling/v1`` ``Scale``.
 
-For ``kubectl scale``, HorizontalPodAutoscaler and PodDisruptionBudget. Source: ``k8s.io/api/autoscaling/v1``, and
-``ScaleREST`` of ``k8s.io/apiextensions-apiserver`` for replicas at a path.
+Source: ``k8s.io/api/autoscaling/v1``, and ``ScaleREST`` of ``k8s.io/apiextensions-apiserver`` for replicas at a path.
 """
 
 from __future__ import annotations
@@ -44,9 +43,7 @@ class Scaling:
     def put_back(self, obj: HubObject, scale: Object) -> HubObject:
         """Set the replicas and the revision, if given, of ``scale`` in ``obj``; return it.
 
-        Raises:
-            BadRequest: ``scale`` is not this object's.
-            Invalid: its replicas are not a valid count.
+        Raises BadRequest for another object's ``scale``, Invalid for an invalid count.
         """
         given = scale.get("metadata")
         _match(scale, given, obj)
@@ -71,11 +68,7 @@ class Scaling:
         return obj
 
     def applied(self, obj: HubObject, scale: Object, from_hub: Callable[[HubObject], Object]) -> Object:
-        """Return only the replicas of an applied ``scale``, as an object of the version of ``from_hub``.
-
-        Raises:
-            BadRequest, Invalid: as :meth:`put_back`.
-        """
+        """Return only the replicas of an applied ``scale``, as an object of the version of ``from_hub``. Raises as :meth:`put_back`."""
         wanted = self.put_back(deepcopy(obj), scale)
         others = {**scale, "spec": {"replicas": 0 if dig(wanted, *self.spec_replicas) else 1}}
         return _difference(from_hub(wanted), from_hub(self.put_back(obj, others)))

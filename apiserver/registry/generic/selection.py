@@ -26,12 +26,12 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """True if it selects everything in the namespace."""
+        """True if it selects the whole namespace."""
         return self.labels.is_everything and self.fields.is_everything
 
     @property
     def name(self) -> str | None:
-        """The only name that can match, if there is one."""
+        """The only name that can match, if any."""
         return self.fields.exact("metadata.name")
 
     @property
@@ -95,11 +95,7 @@ def _field(strategy: Strategy, field: str) -> Callable[[Item], str]:
 
 
 def parse(strategy: Strategy, label_selector: str, field_selector: str) -> Selection:
-    """Parse two selectors.
-
-    Raises:
-        BadRequest: one is malformed or names an unsupported field.
-    """
+    """Parse two selectors; raises BadRequest, also for unsupported fields."""
     try:
         by_label = labels.parse(label_selector) if label_selector else labels.EVERYTHING
         by_field = fields.parse(field_selector) if field_selector else fields.EVERYTHING

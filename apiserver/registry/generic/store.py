@@ -1,9 +1,9 @@
 """Store of one resource: create, get, update, apply, act, delete (Go: ``registry/generic/registry/store.go``).
 
-Reads use the watch cache, after a linearizable read of its required revision.
+Reads use the watch cache, after a linearizable read of its required revision. Writes also raise admission's errors.
 
-A store serves one version to clients. Further versions' stores (:class:`~apiserver.registry.generic.strategy.Spoke`) share the hub's cache.
-Plans and admission work on the stored version.
+Further versions' stores (:class:`~apiserver.registry.generic.strategy.Spoke`) share the hub's cache. Plans and
+admission work on the stored version.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from apiserver.registry.generic.transactions import Overtaken, Unreadable
 from storage.port import Entry, Storage
 
 GENERATED_NAMES: Final = 8
-"""Random names to try for a generateName."""
+"""Random names to try."""
 
 Stored = Callable[[], Object]
 """Returns a copy of the stored object in the store's version."""
@@ -98,10 +98,7 @@ class Store:
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
         """Return one object: current (``fresh``), or not older than ``at_least``.
 
-        Raises:
-            NotFound: it is absent.
-            Timeout: the revision does not exist yet.
-            ServiceUnavailable: storage does not answer.
+        Raises NotFound, Timeout if the revision does not exist yet, ServiceUnavailable without storage.
         """
         key = self.key(namespace, name)
         if self.cache.synced.is_set() and not self.cache.is_usable:
@@ -122,10 +119,7 @@ class Store:
     async def create(self, namespace: str, obj: Object, options: WriteOptions) -> Item:
         """Store a new object and return it; after a dry run it has no ``resourceVersion``.
 
-        Raises:
-            BadRequest, Invalid: it is wrong.
-            NotFound, Forbidden: its namespace is absent or terminating; admission refuses.
-            AlreadyExists, Conflict: its name, or a lock, is taken.
+        Raises BadRequest, Invalid; NotFound or Forbidden for its namespace; AlreadyExists; Conflict for a taken lock.
         """
         metadata.match_request(obj, self.resource, namespace)
         refused = self._planner.read(obj, options)
@@ -138,7 +132,6 @@ class Store:
         return await self._add(namespace, obj, refused, options)
 
     async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions) -> Item:
-        """Store a new object after reading, defaulting and ownership."""
         requested = obj["metadata"].get("name", "")
         attributes = self._admitter.attributes("CREATE", "", namespace, requested, options)
         made = self._admitter.stored_form(obj)
@@ -154,7 +147,6 @@ class Store:
                 attributes.name = requested or name_of(new)
                 await self._admitter.validate(attributes, new, None)
             try:
-                # A repeated request gets another name.
                 key = self.key(namespace, name_of(new))
                 return await self._objects.write(key, None, new, dry_run=options.dry_run, repeatable=not base)
             except Overtaken as overtaken:
@@ -175,10 +167,7 @@ class Store:
     ) -> Item:
         """Change an object or its ``part``, and return it; without a difference, write nothing.
 
-        ``repeatable``: ``change`` is idempotent.
-
-        Raises:
-            NotFound, Conflict, BadRequest, Invalid, and errors of ``change`` and admission.
+        ``repeatable``: ``change`` is idempotent. Raises NotFound, Conflict, BadRequest, Invalid, and errors of ``change``.
         """
         owners = self._owners(part)
 
@@ -214,7 +203,6 @@ class Store:
             Conflict: fields of other managers would change without ``options.force``, or ``uid`` or ``resourceVersion``
                 differ.
             NotFound: it is absent, and ``part`` is a subresource.
-            BadRequest, Invalid, and errors of admission.
         """
         owners = self._owners(part)
         if owners is None:
@@ -243,11 +231,7 @@ class Store:
                 continue  # created by another client: merge with it
 
     async def apply_scale(self, namespace: str, name: str, applied: Object, options: WriteOptions) -> Item:
-        """Merge an applied ``Scale`` and return the object; its manager then owns the replicas.
-
-        Raises:
-            NotFound, BadRequest, Invalid, Conflict, as :meth:`apply`.
-        """
+        """Merge an applied ``Scale`` and return the object; its manager then owns the replicas. Raises as :meth:`apply`."""
         scaling = self.strategy.scaling
         if scaling is None:
             raise BadRequest(f"{self.resource.plural} cannot be scaled")
@@ -278,11 +262,7 @@ class Store:
             raise self._planner.with_hints(refused) from None
 
     async def act(self, namespace: str, name: str, subresource: str, verb: Verb, body: Object, options: WriteOptions) -> Item:
-        """Apply a verb to an object and return the result.
-
-        Raises:
-            NotFound, and errors of the verb and admission.
-        """
+        """Apply a verb to an object and return the result. Raises NotFound, and errors of the verb."""
         owners = self._owners(subresource)
 
         async def plan(item: Item) -> Plan:
@@ -297,10 +277,8 @@ class Store:
     async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
         """Delete an object, or mark it if it has finalizers; return its last state and whether it is gone.
 
-        ``uid``: the only incarnation to delete, hidden from admission unlike the options' precondition.
-
-        Raises:
-            NotFound, Conflict: absent; a precondition does not hold. Errors of admission.
+        ``uid``: the only incarnation to delete, hidden from admission unlike the options' precondition. Raises NotFound, or
+        Conflict by a precondition.
         """
         conditions = options if uid is None else replace(options, uid=uid)
 
@@ -336,11 +314,7 @@ class Store:
         return deleted
 
     async def connecting(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
-        """Call admission for a stream.
-
-        Raises:
-            StatusError: admission refuses.
-        """
+        """Call admission for a stream."""
         await self._admitter.connect(namespace, name, subresource, caller)
 
     def _own(self, owners: FieldOwners | None, live: Object | None, new: Object, options: WriteOptions) -> None:

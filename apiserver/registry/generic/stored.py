@@ -1,4 +1,7 @@
-"""Read and write one strategy's stored objects, or simulate writes for dry runs (Go: ``storage.Interface``)."""
+"""Read and write one strategy's stored objects, or simulate writes for dry runs (Go: ``storage.Interface``).
+
+While storage does not answer, reads raise ServiceUnavailable.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,7 @@ class StoredObjects:
         return codec.decode(self._hub, entry)
 
     def readable(self, entry: Entry) -> Item:
-        """Decode an entry.
-
-        Raises:
-            Unreadable: it cannot be decoded.
-        """
+        """Decode an entry, or raise Unreadable."""
         try:
             return self.decode(entry)
         except DECODING_ERRORS as error:
@@ -55,40 +54,24 @@ class StoredObjects:
         return self._cache.get(self.key(namespace, name))
 
     async def live(self, namespace: str, name: str) -> Item:
-        """Return the stored object.
-
-        Raises:
-            NotFound: it is absent.
-            Unreadable: it cannot be decoded.
-            ServiceUnavailable: storage does not answer.
-        """
+        """Return the stored object; raises NotFound, Unreadable."""
         return self.current(name, await self.read(self.key(namespace, name)))
 
     def current(self, name: str, entry: Entry | None) -> Item:
-        """Decode the entry under an object's key.
-
-        Raises:
-            NotFound, Unreadable: it is absent or undecodable.
-        """
+        """Decode the entry under an object's key; raises NotFound, Unreadable."""
         if entry is None:
             raise self.not_found(name)
         return self.readable(entry)
 
     async def read(self, key: str) -> Entry | None:
-        """Return the entry of a key, or None.
-
-        Raises:
-            ServiceUnavailable: storage does not answer.
-        """
+        """Return the entry of a key, or None."""
         with reading(f"read {self._resource.plural}"):
             return await self._storage.get(key)
 
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
         """Replace ``old`` (None: absent) by ``new``, without managed fields if too large; return the item.
 
-        Raises:
-            Overtaken: the stored object is not ``old``.
-            Conflict: a lock is taken.
+        Raises Overtaken if the stored object is not ``old``, Conflict for a taken lock.
         """
         if dry_run:
             return await self._as_if(key, old, new)
@@ -111,11 +94,7 @@ class StoredObjects:
         return write.at(revision)
 
     async def remove(self, item: Item, last: Object, *, dry_run: bool) -> Item:
-        """Remove an object and its locks; return ``last``, its last state, at the deletion's revision.
-
-        Raises:
-            Overtaken: it changed meanwhile.
-        """
+        """Remove an object and its locks; return ``last``, its last state, at the deletion's revision. Raises Overtaken."""
         if dry_run:
             return await self._as_if(item.key, item, last)
         value = codec.encode(self._hub, last)
@@ -126,11 +105,7 @@ class StoredObjects:
         await self._transactions.remove_unread(entry)
 
     async def _as_if(self, key: str, old: Item | None, new: Object) -> Item:
-        """Return a dry run's result, at the revision of ``old``.
-
-        Raises:
-            Conflict: a lock is taken.
-        """
+        """Return a dry run's result, at the revision of ``old``."""
         if old is None and (entry := await self.read(key)) is not None:
             raise Overtaken(entry)
         await self._transactions.check_locks(key, old.object if old is not None else None, new)

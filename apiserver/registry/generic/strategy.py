@@ -12,9 +12,8 @@ verb   ``Verb.apply``, then as an update of the whole object; again from the sta
 delete admission, ``prepare_for_delete``, commit
 ====== ==================================================================================================================
 
-Objects are plain JSON (``dict[str, Any]``) and deep copies: a hook may change ``obj`` in place, but never ``old``. Hooks
-are pure, fast and synchronous. An update without a difference is not written, so hooks must not set times in unchanged
-objects. The same functions default and validate the status.
+Objects are plain JSON and deep copies: a hook may change ``obj`` in place, but never ``old``. Hooks are pure, fast and
+synchronous. An update without a difference is not written, so hooks must not set times in unchanged objects.
 """
 
 from __future__ import annotations
@@ -35,11 +34,10 @@ from apiserver.registry.generic.scaling import Scaling
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A Table column between ``Name`` and ``Age``, which the store adds."""
+    """A Table column between ``Name`` and ``Age``."""
 
     name: str
     type: str = "string"
-    """``string``, ``integer``, ``number``, ``boolean`` or ``date``."""
     description: str = ""
     priority: int = 0
     """Above 0: only shown by ``-o wide``."""
@@ -51,12 +49,12 @@ class Reading:
     """Violations of the schema in a body."""
 
     unknown: tuple[str, ...] = ()
-    """Paths of unknown, already dropped fields (``spec.foo``, ``spec.disks[0].bar``)."""
+    """Paths of unknown, already dropped fields (``spec.disks[0].bar``)."""
     errors: tuple[FieldError, ...] = ()
-    """Fields of wrong type, missing, or outside an enumeration.
+    """Fields of wrong type, missing, or outside an enumeration: refused.
 
-    They cause a refusal; ``default`` and ``validate`` look for further errors in the result of :meth:`Strategy.prune`,
-    which may lack required fields.
+    ``default`` and ``validate`` look for further errors in the result of :meth:`Strategy.prune`, which may lack
+    required fields.
     """
 
 
@@ -67,24 +65,22 @@ class Verb:
     """An action on one object: PUT or POST of ``…/NAME/VERB``, answered with the changed object."""
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Change ``obj`` (a copy) and return it. ``body`` is the request's JSON object, ``{}`` if absent.
+        """Change ``obj`` (a copy), spec and status, and return it. ``body`` is the request's JSON object, ``{}`` if absent.
 
-        Spec and status may change, at the revision of ``obj``. Called again after a conflicting write.
-
-        Raises:
-            StatusError: Conflict if the object's state forbids it, Invalid or BadRequest for a wrong body.
+        Called again after a conflicting write. Raises Conflict if the object's state forbids it, Invalid or BadRequest for a
+        wrong body.
         """
         raise NotImplementedError
 
 
 class CreatingVerb:
-    """An action that creates or finds an object of another resource; it answers with that and 201."""
+    """Creates or finds an object of another resource, and answers with that and 201."""
 
     creates: Resource
-    """The kind of what it creates, in the group and version of the resource."""
+    """In the group and version of the resource."""
 
     def made_before(self, obj: Object, body: Object) -> str:
-        """Return the name of the object that an earlier call with the same id created, if there was one; empty without an id."""
+        """Return the name of the object that an earlier call with the same id created; empty without one."""
         del obj, body
         return ""
 
@@ -94,53 +90,37 @@ class CreatingVerb:
         return True
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the object to create in the namespace of ``obj``, in the stored version, as by a POST, locks included.
-
-        Raises:
-            StatusError: as :meth:`Verb.apply`.
-        """
+        """Return the object to create in the namespace of ``obj``, in the stored version, as by a POST. Raises as :meth:`Verb.apply`."""
         raise NotImplementedError
 
 
 class DeletingVerb:
-    """An action that deletes an object of another resource in the same namespace; it answers with that."""
+    """Deletes an object of another resource in the same namespace, and answers with that."""
 
     deletes: Resource
-    """The kind of what it deletes, in the group and version of the resource."""
+    """In the group and version of the resource."""
 
     def candidates(self, obj: Object) -> str:
         """Return the field selector of the objects that it may delete."""
         raise NotImplementedError
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
-        """Return the object to delete.
-
-        Raises:
-            StatusError: as :meth:`Verb.apply`.
-        """
+        """Return the object to delete. Raises as :meth:`Verb.apply`."""
         raise NotImplementedError
 
 
 class RelayedVerb:
-    """An action that another process carries out on an object. Nothing is stored; the answer is the unchanged object.
+    """Has another process act. Nothing is stored; the answer is the unchanged object.
 
     Admission does not see it, because its body may be secret.
     """
 
     def check(self, obj: Object, body: Object) -> None:
-        """Check the request.
-
-        Raises:
-            StatusError: as :meth:`Verb.apply`.
-        """
+        """Check the request. Raises as :meth:`Verb.apply`."""
         raise NotImplementedError
 
     async def act(self, obj: Object, body: Object) -> None:
-        """Have it carried out, after :meth:`check`.
-
-        Raises:
-            StatusError: it was not, or that is unknown.
-        """
+        """Have the checked request carried out; raises a StatusError if it was not, or may not have been."""
         raise NotImplementedError
 
 
@@ -162,7 +142,7 @@ class ServerTrust(Protocol):
     """Trust in a stream's server, beyond TLS verification."""
 
     def refusal(self, certificate: Mapping[str, object]) -> str:
-        """Return why a verified certificate (as of ``ssl.SSLSocket.getpeercert``) is not trusted; empty if it is."""
+        """Return why a verified certificate (as of ``ssl.SSLSocket.getpeercert``) is not trusted, or empty."""
         ...
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -175,9 +155,8 @@ class Destination:
     """Server of a stream: a websocket over mutual TLS."""
 
     url: str
-    """Such as ``https://10.0.0.1:8444/v1/…``."""
     server_name: str
-    """The name that the server's certificate must have."""
+    """Required name in the server's certificate."""
     tls: ssl.SSLContext
     trust: ServerTrust | None = None
 
@@ -196,7 +175,7 @@ class Connect:
     """A stream subresource (``console``): joins the client's websocket to a :class:`Destination`."""
 
     subprotocols: ClassVar[tuple[str, ...]] = ()
-    """Supported subprotocols; both sides use the client's first one."""
+    """Both sides use the client's first supported one."""
     ping_seconds: ClassVar[float] = 20.0
     interactive: bool = True
     """True if clients can do more than read, which requires ``create``."""
@@ -210,10 +189,7 @@ class Connect:
 
     @property
     def segments(self) -> tuple[QueryParameter, ...]:
-        """Return the path parameters behind the subresource, for ``locate``.
-
-        The first is required.
-        """
+        """Return the path parameters behind the subresource, for ``locate``; the first is required."""
         return ()
 
     @property
@@ -222,11 +198,9 @@ class Connect:
         return 1
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return the server of a stream; ``query`` is the request's.
+        """Return the server of a stream for the request's ``query``.
 
-        Raises:
-            StatusError: before the upgrade: BadRequest or Conflict without anything to connect to, ServiceUnavailable
-                if the server is not found.
+        Raises, before the upgrade, BadRequest or Conflict without anything to connect to, ServiceUnavailable without a server.
         """
         raise NotImplementedError
 
@@ -240,16 +214,14 @@ class Read:
     """A read-only subresource (``guestinfo``), answered with an unstored object of its own kind."""
 
     answers: Resource
-    """The answer's kind, in the resource's group and version; its plural is not served."""
+    """In the resource's group and version; its plural is not served."""
     model: type[Any]
-    """The answer's pydantic model, for OpenAPI."""
+    """For OpenAPI."""
 
     async def read(self, obj: Object) -> Object:
         """Return an object of the kind ``answers`` about ``obj``.
 
-        Raises:
-            StatusError: BadRequest or Conflict without anything to read, ServiceUnavailable or Timeout if its source
-                does not answer.
+        Raises BadRequest or Conflict without anything to read, ServiceUnavailable or Timeout if its source does not answer.
         """
         raise NotImplementedError
 
@@ -264,9 +236,8 @@ class Strategy:
     model: type[Any]
     """The pydantic model (:class:`apiserver.apis.meta.schema.Kind`), for validation and OpenAPI."""
     has_status: bool = True
-    """Serve ``/status``."""
     scaling: Scaling | None = None
-    """Serve ``/scale``, with the stored version's paths."""
+    """For ``/scale``."""
     verbs: Mapping[str, AnyVerb] = {}
     connects: Mapping[str, Connect] = {}
     reads: Mapping[str, Read] = {}
@@ -289,8 +260,7 @@ class Strategy:
     def read(self, obj: Object) -> Reading:
         """Validate a client's object against the schema: drop and report unknown fields, report wrong types, make quantities strings.
 
-        The store handles ``metadata``. The model forbids unknown fields (:class:`apiserver.apis.meta.schema.Model`); kinds
-        with another model override this.
+        The store handles ``metadata``. Kinds with another model than :class:`apiserver.apis.meta.schema.Model` override this.
         """
         unknown, errors = decoding.read(self.model, obj)
         amounts.write_as_strings(self.model, obj)
@@ -309,10 +279,10 @@ class Strategy:
         """Set defaults in place. Idempotent; also gives stored objects new fields."""
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Normalize a new object in place. ``status`` was removed if ``has_status``."""
+        """Normalize a new object in place, without ``status`` if ``has_status``."""
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Normalize an updated object in place. The old status is back if ``has_status``."""
+        """Normalize an updated object in place, with the old status if ``has_status``."""
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
         """Normalize an object after a status update."""
@@ -390,12 +360,12 @@ class Strategy:
 class Spoke(Strategy):
     """A further served version of a kind: its own schema, and a lossless conversion.
 
-    The hub's form is stored, prepared, validated, admitted and locked. The version has its own ``resource``, ``model``, ``read``,
-    ``default``, managed fields and two inverse conversions. Objects stored in a spoke's version (once the stored one) are converted when
-    read, and rewritten by the next write. Source: the conversions of ``k8s.io/apimachinery/pkg/runtime``.
+    The hub's form is stored, prepared, validated, admitted and locked. The version has its own ``resource``, ``model``,
+    ``read``, ``default``, managed fields and two inverse conversions. Objects stored in a spoke's version are converted
+    when read, and rewritten by the next write (as ``k8s.io/apimachinery/pkg/runtime``).
 
-    Verbs, streams, reads, ``/status`` and ``/scale`` are the hub's, and get the hub's object; their answers are of this version.
-    Field selectors have the hub's names.
+    Verbs, streams, reads, ``/status``, ``/scale`` and selectable fields are the hub's, with its object; answers are of
+    this version.
     """
 
     def __init__(self, hub: Strategy) -> None:
@@ -422,11 +392,11 @@ class Spoke(Strategy):
         return self._hub
 
     def to_hub(self, obj: Object) -> HubObject:
-        """Implement :meth:`Strategy.to_hub`."""
+        """As :meth:`Strategy.to_hub`."""
         return HubObject({**self.upgrade(obj), "apiVersion": self._hub.resource.api_version})
 
     def from_hub(self, obj: HubObject) -> Object:
-        """Implement :meth:`Strategy.from_hub`."""
+        """As :meth:`Strategy.from_hub`."""
         return {**self.downgrade(obj), "apiVersion": self.resource.api_version}
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:

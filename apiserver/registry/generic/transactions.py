@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 _RETRY: Final = Details(retry_after_seconds=1)
 MAX_COMPLETE: Final = 16_384
-"""Most objects remembered as having all locks in storage; others are checked at the next write."""
+"""Most objects remembered as having all locks in storage; the next write checks others."""
 ALONE: Final = ""
 """Replaces the group of an exclusive lock."""
 Locks: TypeAlias = frozenset[tuple[str, str]]
-"""Pairs of a uniqueness lock and the group that shares it."""
+"""Pairs of a lock and the group that shares it."""
 NOTHING: Final[Locks] = frozenset()
 
 
@@ -60,7 +60,7 @@ class Unreadable(InternalError):
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """During the block, turn a storage outage into ServiceUnavailable, for clients to retry."""
+    """During the block, turn a storage outage into ServiceUnavailable."""
     try:
         yield
     except Unavailable as error:
@@ -87,37 +87,21 @@ class Transactions:
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
         """Store a new object as ``value``; return its revision.
 
-        ``repeatable``: a client without an answer may repeat the request, as after ``Retry-After``.
-
-        Raises:
-            Overtaken: the key is taken.
-            Conflict: a lock is taken.
+        ``repeatable``: a client without an answer may repeat the request, as after ``Retry-After``. Raises Overtaken, Conflict
+        for a taken lock.
         """
         return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
 
     def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Replace ``item`` by ``new``, encoded as ``value``; return the revision. ``repeatable`` as for ``create``.
-
-        Raises:
-            Overtaken: it changed meanwhile.
-            Conflict: a lock is taken.
-        """
+        """Replace ``item`` by ``new``, encoded as ``value``; return the revision. Otherwise as ``create``."""
         return self._commit(item.key, item.revision, (new, value), self._locks(item.object), new, repeatable=repeatable)
 
     def remove(self, item: Item) -> Awaitable[int]:
-        """Remove an object and its locks; return the revision.
-
-        Raises:
-            Overtaken: it changed meanwhile.
-        """
+        """Remove an object and its locks; return the revision. Raises Overtaken."""
         return self._commit(item.key, item.revision, None, self._locks(item.object), item.object, repeatable=True)
 
     async def remove_unread(self, entry: Entry) -> None:
-        """Remove an undecodable object; its locks remain.
-
-        Raises:
-            Conflict: it changed meanwhile.
-        """
+        """Remove an undecodable object; its locks remain. Raises Conflict if it changed."""
         try:
             with reading("deleting an object that cannot be decoded"):
                 await self._storage.commit([Condition(entry.key, entry.mod_revision)], [Delete(entry.key)])
@@ -125,7 +109,7 @@ class Transactions:
             raise Conflict(f"{entry.key} was written at the same time; read it again") from mismatch
 
     async def check_locks(self, key: str, old: Object | None, new: Object) -> None:
-        """Raise Conflict if a commit of ``new`` would: a lock is taken. For a dry run."""
+        """Raise Conflict if a lock that ``new`` needs is taken, for a dry run."""
         held = self._locks(old) if old is not None else NOTHING
         for lock in sorted(self._locks(new) - held):
             for condition in self._conditions(lock):
@@ -140,7 +124,7 @@ class Transactions:
         wanted = self._locks(new[0]) if new is not None else NOTHING
         ours: set[str] = set()  # this object's locks in storage, although not of the strategy
         missing = await self._lacking(key, held)
-        lacking, given_up = missing & wanted, held - wanted - missing  # a missing lock may be another object's: never release it
+        lacking, given_up = missing & wanted, held - wanted - missing  # never release a missing lock: it may be another object's
         has_all = True
         self._complete.pop(key, None)
         while True:
@@ -154,7 +138,7 @@ class Transactions:
                 if mismatch.key == key:
                     raise Overtaken(mismatch.actual) from None
                 if mismatch.actual is None:
-                    continue  # just released
+                    continue
                 if mismatch.actual.key == mismatch.key and mismatch.actual.value.decode(errors="replace") == key:
                     ours.add(mismatch.key)
                 elif not await self._clear(mismatch.actual):
@@ -195,14 +179,12 @@ class Transactions:
         return frozenset((lock, ALONE) for lock in self._strategy.locks(obj)) | self._strategy.shared_locks(obj)
 
     def _conditions(self, lock: tuple[str, str]) -> list[Condition]:
-        """Return the conditions to take a lock: not held exclusively or by another group."""
         key, group = self._lock_key(lock[0]), lock[1]
         if group == ALONE:
             return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}0")]  # in ASCII, 0 follows /
         return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}/{group}/"), Condition(f"{key}/{group}0", 0, end=f"{key}0")]
 
     def _key_of(self, lock: tuple[str, str], holder: str) -> str:
-        """Return the key of a holder's lock, one per member of a group."""
         key, group = self._lock_key(lock[0]), lock[1]
         return key if group == ALONE else f"{key}/{group}/{_name_in(holder)}"
 
@@ -213,10 +195,7 @@ class Transactions:
         return page.entries[0] if page.entries and page.entries[0].key < condition.end else None
 
     async def _unused(self, entry: Entry) -> Condition | None:
-        """Return the condition that proves a lock unused, or None.
-
-        A version without locks may have written its holder last.
-        """
+        """Return the condition that proves a lock unused, or None. A version without locks may have written its holder last."""
         holder = entry.value.decode(errors="replace")
         try:
             stored = await self._storage.get(holder)
@@ -228,7 +207,6 @@ class Transactions:
         return Condition(holder, stored.mod_revision if stored is not None else 0)
 
     async def _clear(self, entry: Entry) -> bool:
-        """Remove an unused lock unless something changed; return whether it was removed."""
         if (unused := await self._unused(entry)) is None:
             return False
         try:
@@ -246,11 +224,10 @@ class Transactions:
     async def _taken(self, obj: Object, lock: str, holder: Entry, *, is_new: bool) -> LockTaken:
         key = holder.value.decode(errors="replace")
         why = self._strategy.lock_taken(obj, lock, _name_in(key), await self._find(key))
-        name = is_new and obj["metadata"].get("generateName")  # a generated name, which no client has yet
+        name = is_new and obj["metadata"].get("generateName")
         return LockTaken(self._strategy.resource, name or name_of(obj), why)
 
     async def _find(self, key: str) -> Object | None:
-        """Return the object for a message, or None."""
         try:
             entry = await self._storage.get(key)
             return codec.decode(self._strategy, entry).object if entry is not None else None
@@ -259,5 +236,4 @@ class Transactions:
 
 
 def _name_in(key: str) -> str:
-    """Return ``namespace/name`` of the object with this key."""
     return "/".join(key.split("/")[-2:])
