@@ -1,6 +1,6 @@
 """HTTP: verbs, negotiation, discovery, OpenAPI, patches, watches and connections, independent of virtual machines.
 
-``http`` parses bytes, ``requestinfo`` derives attributes, ``filters`` authenticate and authorize, ``application`` routes, and ``verbs``
-answer. ``bodies`` and ``queries`` parse input, ``negotiation`` and ``presenting`` choose the representation, ``responses`` writes it.
-Filters and verbs are independent. Objects come from the stores of :mod:`apiserver.registry.generic`.
+``http`` parses bytes, ``requestinfo`` derives attributes, ``filters`` authenticate and authorize, ``application``
+routes, and ``verbs`` answer. ``bodies`` and ``queries`` parse input, ``negotiation`` and ``presenting`` choose the
+representation, ``responses`` writes it.
 """

@@ -51,7 +51,7 @@ class Application:
         self._openapi = parts.openapi.pages()
 
     def is_long_running(self, info: RequestInfo) -> bool:
-        """Return whether the client decides how long the request lasts: a watch or a stream."""
+        """Return whether the client ends the request: a watch or a stream."""
         if info.verb == "watch":
             return info.is_resource
         if not info.subresource:
@@ -60,11 +60,7 @@ class Application:
         return served is not None and info.subresource in served.strategy.connects
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the coroutine that answers the request, not yet awaited.
-
-        Raises:
-            StatusError: any failure, also while it is awaited.
-        """
+        """Return the coroutine that answers the request. Failures are StatusErrors."""
         if context.info.is_resource and (context.info.group, context.info.version) in self._versions:
             return self._resource(context)
         return self._path(context)
@@ -104,7 +100,7 @@ class Application:
         info = context.info
         served = self._by_path.get((info.group, info.version, info.resource))
         if served is None or _is_too_long(info, served.strategy) or (info.namespace and not served.strategy.resource.namespaced):
-            raise responses.unknown_resource()  # the rights of a namespace do not cover objects of the cluster
+            raise responses.unknown_resource()  # a namespace's rights do not cover objects of the cluster
         if info.misnamed:
             raise BadRequest(info.misnamed)
         if context.request.method not in _METHODS:

@@ -1,6 +1,7 @@
 """Read request bodies within a limit and decode them from JSON or YAML, reporting duplicate keys.
 
-Bodies are hostile: size, depth, numbers, text and YAML aliases are bounded, and every result can be encoded as JSON again.
+Bodies are hostile: size, depth, numbers, text and YAML aliases are bounded, and every result can be encoded as JSON
+again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Request
 from apiserver.endpoints.negotiation import JSON, YAML, body_type
 
 MAX_BYTES: Final = 3 << 20
-"""Go's limit in bytes for the body of a write."""
+"""As in Go, for writes."""
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class Body:
     duplicates: tuple[str, ...] = ()
 
     def afresh(self) -> Callable[[], Any]:
-        """Return a function that returns the value itself first, and a new copy at each later call."""
+        """Return a function that returns the value itself first, then copies."""
         left = [self.value]
         return lambda: left.pop() if left else _again(self.raw, self.media_type)
 
@@ -40,9 +41,7 @@ class Body:
 async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
     """Return the raw body.
 
-    Raises:
-        RequestEntityTooLarge: it exceeds ``limit``; the rest was not read.
-        BadRequest: its chunks are malformed.
+    Raises RequestEntityTooLarge without reading the rest, BadRequest for malformed chunks.
     """
     try:
         return await request.read(limit)
@@ -55,8 +54,7 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
 async def read_object(request: Request, *, notice_duplicates: bool = True, required: bool = False) -> Body:
     """Decode a body that holds an object. Unless ``required``, an empty body or ``null`` is an empty object.
 
-    Raises:
-        BadRequest, UnsupportedMediaType, RequestEntityTooLarge: it is not an object, or too large.
+    Raises BadRequest, UnsupportedMediaType, RequestEntityTooLarge.
     """
     raw = await read(request)
     if not raw.strip():
@@ -74,8 +72,7 @@ async def read_object(request: Request, *, notice_duplicates: bool = True, requi
 def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Body:
     """Decode JSON or YAML; ``notice_duplicates`` lists repeated keys of JSON.
 
-    Raises:
-        BadRequest: it is malformed, or JSON cannot represent it.
+    Raises BadRequest, also for what JSON cannot represent.
     """
     if media_type == YAML:
         return _from_yaml(raw)
@@ -95,13 +92,13 @@ def _again(raw: bytes, media_type: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _plain(raw: bytes) -> dict[str, Any] | None:
-    """Decode a JSON object without duplicate keys, the usual case; None for others, which slower readers explain."""
+    """Decode a JSON object without duplicate keys, the usual case; None for others."""
     try:
         value: Any = orjson.loads(raw)
         written = orjson.dumps(value)
-        if written == raw.rstrip():  # compact, as Go writes: nothing was lost, so no key was repeated
+        if written == raw.rstrip():  # compact, as Go writes: no key was repeated
             return value if isinstance(value, dict) else None
-        import jiter  # imported late: most clients send compact JSON
+        import jiter  # late: most clients send compact JSON
 
         value = jiter.from_json(raw, catch_duplicate_keys=True, allow_inf_nan=False)
         written = orjson.dumps(value)

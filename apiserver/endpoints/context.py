@@ -19,11 +19,11 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 class RequestContext:
     """A request, its user, and the warnings for its answer."""
 
-    # Defaults as class attributes, because setting them per request costs time.
+    # As class attributes, because setting them per request costs time.
     user: User = ANONYMOUS
     warnings: dict[str, None] | None = None
     annotations: Mapping[str, str] = _NONE
-    """Annotations of policies and webhooks, for the log."""
+    """Of policies and webhooks, for the log."""
     waited: float = 0.0
     """Seconds spent waiting for webhooks."""
     waits: dict[str, float] | None = None
@@ -44,11 +44,7 @@ class RequestContext:
         return self.request.fields.accept
 
     def represent(self, *transforms: str, stream: bool = False) -> Representation:
-        """Negotiate the answer's representation: JSON, YAML or one of ``transforms``.
-
-        Raises:
-            NotAcceptable: the client accepts none.
-        """
+        """Negotiate the answer's representation: JSON, YAML or one of ``transforms``. Raises NotAcceptable."""
         return negotiate(self.request.fields.accept, transforms, stream=stream)
 
     @property
@@ -57,7 +53,7 @@ class RequestContext:
         return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate, self.wait)
 
     def annotate(self, key: str, value: str) -> None:
-        """Add an annotation to the request's line in the log; the first value of a key stays."""
+        """Add an annotation to the request's log line; the first value of a key stays."""
         if key not in self.annotations:
             self.annotations = {**self.annotations, key: value}
 

@@ -20,7 +20,7 @@ from apiserver.endpoints.negotiation import JSON, negotiate
 
 _YEAR: Final = 365 * 24 * 3600
 _GZIP_FROM: Final = 1400
-"""Smallest compressed OpenAPI document in bytes, as in Go: less fits into one packet."""
+"""In bytes, as in Go: less fits into one packet."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ class OpenAPI:
     def pages(self) -> dict[str, Page]:
         """Return the handlers by path.
 
-        They raise NotAcceptable for clients without JSON; the aggregator accepts it, and kube-apiserver converts to
-        protobuf.
+        They raise NotAcceptable for clients without JSON; the aggregator accepts it, and kube-apiserver converts to protobuf.
         """
         groups: dict[str, Page] = {f"/openapi/v3/{path}": partial(self._by_hash, path, each) for path, each in self._v3.items()}
         return {"/openapi/v2": partial(self._whole, self._v2), "/openapi/v3": partial(self._whole, self._root), **groups}

@@ -6,11 +6,11 @@ import json
 from typing import Any, Final, TypeAlias
 
 _MOST: Final = 100
-"""Most paths to report, as in Go."""
+"""As in Go."""
 _SHOWN: Final = 256
 
 Place: TypeAlias = "tuple[Place, str | int] | None"
-"""Place of a value: parent, and key or index. The path is only built for reports, because a long key may hold many values."""
+"""Parent, and key or index. The path is only built for reports, because a long key may hold many values."""
 
 
 class Duplicates:

@@ -1,6 +1,6 @@
 """Content negotiation: ``Accept`` of requests, and ``Content-Type`` of bodies.
 
-RFC 9110 §12.5.1; order by quality, then position. Clients that prefer protobuf get JSON, their next alternative, as with custom resources.
+RFC 9110 §12.5.1. Clients that prefer protobuf get JSON, their next alternative, as with custom resources.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MediaType:
 
     @property
     def name(self) -> str:
-        """The full name, such as ``application/json``."""
+        """``application/json``."""
         return f"{self.kind}/{self.subtype}"
 
 
@@ -77,11 +77,7 @@ def _encodings(alternative: MediaType) -> Iterator[str]:
 
 
 def negotiate(header: str, transforms: tuple[str, ...] = (), *, stream: bool = False) -> Representation:
-    """Choose the representation: JSON, YAML (not for streams) or one of the transforms.
-
-    Raises:
-        NotAcceptable: none fits.
-    """
+    """Choose the representation: JSON, YAML (not for streams) or one of the transforms. Raises NotAcceptable."""
     found = _negotiated if len(header) <= _REMEMBERED_LENGTH else _negotiated.__wrapped__
     return found(header, transforms, stream)
 
@@ -133,8 +129,7 @@ def wants_aggregated_discovery(header: str) -> bool:
 def body_type(header: str | None) -> str:
     """Return a body's type, JSON or YAML; missing means JSON (``kubectl scale --current-replicas``).
 
-    Raises:
-        UnsupportedMediaType: it is neither.
+    Raises UnsupportedMediaType.
     """
     name = media_name(header)
     if name in {"", JSON}:

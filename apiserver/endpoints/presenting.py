@@ -15,9 +15,9 @@ from apiserver.registry.generic.strategy import Strategy
 Include = Literal["None", "Metadata", "Object"]
 
 ONE: Final = (TABLE, PARTIAL)
-"""Kinds to which one object converts."""
+"""For one object."""
 MANY: Final = (TABLE, PARTIAL_LIST)
-"""Kinds to which a list converts."""
+"""For a list."""
 
 _NAME: Final = {
     "name": "Name",
@@ -36,11 +36,7 @@ _AGE: Final = {
 
 
 def include_of(value: str | None) -> Include:
-    """Parse ``includeObject``: how much of each object a Table's rows carry.
-
-    Raises:
-        BadRequest: it is not one of the three words.
-    """
+    """Parse ``includeObject``: how much of each object a Table's rows carry. Raises BadRequest."""
     match value or "Metadata":
         case "None":
             return "None"

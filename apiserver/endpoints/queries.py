@@ -33,11 +33,7 @@ def truth(value: str | None) -> bool:
 
 
 def integer(query: Query, name: str) -> int | None:
-    """Return the number in parameter ``name``; None if absent.
-
-    Raises:
-        BadRequest: it is not a decimal 64-bit number.
-    """
+    """Return the number in parameter ``name``; None if absent. Raises BadRequest beyond decimal 64 bits."""
     text = query.get(name)
     if text is None:
         return None
@@ -76,9 +72,8 @@ class ListOptions:
 def list_options(query: Query, *, watch: bool) -> ListOptions:
     """Parse the parameters of list, watch and deletecollection.
 
-    Raises:
-        BadRequest: a value is malformed or contradicts ``continue``.
-        Invalid: values contradict each other (apimachinery's ``internalversion/validation``).
+    Raises BadRequest for a value that is malformed or contradicts ``continue``, Invalid for values that contradict each
+    other (apimachinery's ``internalversion/validation``).
     """
     initial = query.get("sendInitialEvents")
     options = ListOptions(
@@ -147,8 +142,7 @@ def _watch_causes(options: ListOptions) -> list[Cause]:
 def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str = "UpdateOptions", apply: bool = False) -> WriteOptions:
     """Parse a write's parameters; ``kind`` names the options' type, ``dry_run`` has all values of ``dryRun``.
 
-    Raises:
-        Invalid: a value is unknown, or does not fit.
+    Raises Invalid for a value that is unknown, or does not fit.
     """
     causes = list(_dry_run_causes(dry_run))
     validation = query.get("fieldValidation", "")
@@ -178,7 +172,6 @@ def _invalid(name: str, value: str, why: str) -> Cause:
 
 
 def _quoted(text: str) -> str:
-    """Quote like Go's ``%q`` as far as needed."""
     return json.dumps(text[:_SHOWN], ensure_ascii=False).replace("\\u00", "\\x")
 
 
@@ -194,9 +187,7 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], calle
 
     Go ignores the query for a body of any bytes: there, ``{}`` with ``?dryRun=All`` deletes.
 
-    Raises:
-        BadRequest: the body is not DeleteOptions.
-        Invalid: values are unknown or contradict each other.
+    Raises BadRequest for a malformed body, Invalid for values that are unknown or contradict each other.
     """
     if body:
         options, dry_run = _from_body(body)
@@ -274,8 +265,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 def timeout(query: Query, limit: float) -> float:
     """Return the client's time limit in seconds, at most (and by default) ``limit``.
 
-    Raises:
-        BadRequest: ``timeout`` is not a Go duration.
+    Raises BadRequest if ``timeout`` is not a Go duration.
     """
     text = query.get("timeout")
     if not text:

@@ -21,7 +21,7 @@ _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update",
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _MUTATING: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 REMEMBERED_LENGTH: Final = 256
-"""Longest target used as cache key, because clients may send a megabyte."""
+"""Of a target as cache key: clients may send a megabyte."""
 _NAME_FIELD: Final = "metadata.name"
 
 

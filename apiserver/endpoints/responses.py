@@ -24,7 +24,7 @@ _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _GZIP_LEVEL: Final = 1
 _GZIP_WINDOW: Final = 31  # selects the gzip format in zlib
 LARGE: Final = 128 << 10
-"""Smallest answer in bytes to compress with gzip, as in Go."""
+"""In bytes: from here answers are compressed, as in Go."""
 NOT_CACHED: Final = b"Cache-Control: no-cache, private\r\n"
 _WARNINGS: Final = 4096
 _ONE_WARNING: Final = 256

@@ -32,12 +32,11 @@ class Reader:
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
         """Return the first document; an empty one is an empty object.
 
-        Raises:
-            BadRequest: too large, not representable in JSON, or followed by another document.
-            yaml.YAMLError, ValueError: it is malformed.
+        Raises BadRequest if too large, not representable in JSON, or followed by another document; yaml.YAMLError or ValueError
+        if malformed.
         """
         try:
-            self._next()  # start of the stream
+            self._next()
             if isinstance(self._next(), yaml.StreamEndEvent):
                 return {}
             value = self._one()
@@ -50,7 +49,7 @@ class Reader:
 
     def _one(self) -> Any:  # noqa: ANN401 - any JSON value
         value = self._value(self._next(), 0, None)
-        self._next()  # end of the document
+        self._next()
         return value
 
     def _next(self) -> Any:  # noqa: ANN401 - the stubs know one kind of event only

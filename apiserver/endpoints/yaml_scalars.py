@@ -61,11 +61,7 @@ def plain(text: str) -> Scalar:
 
 
 def tagged(tag: str, text: str) -> Scalar:
-    """Return the value of a tagged scalar.
-
-    Raises:
-        BadRequest: the text does not match the tag.
-    """
+    """Return the value of a tagged scalar; raises BadRequest if the text does not match."""
     kind = tag.removeprefix(TAG) if tag.startswith(TAG) else ""
     if kind == "binary":
         return _decoded(text)
@@ -84,11 +80,7 @@ def tagged(tag: str, text: str) -> Scalar:
 
 
 def key(scalar: Scalar) -> str:
-    """Return the JSON key for a YAML key.
-
-    Raises:
-        BadRequest: JSON has no such key.
-    """
+    """Return the JSON key for a YAML key, or raise BadRequest."""
     if isinstance(scalar, str):
         return scalar
     if isinstance(scalar, bool):
@@ -103,8 +95,7 @@ def key(scalar: Scalar) -> str:
 def value(scalar: Scalar) -> Scalar:
     """Return a scalar after Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits.
 
-    Raises:
-        BadRequest: JSON has no such number.
+    Raises BadRequest if JSON has no such number.
     """
     if not isinstance(scalar, float):
         return scalar

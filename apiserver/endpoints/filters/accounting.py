@@ -13,7 +13,7 @@ from apiserver.endpoints.filters.metering import Requests
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.5
-"""Duration from which requests get a log line, as in Go."""
+"""From here requests get a log line, as in Go."""
 CLIENT_CLOSED: Final = 499
 """Code of requests that their client abandoned."""
 _APPLY: Final = "application/apply-patch+"

@@ -1,7 +1,8 @@
 """Authentication by the aggregator's front proxy, a client certificate or a bearer token; otherwise anonymous.
 
-The order is Go's (``delegating.go``): a wrong credential is 401, never anonymous. TLS verifies client certificates against the *union* of
-the authorities of front proxies and clients. This module distinguishes issuers, because only a front proxy may send ``X-Remote-User``.
+The order is Go's (``delegating.go``): a wrong credential is 401, never anonymous. TLS verifies client certificates
+against the *union* of the authorities of front proxies and clients. This module distinguishes issuers: only a front
+proxy may send ``X-Remote-User``.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Trust:
 
     request_header: RequestHeader = field(default_factory=RequestHeader)
     clients: Authorities = frozenset()
-    """Authorities of client certificates (``client-ca-file``)."""
+    """From ``client-ca-file``."""
 
 
 class NoCredential(Unauthorized):
@@ -73,8 +74,8 @@ class Authenticator:
     ) -> None:
         """``now`` is the wall clock.
 
-        ``review`` validates bearer tokens (None rejects all), ``anonymous`` allows ``system:anonymous``, ``expiry`` records certificates'
-        remaining lifetimes, ``max_certificates`` are cached.
+        ``review`` validates bearer tokens (None rejects all), ``anonymous`` allows ``system:anonymous``, ``expiry`` records
+        certificates' remaining lifetimes, ``max_certificates`` are cached.
         """
         self.trust = trust
         self._expiry = expiry
@@ -85,11 +86,7 @@ class Authenticator:
         self._anonymous = anonymous
 
     async def __call__(self, request: Request) -> User:
-        """Return the user of a request.
-
-        Raises:
-            Unauthorized: a credential is wrong, or missing and required.
-        """
+        """Return the user of a request; raises Unauthorized."""
         der = request.certificate
         verified = self._verify(der, request.carrier) if der else None
         if verified is not None and (user := self._certified(verified, request.headers)):
@@ -160,7 +157,7 @@ def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
 
 
 def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> User | None:
-    """Return the user in a front proxy's headers, or None if they name none."""
+    """Return the user in a front proxy's headers, or None."""
     name = _first(headers, trust.username_headers)
     if not name:
         return None
@@ -181,8 +178,7 @@ def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[st
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
     """Return a client certificate's user: common name, organizations and uid. None without common name, or for another authority's.
 
-    Raises:
-        Unauthorized: it has several uids, or an empty one (Go: ``pkg/authentication/request/x509``).
+    Raises Unauthorized for several uids, or an empty one (Go: ``pkg/authentication/request/x509``).
     """
     if not certificate.common_name or certificate.issuer not in authorities:
         return None
@@ -202,11 +198,8 @@ def bearer_token(headers: CIMultiDictProxy[str]) -> str | None:
 def websocket_token(request: Request) -> str | None:
     """Return a token offered as websocket subprotocol, because browsers cannot set headers, or None.
 
-    Format of ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, once, next to another
-    protocol.
-
-    Raises:
-        Unauthorized: it is malformed.
+    Format of ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, once, next to
+    another protocol. Raises Unauthorized.
     """
     if request.fields.upgrade != "websocket":
         return None
@@ -233,8 +226,7 @@ def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:
     """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``.
 
-    Raises:
-        ValueError: a field cannot be read.
+    Raises ValueError for an unreadable field.
     """
 
     def listed(key: str, default: tuple[str, ...]) -> tuple[str, ...]:

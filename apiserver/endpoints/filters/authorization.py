@@ -18,7 +18,7 @@ from apiserver.endpoints.filters.reviewing import FIRST_PAUSE_SECONDS, Answered,
 from apiserver.endpoints.requestinfo import RequestInfo
 
 ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
-"""Exact health paths, for the kubelet."""
+"""For the kubelet."""
 SECONDS: Final = 10.0
 _SIZE: Final = 8192
 _MAX_CACHED: Final = 10_000
@@ -40,11 +40,7 @@ class Authorizer(Protocol):
     """Decides whether a user may make a request."""
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Return the decision.
-
-        Raises:
-            InternalError: no decision is possible.
-        """
+        """Return the decision; raises InternalError if none is possible."""
         ...
 
 
@@ -52,11 +48,7 @@ class CachingAuthorizer(Authorizer, Protocol):
     """An authorizer with a cache."""
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """Return a current decision, bypassing the cache.
-
-        Raises:
-            InternalError: no decision is possible.
-        """
+        """Return a current decision, bypassing the cache; raises as ``decide``."""
         ...
 
 
@@ -110,7 +102,7 @@ class Delegated:
         return known if known is not None else await self._asked(user, info)
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """Implement :meth:`CachingAuthorizer.decide_anew`; the answer also updates the cache."""
+        """Implement :meth:`CachingAuthorizer.decide_anew`; updates the cache."""
         return ALLOWED if MASTERS in user.groups else await self._asked(user, info)
 
     async def _asked(self, user: User, info: RequestInfo) -> Decision:

@@ -1,7 +1,6 @@
 """Read client certificates with the OpenSSL that verified them in the handshake.
 
-A certificate library would add its own OpenSSL, 10 MiB. The handshake already checked the chain, the dates, the constraints and the
-purpose; only the issuer remains.
+A certificate library would add its own OpenSSL, 10 MiB. The handshake checked everything but the issuer's right.
 """
 
 from __future__ import annotations
@@ -42,10 +41,9 @@ class Certificate:
 
 
 def of(connection: ssl.SSLObject) -> Certificate:
-    """Return the verified certificate that the client presented.
+    """Return the client's verified certificate.
 
-    Raises:
-        ValueError: a name is not text, or the connection does not verify certificates.
+    Raises ValueError if a name is not text, or the connection does not verify certificates.
     """
     if connection.context.verify_mode is ssl.CERT_NONE:
         raise ValueError("client certificates are not verified by this server")
@@ -64,11 +62,7 @@ def of(connection: ssl.SSLObject) -> Certificate:
 
 
 def authorities_of(pem: str) -> Authorities:
-    """Return the authorities of a PEM bundle; empty for empty text.
-
-    Raises:
-        ValueError: it contains no certificate.
-    """
+    """Return the authorities of a PEM bundle; empty for empty text. Raises ValueError for text without a certificate."""
     found = frozenset(authority_of(ssl.PEM_cert_to_DER_cert(each)) for each in _PEM.findall(pem))
     if not found and pem.strip():
         raise ValueError("no PEM certificate found")
@@ -76,11 +70,7 @@ def authorities_of(pem: str) -> Authorities:
 
 
 def authority_of(der: bytes) -> Authority:
-    """Return the authority that a certificate (RFC 5280, section 4.1) represents.
-
-    Raises:
-        ValueError: it is not a certificate.
-    """
+    """Return the authority that a certificate (RFC 5280, section 4.1) represents; raises ValueError."""
     begin, end = _content(der, *_content(der, 0, len(der)))
     parts: list[bytes] = []
     while begin < end and len(parts) < 7:

@@ -43,7 +43,6 @@ REQUEST_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 5
 _GATEWAY_TIMEOUT: Final = 504
 IMPERSONATOR: Final = "authentication.k8s.io/impersonator"
-"""Annotation that names the user who impersonates."""
 
 
 class Phase(Enum):
@@ -61,15 +60,11 @@ class Application(Protocol):
     """Answers the requests that pass the chain."""
 
     def is_long_running(self, info: RequestInfo) -> bool:
-        """Return whether the client decides how long the request lasts: a watch or a stream."""
+        """Return whether the client ends the request: a watch or a stream."""
         ...
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the coroutine that answers the request.
-
-        Raises:
-            StatusError: any failure, also while it is awaited.
-        """
+        """Return the coroutine that answers the request. Failures are StatusErrors."""
         ...
 
 
@@ -95,7 +90,7 @@ class Chain:
         self.accounting = Accounting(self.requests)
 
     async def __call__(self, request: Request) -> Response:
-        """Answer one request and account for it. Errors become answers, except ConnectionError."""
+        """Answer and account for one request. Errors become answers, except ConnectionError."""
         started = time.perf_counter()  # uvloop's clock stands still within one iteration
         info = requestinfo.of(request)
         context = RequestContext(request, info, audit_id(request.given_audit_id))
@@ -113,7 +108,6 @@ class Chain:
         return response
 
     async def _bounded(self, context: RequestContext, *, long_running: bool) -> Response:
-        """Run the chain; turn every exception except ConnectionError into an answer."""
         try:
             if self.phase is not Phase.SERVING and context.info.path not in ALWAYS_ALLOWED:
                 self._refuse(context)
@@ -132,7 +126,6 @@ class Chain:
             return self._failed(context)
 
     def _failed(self, context: RequestContext) -> Response:
-        """Return the answer for an unexpected exception, with only the audit id."""
         message = f"an internal error prevented the request from succeeding; see audit id {context.audit_id} in the server's log"
         return responses.status_of(context, InternalError(message))
 

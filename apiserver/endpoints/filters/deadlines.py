@@ -1,7 +1,7 @@
 """Time limit of ordinary requests, cheaper than one timer per request.
 
-Requests with the common limit expire in order, so it checks the oldest once a second. Requests with a shorter limit (``?timeout=``) get
-their own timer. Semantics of ``asyncio.timeout``.
+Requests with the common limit expire in order, so it checks the oldest once a second. A shorter limit (``?timeout=``)
+has its own timer. Semantics of ``asyncio.timeout``.
 """
 
 from __future__ import annotations

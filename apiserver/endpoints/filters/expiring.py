@@ -17,19 +17,16 @@ def loop_time() -> float:
 
 
 class Expiring(Generic[Key, Value]):
-    """Keeps at most ``size`` values until they expire. Evicts the least recently used first (Go: ``LRUExpireCache``).
-
-    So a client's many keys do not evict keys in constant use.
-    """
+    """Keeps at most ``size`` values until they expire, evicting the least recently used first (Go: ``LRUExpireCache``)."""
 
     def __init__(self, size: int, now: Callable[[], float] = loop_time) -> None:
-        """Take the size, and a clock in seconds."""
+        """``now`` is a clock in seconds."""
         self._size = size
         self._now = now
         self._entries: OrderedDict[Key, tuple[float, Value]] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
-        """Return the value, or None if it is missing or expired."""
+        """Return the value; None if missing or expired."""
         found = self._entries.get(key)
         if found is None or found[0] <= self._now():
             return None

@@ -1,8 +1,8 @@
 """Impersonation (``kubectl --as``) for clients that connect directly.
 
 The aggregator applies these headers itself and forwards none. Port of
-``k8s.io/apiserver/pkg/endpoints/filters/impersonation`` 1.36: constrained impersonation (KEP-5284, on by default), from the
-narrowest mode to the widest, then the old verb ``impersonate``. Each check is a normal, cached authorization.
+``k8s.io/apiserver/pkg/endpoints/filters/impersonation`` 1.36: constrained impersonation (KEP-5284, on by default), from
+the narrowest mode to the widest, then the old verb ``impersonate``. Each check is a normal, cached authorization.
 """
 
 from __future__ import annotations
@@ -43,10 +43,7 @@ class Impersonation:
     async def __call__(self, request: Request, user: User, info: RequestInfo) -> User | None:
         """Return the impersonated user; None without the headers.
 
-        Raises:
-            BadRequest: groups, uid or extra without a user.
-            Forbidden: the user may not impersonate.
-            InternalError: no decision is possible.
+        Raises BadRequest for groups, uid or extra without a user, Forbidden, or InternalError if no decision is possible.
         """
         wanted = wanted_user(request.headers)
         if wanted is None:
@@ -125,8 +122,7 @@ class Mode:
     def checks(self, wanted: User, requestor: User) -> Iterator[Checks]:
         """Yield the required permissions, first for the name, so that its refusal does not reveal groups and extra.
 
-        Raises:
-            Forbidden: the mode never allows such groups or extra.
+        Raises Forbidden if the mode never allows such groups or extra.
         """
         yield Checks((self._name(wanted.name),))
         if wanted.uid:
@@ -187,11 +183,7 @@ def wants(request: Request) -> bool:
 
 
 def wanted_user(headers: Mapping[str, str]) -> User | None:
-    """Return the user that the headers name, or None.
-
-    Raises:
-        BadRequest: attributes without a name.
-    """
+    """Return the user that the headers name, or None. Raises BadRequest for attributes without a name."""
     extra: dict[str, list[str]] = {}
     groups: list[str] = []
     name = uid = ""

@@ -1,4 +1,4 @@
-"""Limits on requests in flight, which protect the server from overload."""
+"""Limits on requests in flight."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RETRY_SECONDS: Final = 1
 
 @dataclass(slots=True)
 class InFlight:
-    """Go's max-in-flight limit, of reads and writes apart. ``system:masters`` are never refused; 0 means unlimited."""
+    """Go's max-in-flight limit, of reads and writes apart. ``system:masters`` are never refused; 0: unlimited."""
 
     max_reading: int = 400
     max_writing: int = 200
@@ -23,11 +23,7 @@ class InFlight:
     most_writing: int = 0
 
     def enter(self, user: User, *, writes: bool) -> None:
-        """Count a request; :meth:`leave` follows.
-
-        Raises:
-            TooManyRequests: there are too many now; the body of the request was not read.
-        """
+        """Count a request; :meth:`leave` follows. Raises TooManyRequests, with the body unread."""
         count, limit = (self.writing, self.max_writing) if writes else (self.reading, self.max_reading)
         if limit and count >= limit and MASTERS not in user.groups:
             raise TooManyRequests("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))

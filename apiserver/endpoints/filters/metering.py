@@ -1,7 +1,7 @@
 """Request metrics with the names, labels and buckets of ``k8s.io/apiserver/pkg/endpoints/metrics``.
 
-About 1 µs per request. ``apiserver_request_duration_seconds`` and ``apiserver_request_sli_duration_seconds`` share an array for requests
-that did not wait, because their buckets nest.
+About 1 µs per request. ``apiserver_request_duration_seconds`` and ``apiserver_request_sli_duration_seconds`` share an
+array for requests that did not wait, because their buckets nest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BODY_SIZES: Final = tuple(50_000 + 100_000 * each for each in range(31))
 FILTER_SECONDS: Final = exponential(0.001, 2, 15)
 COMPONENT: Final = "apiserver"
 Subresources = Mapping[tuple[str, str, str], Collection[str]]
-"""Subresources by (group, version, resource)."""
+"""By (group, version, resource)."""
 LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 _DRY: Final = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
 _VERBS: Final = {
@@ -61,7 +61,7 @@ class Series:
         self.counts = [0] * (len(SECONDS) + 1)
         self.total = 0.0
         self.waited: list[int] | None = None
-        """Total durations of requests that waited; ``sli``: without the wait."""
+        """Of requests that waited; ``sli``: without the wait."""
         self.sli: list[int] | None = None
         self.waited_total = 0.0
         self.sized = labels[0] in _SIZED

@@ -1,14 +1,15 @@
 """Stop web pages of other hosts from opening streams (RFC 6455, section 10.2; cross-site websocket hijacking).
 
-Browsers let any page open websockets with the user's cookies and certificate, or through ``kubectl proxy``; only ``Origin`` names the page.
-Allowed are pages of this server and those of ``--cors-allowed-origins``.
+Browsers let any page open websockets with the user's cookies and certificate, or through ``kubectl proxy``; only
+``Origin`` names the page. Allowed are pages of this server and those of ``--cors-allowed-origins``. Watches and other
+reads stay open, as in Go.
 
-Programs (websocket-client, hence Python's ``kubernetes.stream``; fabric8) send ``Origin`` too, so :func:`is_browser` checks
-header fields that pages cannot omit or change. Watches and other reads stay open, as in Go.
+Programs (websocket-client, hence Python's ``kubernetes.stream``; fabric8) send ``Origin`` too, so :func:`is_browser`
+checks header fields that pages cannot omit or change.
 
-The aggregator replaces ``Host`` by the address that it dials, adds no ``X-Forwarded-Host`` to an upgrade and passes on
-other fields (``k8s.io/apiserver/pkg/util/proxy.NewRequestForProxy``). So through kube-apiserver only named origins are
-allowed, intentionally: by ``services/…/proxy`` its own host serves any tenant's pages.
+The aggregator replaces ``Host`` by the address that it dials, and adds no ``X-Forwarded-Host`` to an upgrade
+(``k8s.io/apiserver/pkg/util/proxy.NewRequestForProxy``). So through kube-apiserver only named origins are allowed,
+intentionally: by ``services/…/proxy`` its own host serves any tenant's pages.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ _MAX_ORIGIN: Final = 512
 """Exceeds a scheme, a name of 253 characters and a port."""
 _HTTPS: Final = 443
 _PLACE: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z._-]+)(:(?P<port>[0-9]{1,5}))?")
-"""In lower case."""
 _METADATA: Final = "sec-fetch-"
 """Fetch metadata, which pages cannot set (Fetch, "forbidden request-header")."""
 _BROWSER: Final = "Mozilla/"
@@ -45,11 +45,7 @@ class Origins:
         self._allowed = tuple(allowed)
 
     def check(self, request: Request) -> None:
-        """Check a stream's request. Only browsers' websockets are restricted.
-
-        Raises:
-            Forbidden: a page of another host opens it.
-        """
+        """Raise Forbidden if a page of another host opens a stream."""
         headers = request.headers
         if not upgrade.is_upgrade(request) or not is_browser(headers):
             return
@@ -95,10 +91,8 @@ def _place(text: str) -> tuple[str, int] | None:
 def patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
     """Compile the flag's regular expressions, each of which must pin both ends of the host.
 
-    Go's rule (``validateCorsAllowedOriginList``, CVE-2022-1996): ``^`` or ``//`` for the start, ``$`` or ``:`` for the end.
-
-    Raises:
-        ValueError: an expression is invalid, or matches inside a host's name.
+    Go's rule (``validateCorsAllowedOriginList``, CVE-2022-1996): ``^`` or ``//`` for the start, ``$`` or ``:`` for the
+    end. Else raises ValueError.
     """
     found = []
     for text in texts:

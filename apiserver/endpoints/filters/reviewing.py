@@ -1,7 +1,7 @@
 """Send reviews to kube-apiserver with a time limit, retries and metrics.
 
-As ``webhook.WithExponentialBackoff`` with ``options.DefaultAuthWebhookRetryBackoff``: 500 ms, growing by half, five tries
-of ten seconds, after connection failures and codes that ask for it.
+As ``webhook.WithExponentialBackoff`` with ``options.DefaultAuthWebhookRetryBackoff``: 500 ms, growing by half, five
+tries of ten seconds, after connection failures and codes that ask for it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ async def ask(
 ) -> Object:  # fmt: skip
     """Create a review and return it answered; ``pause_seconds`` before the second try.
 
-    Raises:
-        StatusError, TransportError: all tries failed.
+    Raises StatusError or TransportError if all tries failed.
     """
     for attempt in range(1, TRIES + 1):
         try:
@@ -49,7 +48,7 @@ async def ask(
                 raise
         await asyncio.sleep(pause_seconds * (1 + random.uniform(0, _JITTER)))  # noqa: S311 - no secret
         pause_seconds *= _FACTOR
-    raise AssertionError  # unreachable: the last try returns or raises
+    raise AssertionError  # unreachable
 
 
 async def _once(client: Client, resource: Resource, review: Object, answered: Answered) -> Object:

@@ -1,12 +1,11 @@
 """Recheck the user's rights during a stream.
 
-Every half minute, repeat the checks of the opening without cache: the credential (a certificate by dates and current trust, a token by
-TokenReview), impersonation, and the rights to the subresource. A front proxy's user does not change: kube-apiserver does not report expired
-credentials.
+Every half minute, repeat the checks of the opening without cache: the credential (a certificate by dates and current
+trust, a token by TokenReview), impersonation, and the rights to the subresource. A front proxy's user does not change:
+kube-apiserver does not report expired credentials.
 
-While kube-apiserver answers, a stream ends less than a minute after the loss of rights: answers are shared for :data:`SHARED_SECONDS`, a
-check comes within ``CHECK_SECONDS[1]`` and takes at most :data:`ANSWER_SECONDS`. It also ends after :data:`UNANSWERED_SECONDS` without a
-successful check.
+While kube-apiserver answers, a stream ends less than a minute after the loss of rights: answers are shared for
+:data:`SHARED_SECONDS`, a check comes within ``CHECK_SECONDS[1]`` and takes at most :data:`ANSWER_SECONDS`.
 """
 
 from __future__ import annotations
@@ -33,15 +32,12 @@ from apiserver.endpoints.requestinfo import RequestInfo
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = (20.0, 30.0)
-"""Bounds of the random interval, which spreads streams opened together."""
+"""Random in these bounds, to spread streams opened together."""
 SHARED_SECONDS: Final = 5.0
-"""Age up to which a user's streams share an answer."""
 ANSWER_SECONDS: Final = 20.0
-"""Time limit of one check."""
 UNANSWERED_SECONDS: Final = 300.0
-"""Time without a successful check before a stream ends."""
+"""Without a successful check, then a stream ends."""
 AT_ONCE: Final = 16
-"""Concurrent checks."""
 _SIZE: Final = 8192
 
 _Key = tuple[User, RequestInfo]
@@ -58,11 +54,7 @@ class Anew:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Return a decision at most some seconds old.
-
-        Raises:
-            InternalError: no decision is possible.
-        """
+        """Return a decision at most some seconds old; raises InternalError if none is possible."""
         key = (user, info)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
@@ -112,11 +104,7 @@ class Withdrawing:
                 return end
 
     async def authorize(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
-        """Repeat the checks of the stream's opening. Return the end; None: continue.
-
-        Raises:
-            StatusError: no decision is possible.
-        """
+        """Repeat the checks of the stream's opening. Return the end; None: continue. Raises StatusError if undecided."""
         try:
             user = await self._authenticator(context.request)
         except Unauthorized:

@@ -17,9 +17,8 @@ class Allowance:
     head_bytes: int
     """Request line and header fields."""
     fields: int
-    """Number of header fields."""
     waiting_bytes: int
-    """Bytes received ahead before reading pauses."""
+    """Received ahead before reading pauses."""
     head_seconds: float
     """From the first byte, or the handshake, to the end of the header fields (Go: ``ReadHeaderTimeout``)."""
     stall_seconds: float
@@ -34,6 +33,6 @@ class Allowance:
 
 
 UNVERIFIED: Final = Allowance(16 << 10, 100, 16 << 10, 10.0, 20.0, 64 << 10)
-"""Unauthenticated: a bearer token comes only with the head."""
+"""A bearer token comes only with the head."""
 VERIFIED: Final = Allowance(MAX_HEAD_BYTES, MAX_FIELDS, 128 << 10, 32.0, 60.0)
-"""With a certificate: the aggregator's headers list all groups of a user."""
+"""The aggregator's headers list all groups of a user."""

@@ -1,7 +1,7 @@
 """Limit connections, and choose which one to close.
 
-The server refuses no client at accept, because it could be kube-apiserver. Instead, the holder of most connections loses one. So addresses
-with many connections displace their own and each other's before a holder of few.
+The server refuses no client at accept, because it could be kube-apiserver. Instead, the holder of most connections
+loses one. So addresses with many connections displace their own and each other's before a holder of few.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Places(Generic[M]):
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.taken_away = 0
-        """Number of connections closed for others."""
+        """Connections closed for others."""
         self._held: dict[Hashable, dict[M, None]] = {}
         self._holders: dict[M, Hashable] = {}
 
@@ -67,7 +67,6 @@ class Places(Generic[M]):
         return len(self._holders)
 
     def __iter__(self) -> Iterator[M]:
-        """Yield the connections in order of arrival."""
         return iter(self._holders)
 
     def take(self, member: M, holder: Hashable) -> None:

@@ -1,8 +1,7 @@
 """One connection: parse requests, run the handler in sequence, write its answers.
 
-The server checks :attr:`Connection.deadline` about once a second. Buffers are bounded: reading pauses when enough bytes wait for the
-handler, and writers wait for the client. A disconnect cancels the handler. The certificate decides the limits
-(:class:`~.allowances.Allowance`).
+The server checks :attr:`Connection.deadline` about once a second. Buffers are bounded: reading pauses when enough bytes
+wait for the handler, and writers wait for the client. A disconnect cancels the handler.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _STATUS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
 _REASONS: Final = {400: "BadRequest"}
-"""Reasons for unparsable requests."""
 SLICE: Final = 128 << 10
 """Approximate size of a long body's slices, each written once there is room."""
 
@@ -388,11 +386,7 @@ class Connection(asyncio.Protocol):
         return self._room is None
 
     def take_over(self, sink: Callable[[bytes], None], response: Response) -> None:
-        """Send the head of a response (101), then pass input to ``sink``, empty at its end.
-
-        Raises:
-            Gone: the client is already gone.
-        """
+        """Send the head of a response (101), then pass input to ``sink``, empty at its end. Raises Gone."""
         if self._transport is None:
             raise Gone("the client disconnected")
         self._began = True

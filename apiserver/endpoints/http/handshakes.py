@@ -1,7 +1,8 @@
 """Order and limit TLS handshakes and the resulting connections.
 
-Each handshake costs a signature for an unknown client. So they take turns (:mod:`~.turns`), started ones first, and :mod:`~.caps` limits
-them and connections without certificate. Verified clients count by certificate, so that others cannot displace them.
+Each handshake costs a signature for an unknown client. So they take turns (:mod:`~.turns`), started ones first, and
+:mod:`~.caps` limits them and connections without certificate. Verified clients count by certificate, so that others
+cannot displace them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from apiserver.endpoints.http.turns import Turns
 
 _ARRIVALS: Final = 64 << 10
 _STEPS: Final = 4
-"""Handshake steps, about 0.5 ms each, per iteration of the event loop."""
+"""About 0.5 ms each, per iteration of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Limits:
     handshakes: Caps
     """By address."""
     unverified: Caps
-    """Connections without a certificate, by address."""
+    """Without a certificate, by address."""
     verified: Caps
     """By certificate."""
 
@@ -58,7 +59,6 @@ class Handshakes:
         return Tls(self)
 
     def __len__(self) -> int:
-        """Return the number of handshakes under way."""
         return len(self.under_way)
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:

@@ -1,7 +1,7 @@
 """Parse request heads (RFC 9112, sections 2 to 6) strictly, with a cache for repeated fields.
 
-Parsed fields are cached by their bytes, except three that differ per request: the aggregator's ``Audit-Id`` and ``X-Forwarded-Uri`` (the
-target), and ``traceparent``.
+Parsed fields are cached by their bytes, except three that differ per request: the aggregator's ``Audit-Id`` and
+``X-Forwarded-Uri`` (the target), and ``traceparent``.
 
 Refused, although some servers accept it: bare LF or CR, obs-fold, white space before a colon, absolute-form, repeated
 ``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both together, no ``Host`` or two.
@@ -34,7 +34,7 @@ _OWN: Final = (
     ("traceparent", b"\r\ntraceparent: ", _ID),
     ("traceparent", b"\r\nTraceparent: ", _ID),
 )
-"""Header fields that differ per request, in the exact spelling of Go and of the traceparent standard; others count as normal."""
+"""In the exact spelling of Go and of the traceparent standard; others count as normal."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _NOT_IN_FIELDS: Final = bytes(each for each in range(32) if each not in b"\t\r\n") + b"\x7f"
 _SECRET: Final = ("Authorization", "Cookie", "Proxy-Authorization", "Sec-WebSocket-Protocol")
@@ -90,11 +90,7 @@ class Heads:
         self._known: dict[bytes, Fields] = {}
 
     def read(self, raw: bytes) -> Head:
-        """Parse a head; ``raw`` ends before the empty line.
-
-        Raises:
-            ProtocolError: it is malformed or ambiguous.
-        """
+        """Parse a head; ``raw`` ends before the empty line. Raises ProtocolError if malformed or ambiguous."""
         own, raw = _without_own(raw)
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)

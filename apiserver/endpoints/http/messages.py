@@ -37,13 +37,11 @@ class Carrier(Protocol):
     """The connection, as a request uses it."""
 
     peer: str
-    """The client's address, ``192.0.2.1:4711``."""
+    """``192.0.2.1:4711``."""
     certificate: bytes | None
-    """The client's verified certificate (DER)."""
+    """Verified (DER)."""
     tls: ssl.SSLObject | None
-    """The TLS session."""
     task: asyncio.Task[None] | None
-    """The answering task."""
 
     async def piece(self) -> bytes:
         """Return the next piece of the body, empty at its end."""
@@ -119,21 +117,17 @@ class Request:
 
     @property
     def certificate(self) -> bytes | None:
-        """The client's certificate (DER), verified."""
+        """The client's verified certificate (DER)."""
         return self.carrier.certificate
 
     async def read(self, limit: int) -> bytes:
-        """Return the body.
-
-        Raises:
-            BodyTooLarge, BodyError: it exceeds ``limit`` bytes, or is malformed.
-        """
+        """Return the body of at most ``limit`` bytes; raises BodyTooLarge, BodyError."""
         length = self.fields.content_length
         if length > limit:
             raise BodyTooLarge
         first = await self.carrier.piece()
         if length and len(first) == length:
-            return first  # the usual case: all at once
+            return first
         pieces: list[bytes] = []
         size, piece = 0, first
         while piece:
@@ -203,7 +197,7 @@ class Response:
 
     __slots__ = ("_headers", "body", "close", "content_type", "encoded", "status")
     prepared: bool = False
-    """True if the head was sent: headers are final."""
+    """The head was sent: headers are final."""
 
     def __init__(
         self,
@@ -254,7 +248,7 @@ class Response:
 
 
 class Stream(Response):
-    """A response written piece by piece, of unknown length."""
+    """A response written piece by piece, of unknown length. Writing raises ConnectionError if the client is gone or slow."""
 
     __slots__ = ("_carrier", "chunked", "ended", "prepared", "push")
 
@@ -262,7 +256,7 @@ class Stream(Response):
         super().__init__(status=status, content_type=content_type, headers=headers)
         self._carrier = request.carrier
         self.push: Callable[[bytes], bool] = request.carrier.send_now
-        """Sends a result of :meth:`coded`. False: await :meth:`room`. Raises ConnectionError when the client is gone."""
+        """Sends a result of :meth:`coded`. False: await :meth:`room`."""
         self.chunked = not request.old
         self.prepared = False
         self.ended = False
@@ -274,11 +268,7 @@ class Stream(Response):
             await self._carrier.start(self)
 
     async def write(self, data: bytes) -> None:
-        """Send a piece; return when there is room for more.
-
-        Raises:
-            ConnectionError: the client is gone, or too slow.
-        """
+        """Send a piece; return when there is room for more."""
         if data:
             await self._carrier.send(chunk(data) if self.chunked else data)
 
@@ -287,11 +277,7 @@ class Stream(Response):
         return chunk(data) if self.chunked else data
 
     async def room(self) -> None:
-        """Wait for room.
-
-        Raises:
-            ConnectionError: the client is gone, or too slow.
-        """
+        """Wait for room."""
         await self._carrier.room()
 
     async def end(self) -> None:
@@ -322,7 +308,7 @@ def _field(name: str, value: str) -> bytes:
 
 
 def _checked(value: str) -> str:
-    """Check a header value against injection and return it."""
+    """Return a header value, checked against injection."""
     if not value.isprintable():
         raise ValueError(f"invalid header field value: {value[:64]!r}")
     return value

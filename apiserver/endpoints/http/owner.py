@@ -27,15 +27,15 @@ class Settings:
     long_heads: int = 64
     """Concurrent unfinished heads of verified clients above the unverified limit."""
     strange_requests: int = 8
-    """Requests of unverified clients per iteration of the event loop."""
+    """From unverified clients, per iteration of the event loop."""
     idle_seconds: float = 200.0
     """Between requests."""
     linger_seconds: float = 5.0
-    """Time for the client to close."""
+    """For the client to close."""
     late_seconds: float = 0.5
     """For requests in transit when draining begins."""
     tick_seconds: float = _TICK_SECONDS
-    """Interval of the deadline checks."""
+    """Between deadline checks."""
 
 
 class Owned(Hashable, Protocol):
@@ -72,7 +72,6 @@ class Owner(Protocol):
     """Close connections after their answers."""
     loop: asyncio.AbstractEventLoop
     now: Callable[[], float]
-    """The loop's time."""
 
     def opened(self, connection: Owned) -> None:
         """Register a connection."""

@@ -1,7 +1,6 @@
 """Parse a connection's bytes into requests, without an event loop.
 
-The caller pulls heads and pieces of bodies, and bounds the buffered rest by pausing the connection. Requests sent ahead
-wait behind the body.
+The caller pulls heads and pieces of bodies, and bounds the buffered rest by pausing the connection.
 """
 
 from __future__ import annotations
@@ -34,12 +33,11 @@ class Reader:
         self._left = 0
         self._chunks: _Chunks | None = None
         self.complete = True
-        """True after the last body's end."""
+        """After the last body's end."""
         self.broken = False
-        """True if the input is unparsable from here on."""
+        """The input is unparsable from here on."""
 
     def __len__(self) -> int:
-        """Return the number of buffered bytes."""
         return len(self._buffer)
 
     def receive(self, data: bytes) -> None:
@@ -52,11 +50,7 @@ class Reader:
             self._buffer = bytearray(self._buffer) + data
 
     def head(self) -> Head | None:
-        """Return the next head, or None if incomplete. The previous body must be complete.
-
-        Raises:
-            ProtocolError: it is malformed or too long.
-        """
+        """Return the next head, or None if incomplete. The previous body must be complete. Raises ProtocolError."""
         buffer = self._buffer
         end = buffer.find(_END, self._searched)
         if end < 0:
@@ -83,11 +77,7 @@ class Reader:
         return head
 
     def body(self) -> bytes:
-        """Return the buffered part of the body; it is empty at the end (:attr:`complete`) and while it must wait.
-
-        Raises:
-            ProtocolError: the chunks are malformed.
-        """
+        """Return the buffered part of the body; it is empty at the end (:attr:`complete`) and while it must wait. Raises ProtocolError."""
         if self.complete:
             return b""
         buffer = self._buffer

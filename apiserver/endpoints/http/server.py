@@ -11,7 +11,7 @@ from apiserver.endpoints.http.turns import Turns
 
 
 class Server:
-    """Makes the protocols of connections: pass it to ``loop.create_server`` or :class:`~.handshakes.Handshakes`."""
+    """Makes the protocols of connections, for ``loop.create_server`` or :class:`~.handshakes.Handshakes`."""
 
     def __init__(self, handler: Handler, settings: Settings | None = None) -> None:
         self.handler = handler
@@ -32,7 +32,6 @@ class Server:
         return Connection(self)
 
     def __len__(self) -> int:
-        """Return the number of open connections."""
         return len(self._connections)
 
     def opened(self, connection: Owned) -> None:
@@ -80,7 +79,6 @@ class Server:
             self._timer = None
 
     async def _pause(self) -> None:
-        """Wait briefly for all to close, then check deadlines."""
         try:
             async with asyncio.timeout(min(self.settings.tick_seconds, self.settings.late_seconds / 2)):
                 await self._empty.wait()

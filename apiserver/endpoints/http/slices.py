@@ -1,6 +1,7 @@
 """Cuts a websocket's input into whole messages to pass on, and slices to decode: few short frames at once, but a long frame whole.
 
-A slice of empty frames becomes objects of a hundred times its size. A long frame in small slices takes a third more processor time.
+A slice of empty frames becomes objects of a hundred times its size. A long frame in small slices takes a third more
+processor time.
 """
 
 from __future__ import annotations

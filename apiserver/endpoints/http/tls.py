@@ -1,10 +1,11 @@
 """TLS between a connection and its socket, with OpenSSL in memory.
 
-The event loop's TLS costs about 4 µs more per request and event, and keeps one context; new connections need the newest certificate.
+The event loop's TLS costs about 4 µs more per request and event, and keeps one context; new connections need the newest
+certificate.
 
-:class:`Tls` is the protocol of the socket's transport, and the transport of a :class:`~apiserver.endpoints.http.connection.Connection`.
-OpenSSL's output goes to the socket, which provides backpressure. Connections share one output buffer: each would keep its largest size, 128
-KiB after a list.
+:class:`Tls` is the protocol of the socket's transport, and the transport of a
+:class:`~apiserver.endpoints.http.connection.Connection`. OpenSSL's output goes to the socket, which provides
+backpressure. Connections share one output buffer: each would keep its largest size, 128 KiB after a list.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _RECORD: Final = 16 << 10
 FEW_ARRIVALS: Final = 16 << 10
 """Bytes per read before a certificate: OpenSSL's buffer keeps its largest size."""
 _MAX_HANDSHAKE: Final = 32 << 10
-"""Most bytes of a handshake with certificates; Kubernetes' clients send about 3 KiB."""
+"""With certificates; Kubernetes' clients send about 3 KiB."""
 _MAX_OWN: Final = 4 << 10
 """Most bytes that OpenSSL may send on its own.
 
@@ -101,7 +102,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     # Callbacks of the socket's transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register the handshake, which has a time limit."""
+        """Register the handshake."""
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         self.origin = origin(str(address[0])) if address else ""
@@ -145,7 +146,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting this connection; tell its protocol, if it exists."""
+        """Stop counting this connection; tell its protocol, if any."""
         self._transport = None
         self._closing = True
         self._handshakes.ended(self)
@@ -245,7 +246,6 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._timer = None
 
     def _end(self) -> None:
-        """Close the socket after pending output."""
         self._closing = True
         if self._transport is not None:
             self._transport.close()

@@ -1,7 +1,4 @@
-"""Run work for unauthenticated clients in small portions, fairly by address.
-
-Other work waits for at most one portion.
-"""
+"""Run work for unauthenticated clients in small portions, fairly by address."""
 
 from __future__ import annotations
 
@@ -25,7 +22,6 @@ class Turns:
         self._handle: asyncio.Handle | None = None
 
     def __len__(self) -> int:
-        """Return the number of waiting pieces."""
         return sum(len(each) for waiting in (self._going_on, self._beginning) for each in waiting.values())
 
     def wants(self, address: str, work: Work, *, goes_on: bool = False) -> None:

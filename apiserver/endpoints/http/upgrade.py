@@ -10,14 +10,14 @@ from apiserver.endpoints.http.messages import Request
 
 _VERSION: Final = "13"
 TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the prefix of one
-"""Prefix of a subprotocol that carries a bearer token; never selected or returned."""
+"""Of a subprotocol that carries a bearer token; never selected or returned."""
 
 GOING_AWAY: Final = 1001
-"""Close code of a stopping server: dial again."""
+"""Of a stopping server: dial again."""
 POLICY_VIOLATION: Final = 1008
-"""Close code after a loss of rights: do not dial again."""
+"""After a loss of rights: do not dial again."""
 UNAUTHORIZED: Final = 3000
-"""Close code of an expired credential: dial with another (IANA, WebSocket Close Code Number Registry)."""
+"""Of an expired credential: dial with another (IANA, WebSocket Close Code Number Registry)."""
 
 
 class End(NamedTuple):

@@ -1,6 +1,6 @@
 """Websockets (RFC 6455) on a connection of this server, with frames of the sans-I/O ``websockets``.
 
-Import it late: most servers have no websocket. :mod:`apiserver.endpoints.http.upgrade` checks requests.
+Import it late: most servers have no websocket.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def texts(messages: Iterable[bytes]) -> bytes:
 class WebSocket(Response):
     """The server's side of a websocket, and its handler's response.
 
-    One task receives frames, to pass them on; any may send. At most the messages of a slice, part of another, and a read or two are
-    buffered. A binary message is not decoded.
+    One task receives frames, to pass them on; any may send. At most the messages of a slice, part of another, and a
+    read or two are buffered. A binary message is not decoded.
     """
 
     __slots__ = (
@@ -54,15 +54,11 @@ class WebSocket(Response):
         socket_bytes: int = 0,
         on_close: Callable[[], object] | None = None,
     ) -> None:
-        """Prepare a websocket.
+        """Prepare a websocket for the handshake ``request``.
 
-        Args:
-            request: the handshake.
-            protocols: supported subprotocols, best first.
-            max_bytes: longest message.
-            ping_seconds: interval; 0: none.
-            socket_bytes: approximate kernel buffers, each way; 0: the default.
-            on_close: called at the client's close; discards messages, so never call :meth:`receive_frames`.
+        ``protocols``: supported ones, best first. ``max_bytes``: longest message. ``ping_seconds``: interval; 0: none.
+        ``socket_bytes``: approximate kernel buffers, each way; 0: the default. ``on_close``: called at the client's close;
+        discards messages, so never call :meth:`receive_frames`.
         """
         super().__init__(status=101)
         self._on_close = on_close
@@ -83,11 +79,7 @@ class WebSocket(Response):
         self._ended = False
 
     async def accept(self) -> None:
-        """Answer 101 with :attr:`headers` and switch to frames.
-
-        Raises:
-            ConnectionError: the client is gone.
-        """
+        """Answer 101 with :attr:`headers` and switch to frames. Raises ConnectionError."""
         key = self._request.headers["Sec-WebSocket-Key"].encode()
         self.headers["Upgrade"] = "websocket"
         self.headers["Connection"] = "Upgrade"
@@ -103,8 +95,7 @@ class WebSocket(Response):
     async def receive_frames(self) -> bytes:
         """Return the next message, or a fragment of one, as the frames of a client.
 
-        Raises:
-            Closed: the client closed, or the connection broke.
+        Raises Closed if the client closed, or the connection broke.
         """
         while not self._messages:
             if self._decode():
@@ -118,8 +109,7 @@ class WebSocket(Response):
     def push(self, frames: bytes) -> bool:
         """Send frames of a server, such as :func:`texts`; return whether there is room for more, else await :meth:`room`.
 
-        Raises:
-            ConnectionError: the WebSocket is closed.
+        Raises ConnectionError if the websocket is closed.
         """
         if self._protocol.state is not State.OPEN:
             raise Gone("the WebSocket is closed")
@@ -132,8 +122,7 @@ class WebSocket(Response):
     async def end(self, code: int = 1000, reason: str = "") -> None:
         """Send a close frame and wait for the client's; safe to repeat. The connection closes after the handler.
 
-        Raises:
-            ConnectionError: the client is gone.
+        Raises ConnectionError if the client is gone.
         """
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, reason)

@@ -6,10 +6,10 @@
     metatypes ──────────────────────┼─▶ version3 ─▶ version2
     descriptions ──operations─▶ paths ┘
 
-The server's strategic merge patch reads v3 (``apiserver.apis.meta.strategic_patch.Shape``). kubectl applies by the patch types that PATCH
-lists: strategic merge patch, because plain ``kubectl patch`` sends nothing else and ``kubectl apply`` otherwise fetches v2 in protobuf, and
-server-side apply when served.
+The server's strategic merge patch reads v3 (``apiserver.apis.meta.strategic_patch.Shape``). kubectl applies by the
+patch types that PATCH lists: strategic merge patch, because plain ``kubectl patch`` sends nothing else and ``kubectl
+apply`` otherwise fetches v2 in protobuf, and server-side apply when served.
 
-Types of apimachinery have our own names (``io.kubevirt.apimachinery…``): of different definitions with one name, kube-apiserver renames one
-at each merge.
+Types of apimachinery have our own names (``io.kubevirt.apimachinery…``): of different definitions with one name,
+kube-apiserver renames one at each merge.
 """

@@ -16,7 +16,6 @@ class Described:
 
     resource: Resource
     model: type[Any]
-    """The pydantic model."""
     has_status: bool = True
     has_scale: bool = False
     verbs: Mapping[str, Resource] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class Operation:
     """Component of a success; None: a stream, or bytes."""
     body: str | None = None
     body_types: tuple[str, ...] = ()
-    """Media types of the body; empty: all supported."""
+    """Media types; empty: all supported."""
     body_required: bool = True
     codes: tuple[int, ...] = (200,)
 

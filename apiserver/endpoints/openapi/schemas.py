@@ -22,7 +22,6 @@ _ALWAYS: Final[dict[str, Schema]] = {
     "kind": {"type": "string", "description": "The kind of the object."},
     "metadata": {"allOf": [metatypes.ref("ObjectMeta")], "description": "The object's metadata."},
 }
-"""Properties of every object, even if its model lacks them."""
 
 
 def components(described: Described) -> dict[str, Schema]:
@@ -74,7 +73,6 @@ def structural(schema: Mapping[str, Any], name_of: Callable[[str], str]) -> Sche
 
 
 def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema with ``anyOf: [X, null]`` folded into X."""
     options = [each for each in schema.get("anyOf") or () if each.get("type") != "null"]
     if not options:
         return schema

@@ -1,5 +1,5 @@
 """Methods on resources, one module per kind of verb.
 
-``patches`` parses PATCH bodies; ``framing`` encodes frames of watches. ``connecting`` serves streams: ``joining`` joins two websockets,
-``bounded`` bounds their input, ``streamlimits`` their number.
+``patches`` parses PATCH bodies; ``framing`` encodes frames of watches. ``connecting`` serves streams: ``joining`` joins
+two websockets, ``bounded`` bounds their input, ``streamlimits`` their number.
 """

@@ -1,7 +1,7 @@
 """A client websocket that passes frames on, and buffers unread input as bytes: at most a message and one socket read.
 
-The library decodes all input before it pauses (256 KiB of two-byte frames become 30 MiB), and answers pings without a reader. A compromised
-node could exploit both.
+The library decodes all input before it pauses (256 KiB of two-byte frames become 30 MiB), and answers pings without a
+reader. A compromised node could exploit both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SOCKET_BYTES: Final = 64 << 10
 class Bounded(ClientConnection):
     """Takes messages or decodes slices, while its reader takes them. ``recv`` returns a message, or a fragment of one, as frames.
 
-    ``protocol.writes`` is a name of websockets 17.4 that its documentation does not have: read it again with each new release.
+    ``protocol.writes`` is an undocumented name of websockets 17.4: read it again with each new release.
     """
 
     async def send_frames(self, frames: bytes) -> None:
@@ -117,7 +117,6 @@ class Bounded(ClientConnection):
         super().process_event(event)
 
     def _resume(self) -> None:
-        """Continue with buffered input, then the socket."""
         self._decode(all_of_it=False)
         if not self.recv_messages.paused:
             self.transport.resume_reading()

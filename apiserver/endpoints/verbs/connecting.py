@@ -1,10 +1,11 @@
 """Streams: join a client's websocket with that of a :class:`Connect`'s server.
 
-Before the upgrade, errors are answered as a Status. Then bytes are copied both ways until one side ends or the user loses the right; close
-code and reason are passed on. Neither side is trusted: messages are bounded, and a side that does not read stops the other.
+Before the upgrade, errors are answered as a Status. Then bytes are copied both ways until one side ends or the user
+loses the right; close code and reason are passed on. Neither side is trusted: messages are bounded, and a side that
+does not read stops the other.
 
-A websocket's GET needs the right to ``get``; interactive streams also need ``create``, as ``pods/exec`` since Kubernetes
-1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
+A websocket's GET needs the right to ``get``; interactive streams also need ``create``, as ``pods/exec`` since
+Kubernetes 1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
 """
 
 from __future__ import annotations
@@ -74,11 +75,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 def _segments(stream: Connect, rest: Sequence[str]) -> dict[str, str]:
-    """Return the path parameters behind the subresource.
-
-    Raises:
-        BadRequest: the first one is missing.
-    """
+    """Return the path parameters behind the subresource; raises BadRequest without the first."""
     if stream.segments and not rest:
         raise BadRequest(f"the path lacks {stream.segments[0].name}: …/{'/'.join(each.name.upper() for each in stream.segments)}")
     return {each.name: text for each, text in zip(stream.segments, rest, strict=False)}

@@ -13,7 +13,7 @@ from apiserver.endpoints.http.messages import Stream
 from apiserver.endpoints.negotiation import JSON
 
 _MAX_MESSAGE: Final = 4096
-"""Largest message of a client; messages are ignored."""
+"""Of a client; messages are ignored."""
 _PING_SECONDS: Final = 30.0
 
 
@@ -50,11 +50,7 @@ class Messages:
     """A websocket; the client's messages are ignored."""
 
     def __init__(self, context: RequestContext) -> None:
-        """Check the upgrade.
-
-        Raises:
-            BadRequest: it does not follow RFC 6455.
-        """
+        """Raise BadRequest if the upgrade violates RFC 6455."""
         request = context.request
         if not upgrade.is_well_formed(request):
             raise BadRequest("Upgrade request required: only WebSockets (RFC 6455) are supported")
@@ -72,7 +68,6 @@ class Messages:
         self.coding = "websocket"
         self.encode = websocket.texts
         self.send = socket.push
-        """See :class:`Lines`."""
         responses.add_headers(context, socket)
 
     async def begin(self) -> None:

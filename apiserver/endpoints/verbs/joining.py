@@ -30,7 +30,7 @@ DIAL_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
 _WINDOW_BYTES: Final = 64 << 10
 _MESSAGE_COST: Final = 128
-"""Overhead of a stored message, in bytes."""
+"""Of a stored message, in bytes."""
 _FRAMES: Final = (1, 0)
 """Messages waiting for the client: reading pauses above the first number, and resumes at the second."""
 _MAX_REASON_BYTES: Final = 123
@@ -49,12 +49,9 @@ class _Dial(websocket):
 
 @contextlib.asynccontextmanager
 async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[Bounded]:
-    """Yield a websocket to the destination, open during the block.
+    """Yield a websocket to the destination, open during the block. ``holder``: the user's token for ``stream.holder_header``.
 
-    ``holder``: the user's token for ``stream.holder_header``.
-
-    Raises:
-        StatusError: the server's own answer; ServiceUnavailable without one.
+    Raises the server's own StatusError; ServiceUnavailable without one.
     """
     dial = _Dial(
         "ws" + destination.url.removeprefix("http"),
@@ -151,8 +148,8 @@ async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending]) ->
 async def _upstream(client: WebSocket, server: Bounded) -> End:
     """Pass frames on until the client closes; return close code and reason.
 
-    The server's library buffers any number of messages. So a ping follows each window, and at most two wait for their pongs, which arrive
-    in order.
+    The server's library buffers any number of messages. So a ping follows each window, and at most two wait for their
+    pongs, which arrive in order.
     """
     sent = 0
     pong: Awaitable[float] | None = None

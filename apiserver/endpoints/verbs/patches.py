@@ -22,15 +22,13 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
-"""Idempotent patches. A JSON patch may not be: repeating ``remove /metadata/finalizers/0`` removes two."""
+"""A JSON patch may not be: repeating ``remove /metadata/finalizers/0`` removes two."""
 
 
 def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[FieldError, ...]]:
     """Parse a patch. Return the change, and errors for repeated keys and unknown members of operations.
 
-    Raises:
-        UnsupportedMediaType: its kind is not served.
-        BadRequest: it is not JSON, or not a patch.
+    Raises UnsupportedMediaType, or BadRequest if it is not JSON, or not a patch.
     """
     if media_type not in TYPES:
         raise unsupported((*TYPES, APPLY_PATCH))
@@ -54,11 +52,7 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
 
 
 def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:
-    """Return an applied object, from YAML or JSON, and its repeated keys.
-
-    Raises:
-        BadRequest: it is malformed, or not an object.
-    """
+    """Return an applied object, from YAML or JSON, and its repeated keys. Raises BadRequest."""
     body = _json_or_yaml(raw)
     if not isinstance(body.value, dict):
         raise BadRequest("error decoding patch: the applied configuration must be an object")

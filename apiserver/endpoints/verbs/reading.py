@@ -68,11 +68,7 @@ async def in_pieces(served: Served, items: Sequence[Item], metadata: Object, rep
 
 
 def list_query(served: Served, context: RequestContext, options: queries.ListOptions) -> ListQuery:
-    """Build the query from the options.
-
-    Raises:
-        BadRequest: a selector is wrong.
-    """
+    """Build the query from the options; raises BadRequest for a wrong selector."""
     return ListQuery(
         namespace=context.info.namespace,
         selection=selection.parse(served.strategy, options.label_selector, options.field_selector),
@@ -95,7 +91,6 @@ def metadata_of(page: listing.Listing) -> Object:
 
 
 def _whole(served: Served, items: Sequence[Item], metadata: Object) -> Joined:
-    """Return the List as cached bytes."""
     resource = served.strategy.resource
     head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
     return _list(head[:-1] + b',"items":[', *served.store.shown_pieces(items), len(items))

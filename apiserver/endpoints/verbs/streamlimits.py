@@ -1,7 +1,7 @@
 """Limits on open streams of one server: in total, per user, and per user and object's stream.
 
-As in Go, an open stream is not a request in flight, but costs memory and two connections. It counts from before the dial, and gets 429
-before the upgrade.
+As in Go, an open stream is not a request in flight, but costs memory and two connections. It counts from before the
+dial, and gets 429 before the upgrade.
 """
 
 from __future__ import annotations
@@ -81,12 +81,9 @@ class OpenStreams:
 
     @asynccontextmanager
     async def one(self, user: User, info: RequestInfo, share: int = 1) -> AsyncIterator[str]:
-        """Count a stream while the block runs; yield its holder's token.
+        """Count a stream while the block runs; yield its holder's token. Raises TooManyRequests.
 
         ``share``: how many times the limit per user and object applies to it.
-
-        Raises:
-            TooManyRequests: it would exceed a limit.
         """
         holder = holder_of(user)
         stream = (info.group, info.resource, info.namespace, info.name, info.subresource)

@@ -50,7 +50,7 @@ class Watches:
     def __init__(self, meters: WatchMeters | None = None) -> None:
         self.meters = meters or WatchMeters()
         self.bookmark_seconds = BOOKMARK_SECONDS
-        """Time between bookmarks of a watch without events."""
+        """Between bookmarks without events."""
         self._limits: set[asyncio.Timeout] = set()
         self._over = False
 
@@ -96,8 +96,6 @@ async def watch(served: Served, context: RequestContext, watches: Watches, *, na
 
 @dataclass(frozen=True, slots=True)
 class _Letter:
-    """Encoded frames and their metrics."""
-
     data: bytes
     tally: Tally
 
