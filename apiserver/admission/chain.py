@@ -1,9 +1,7 @@
-"""The chain of plug-ins: the :class:`~apiserver.registry.generic.admission.Admission` that the registry calls.
+"""The chain of plug-ins that the registry calls.
 
-Mutating plug-ins run in order. A plug-in that requests reinvocation (``reinvocationPolicy``) runs again if a later plug-in changed the
-object. Then validating plug-ins run on the complete object. The first refusal ends the chain.
-
-The interested plug-ins are cached per operation, resource and subresource until configurations change.
+Mutating plug-ins run in order. A plug-in that requests reinvocation (``reinvocationPolicy``) runs again if a later
+plug-in changed the object. Then validating plug-ins run on the complete object. The first refusal ends the chain.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class _Plan:
 
 
 class Chain:
-    """See the module. ``changes`` must count every change that may affect a plug-in's ``handles``."""
+    """See the module. ``changes`` must count every change that may affect ``handles``; until then, interested plug-ins are cached."""
 
     def __init__(self, *, mutating: Sequence[Plugin], validating: Sequence[Plugin], metrics: AdmissionMetrics, changes: Changes) -> None:
         self._mutating = tuple(mutating)
@@ -51,11 +49,7 @@ class Chain:
         return self._plan(operation, resource, subresource).anybody
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Run the mutating plug-ins.
-
-        Raises:
-            StatusError: one refuses.
-        """
+        """Run the mutating plug-ins."""
         began = time.perf_counter()
         rejected = True
         owners = managed_fields.of(attributes.obj)
@@ -72,11 +66,7 @@ class Chain:
             self._metrics.step("admit", attributes.operation, time.perf_counter() - began, rejected=rejected)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Run the validating plug-ins.
-
-        Raises:
-            StatusError: one refuses.
-        """
+        """Run the validating plug-ins."""
         began = time.perf_counter()
         rejected = True
         try:

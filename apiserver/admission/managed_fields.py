@@ -1,4 +1,4 @@
-"""Protect managed fields during admission: an older plug-in that breaks them must not destroy ownership.
+"""Protect managed fields from admission plug-ins that break them.
 
 Source: ``k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager/admission.go``.
 """

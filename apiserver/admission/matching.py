@@ -45,13 +45,13 @@ class Matching:
     namespaces: ParsedSelector = ParsedSelector()
     objects: ParsedSelector = ParsedSelector()
     equivalent: bool = True
-    """``matchPolicy: Equivalent``: other versions of the named resources also match."""
+    """Other versions of the named resources also match."""
     everything: bool = False
     """For policies, no rules match everything; webhooks without rules are never called."""
 
     @classmethod
     def of_webhook(cls, given: Mapping[str, Any]) -> Matching:
-        """Parse the matching of a ``ValidatingWebhook`` or ``MutatingWebhook``."""
+        """Parse a ``ValidatingWebhook`` or ``MutatingWebhook``."""
         return cls(_rules(given.get("rules")), (), **_rest(given))
 
     @classmethod
@@ -104,8 +104,7 @@ def _rest(given: Mapping[str, Any]) -> dict[str, Any]:
 async def matches(matching: Matching, attributes: Attributes, namespaces: Namespaces, versions: Versions) -> Resource | None:
     """Return the matching resource: the requested one, or an equivalent version; None if the rules do not match.
 
-    Raises:
-        StatusError: they match, but a selector is invalid, or the namespace is absent or unavailable.
+    Raises a StatusError if they match, but a selector is invalid, or the namespace is absent or unavailable.
     """
     problem: StatusError | None = None
     try:
@@ -125,9 +124,8 @@ async def matches(matching: Matching, attributes: Attributes, namespaces: Namesp
 async def selects(matching: Matching, attributes: Attributes, namespaces: Namespaces) -> bool:
     """Return whether both selectors match the object as earlier plug-ins left it.
 
-    Raises:
-        NotFound: the object's namespace is absent.
-        InternalError: a selector is invalid, or the namespace's labels are unknown; and the other one matches.
+    Raises NotFound without the namespace; InternalError if a selector is invalid or the namespace unknown, and the
+    other one matches.
     """
     problem: StatusError | None = None
     try:
@@ -145,7 +143,7 @@ async def selects(matching: Matching, attributes: Attributes, namespaces: Namesp
 
 
 async def _in_namespace(parsed: ParsedSelector, attributes: Attributes, namespaces: Namespaces) -> bool:
-    """Return whether the namespace matches; always for cluster-scoped objects."""
+    """Always true for cluster-scoped objects."""
     if not attributes.namespace:
         return True
     if parsed.problem:

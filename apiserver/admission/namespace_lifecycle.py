@@ -1,6 +1,6 @@
 """NamespaceLifecycle: new objects need an existing namespace that is not being deleted.
 
-Otherwise a namespace's deletion might never end. Source: ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``.
+Otherwise its deletion might never end. Source: ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``.
 """
 
 from __future__ import annotations
@@ -31,17 +31,14 @@ class NamespaceLifecycle:
     async def mutate(self, attributes: Attributes) -> None:
         """Check the namespace of a new object.
 
-        Raises:
-            NotFound: the namespace is absent.
-            Forbidden: it is being deleted; the cause is ``NamespaceTerminating``.
-            ServiceUnavailable: kube-apiserver does not answer.
+        Raises NotFound; Forbidden with cause ``NamespaceTerminating``; ServiceUnavailable if kube-apiserver does not answer.
         """
         found = await self._namespaces.get(attributes.namespace)
         if is_deleting(found) or dig(found, "status", "phase") == "Terminating":
             raise _terminating(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Do nothing: :meth:`mutate` has checked."""
+        """Do nothing."""
 
 
 def _terminating(attributes: Attributes) -> Forbidden:

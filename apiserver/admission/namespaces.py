@@ -29,11 +29,9 @@ class Namespaces:
         return self.informer.synced
 
     async def get(self, name: str) -> Object:
-        """Return a namespace, which is read-only.
+        """Return a namespace, read-only.
 
-        Raises:
-            NotFound: it is absent.
-            ServiceUnavailable: kube-apiserver does not answer.
+        Raises NotFound, or ServiceUnavailable if kube-apiserver does not answer.
         """
         return self.informer.get("", name) or await self._look_up(name)
 

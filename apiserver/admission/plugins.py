@@ -12,9 +12,7 @@ VALIDATING_POLICY: Final = "ValidatingAdmissionPolicy"
 VALIDATING_WEBHOOK: Final = "ValidatingAdmissionWebhook"
 RESOURCE_QUOTA: Final = "ResourceQuota"
 NODE_RESTRICTION: Final = "NodeRestriction"
-"""For kinds that nodes write."""
 POD_RESTRICTION: Final = "PodRestriction"
-"""For kinds with statuses that name pods."""
 
 ORDER: Final = (
     NAMESPACE_LIFECYCLE,
@@ -28,19 +26,15 @@ ORDER: Final = (
 )
 """Go's recommended order, with NodeRestriction as in kube-apiserver.
 
-PodRestriction follows the cluster's plug-ins, because it sends requests to kube-apiserver about what they admit. Quota is
-last, so that refused requests are not charged.
+PodRestriction asks kube-apiserver, so it only sees what the cluster's plug-ins admit. Quota is last, so that refused
+requests are not charged.
 """
 OFF: Final = frozenset({RESOURCE_QUOTA})
-"""Off by default: Go's aggregated servers lack it, and it writes to the cluster."""
+"""Go's aggregated servers lack it, and it writes to the cluster."""
 
 
 def enabled(enable: Sequence[str], disable: Sequence[str]) -> tuple[str, ...]:
-    """Return the enabled plug-ins in order.
-
-    Raises:
-        ValueError: a plug-in is unknown, or both enabled and disabled.
-    """
+    """Return the enabled plug-ins in order; raises ValueError for unknown or contradicting names."""
     for flag, given in (("enable-admission-plugins", enable), ("disable-admission-plugins", disable)):
         for each in given:
             if each not in ORDER:

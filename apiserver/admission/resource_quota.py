@@ -1,9 +1,8 @@
 """ResourceQuota: limit a namespace's objects to ``count/<resource>.<group>`` of its quotas.
 
-The cluster's quota controller counts objects; between its counts, this plug-in adds creations to the quota's status, at the revision that
-it read. So several servers admit no more than one. The controller's next count corrects charges for objects that were not stored, such as
-those with a taken name. Off by default, because it needs the right to update every quota's status. Source:
-``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
+The cluster's quota controller counts objects; between its counts, this plug-in adds creations to the quota's status, at
+the revision that it read. So several servers admit no more than one. The controller's next count corrects charges for
+objects that were not stored. Source: ``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
 """
 
 from __future__ import annotations
@@ -76,9 +75,7 @@ class ResourceQuotas:
     async def validate(self, attributes: Attributes) -> None:
         """Charge every quota that counts the object.
 
-        Raises:
-            Forbidden: one is exhausted, or its usage is unknown.
-            InternalError: no decision in time.
+        Raises Forbidden if one is exhausted, or its usage unknown; InternalError without decision in time.
         """
         try:
             async with asyncio.timeout(SECONDS):

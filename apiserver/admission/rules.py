@@ -23,7 +23,7 @@ class Rule:
     """(resource, subresource), the latter empty for the object: ``virtualmachines/*`` includes the object."""
     scope: str = ANY
     names: frozenset[str] = frozenset()
-    """Objects' names; empty: all. Webhooks' rules have none."""
+    """Empty: all. Webhooks' rules have none."""
 
     def matches(self, operation: str, resource: Resource, subresource: str) -> bool:
         """Return whether it matches the request, whatever the object's name."""

@@ -10,7 +10,7 @@ from apiserver.apis.meta.errors import StatusError
 
 _OPERATION: Final = re.compile(r"operation (\d{1,6})([,:] )")
 _KNOWN: Final = ", "
-"""Text after the number of an operation that was parsed, but did not apply."""
+"""After the number of an operation that was parsed, but did not apply."""
 
 
 def why(error: StatusError, patch: Sequence[dict[str, Any] | None]) -> str:

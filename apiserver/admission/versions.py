@@ -24,10 +24,9 @@ class Versions(Protocol):
         ...
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Convert an object that a webhook or policy changed as ``source`` to the stored version.
+        """Convert an object that a webhook or policy changed as ``source`` to the stored version; unknown fields are dropped.
 
-        Raises:
-            InternalError: it violates the schema of ``source``.
+        Raises InternalError if it violates the schema of ``source``.
         """
         ...
 
@@ -39,7 +38,7 @@ class ServedVersions:
         self._strategies = {each.resource: each for each in strategies}
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        """Implement :meth:`Versions.equivalents`, in the order of the strategies."""
+        """Implement :meth:`Versions.equivalents`, in the strategies' order."""
         strategy = self._strategies.get(resource)
         if strategy is None:
             return (resource,)
@@ -51,11 +50,7 @@ class ServedVersions:
         return obj if strategy.hub is strategy else strategy.from_hub(deepcopy(obj))
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Implement :meth:`Versions.taken`; unknown fields are dropped.
-
-        Raises:
-            InternalError: it violates the schema of ``source``, which conversions require.
-        """
+        """Implement :meth:`Versions.taken`."""
         strategy = self._strategies[source]
         if strategy.hub is strategy:
             return strategy.to_hub(obj)  # the registry validates it

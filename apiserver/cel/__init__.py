@@ -1,11 +1,8 @@
 """The Common Expression Language with Kubernetes' extensions and cost limits.
 
 ``compiler.compile_expression`` compiles a text for an ``environment.Environment`` (functions and variables) to a
-``Program``, or raises ``CompileError`` with the position. Evaluating a program with variables returns a ``Result``: a value
-or an error, and the cost.
+``Program``. Evaluating a program with variables returns a ``Result``.
 
-In the order of processing: ``lexer`` (tokens), ``parser`` and ``macros`` (the tree of ``syntax``), ``compiler`` (a closure per node).
-``registry`` finds functions of ``library``.
-
-Admission policies and webhooks' match conditions (:mod:`apiserver.admission`) use it.
+In the order of processing: ``lexer`` (tokens), ``parser`` and ``macros`` (the tree of ``syntax``), ``compiler`` (a
+closure per node). ``registry`` finds functions of ``library``.
 """

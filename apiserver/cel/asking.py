@@ -10,7 +10,7 @@ from apiserver.cel.library.authz import Answer, Question, Undecided
 from apiserver.cel.values import Value
 
 Ask = Callable[[Question], Awaitable[Answer]]
-"""Answers an authorization question; failures become ``Answer.error``, never an exception."""
+"""Failures become ``Answer.error``, never an exception."""
 
 
 async def evaluate(

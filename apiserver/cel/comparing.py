@@ -12,11 +12,7 @@ _ORDERED: Final = frozenset({str, bytes, bool, Duration, Timestamp})
 
 
 def equal(left: Value, right: Value) -> bool:
-    """Return ``left == right``.
-
-    Raises:
-        CelError: a library's value is compared with another type.
-    """
+    """Return ``left == right``; raises CelError if a library's value meets another type."""
     kind, other = type(left), type(right)
     if kind is other and kind in _PLAIN:
         return bool(left == right)
@@ -40,11 +36,7 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def compare(left: Value, right: Value) -> int:
-    """Return -1, 0 or 1.
-
-    Raises:
-        CelError: the two have no order.
-    """
+    """Return -1, 0 or 1; raises CelError without an order."""
     kind, other = type(left), type(right)
     if not ((kind is other and kind in _ORDERED) or (kind in _NUMBERS and other in _NUMBERS)):
         raise no_such_overload()

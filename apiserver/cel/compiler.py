@@ -33,11 +33,7 @@ from apiserver.cel.values import CelError, CompileError, Optional, Value, no_suc
 
 
 def compile_expression(environment: Environment, text: str) -> Program:
-    """Compile an expression.
-
-    Raises:
-        CompileError: the expression is invalid in the environment, with position and reason.
-    """
+    """Compile an expression, or raise CompileError with position and reason."""
     source = Source(text)
     compiler = Compiler(environment, source)
     try:
@@ -48,7 +44,7 @@ def compile_expression(environment: Environment, text: str) -> Program:
 
 
 class Compiler:
-    """Compiles one expression's nodes; ``scope`` maps visible loop variables to slots."""
+    """Compiles one expression's nodes (:class:`Nodes`)."""
 
     def __init__(self, environment: Environment, source: Source) -> None:
         self.slots = 0

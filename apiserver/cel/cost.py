@@ -1,7 +1,7 @@
 """Cost limits of evaluations, and the costs of steps.
 
-Limits are Kubernetes' (``k8s.io/apiserver/pkg/apis/cel``), costs are cel-go's runtime costs and Kubernetes' library costs
-(``pkg/cel/library/cost.go``); ``tests/reference_cel`` compares the totals.
+Limits are Kubernetes' (``k8s.io/apiserver/pkg/apis/cel``), costs are cel-go's runtime costs and Kubernetes' library
+costs (``pkg/cel/library/cost.go``); ``tests/reference_cel`` compares the totals.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from apiserver.cel.values import Message, Opaque, Optional, Value, from_key
 PER_CALL_LIMIT: Final = 1_000_000
 """Per expression."""
 RUNTIME_BUDGET: Final = 10_000_000
-"""All expressions of a policy, per binding and parameter."""
+"""Of a policy, per binding and parameter."""
 MATCH_CONDITIONS_BUDGET: Final = 2_500_000
-"""All match conditions of a webhook or policy."""
+"""Of a webhook or policy."""
 MAX_MESSAGE_BYTES: Final = 5 * 1024
 """Longest result of a ``messageExpression``."""
 

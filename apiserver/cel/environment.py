@@ -29,12 +29,12 @@ class Environment:
     fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Allowed fields of variables, such as ``variables`` of a policy."""
     patches: bool = False
-    """True if expressions can build ``Object{...}`` and ``JSONPatch{...}``."""
+    """Expressions can build ``Object{...}`` and ``JSONPatch{...}``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of an evaluation: a value or an error, and the cost."""
+    """A value or an error, and the cost."""
 
     value: Value
     cost: int
@@ -53,7 +53,7 @@ class Program:
     text: str
     run: Run
     cost: int
-    """Fixed cost, without loops and branches."""
+    """Without loops and branches."""
     slots: int
 
     def evaluate(self, variables: Mapping[str, Value], *, limit: int = PER_CALL_LIMIT) -> Result:

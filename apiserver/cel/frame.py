@@ -21,21 +21,13 @@ class Frame:
         self.limit = limit
 
     def charge(self, cost: int) -> None:
-        """Add a cost, before work that depends on arguments.
-
-        Raises:
-            CostExceeded: the limit is exceeded.
-        """
+        """Add a cost, before work that depends on arguments, or raise CostExceeded."""
         self.cost += cost
         if self.cost > self.limit:
             raise CostExceeded
 
     def toil(self, values: int) -> None:
-        """Count visited values, for steps cheaper than their work.
-
-        Raises:
-            CostExceeded: the limit is exceeded.
-        """
+        """Count visited values, for steps cheaper than their work, or raise CostExceeded."""
         self.toiled += values
         if self.toiled > MAX_TOIL:
             raise CostExceeded

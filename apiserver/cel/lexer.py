@@ -31,11 +31,7 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 def tokens(source: Source) -> list[Token]:
-    """Return the tokens of the text, the last with kind ``end``.
-
-    Raises:
-        CompileError: with a position in the text.
-    """
+    """Return the tokens of the text, the last with kind ``end``, or raise CompileError."""
     text = source.text
     if len(text) > MAX_LENGTH:
         raise CompileError(f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_LENGTH}")

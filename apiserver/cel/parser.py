@@ -36,11 +36,7 @@ _KEYWORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def parse(source: Source) -> Node:
-    """Parse an expression.
-
-    Raises:
-        CompileError: it is invalid, with a position in the text.
-    """
+    """Parse an expression, or raise CompileError."""
     parser = _Parser(source)
     try:
         node = parser.expression()

@@ -31,11 +31,7 @@ class Function:
         self.counts.add(len(signature))
 
     def resolve(self, kinds: tuple[type, ...]) -> Implementation:
-        """Return the implementation for arguments of these types.
-
-        Raises:
-            CelError: no signature fits.
-        """
+        """Return the implementation for arguments of these types, or raise CelError."""
         if (known := self._known.get(kinds)) is not None:
             return known
         for signature, implementation in self._signatures:

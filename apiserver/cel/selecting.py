@@ -18,7 +18,7 @@ from apiserver.cel.values import (
 )
 
 _FIELDLESS = frozenset({type(None), bool, int, UInt, float, str, bytes, Duration, Timestamp})
-"""Types without fields, for which ``has`` is not an error."""
+"""For these, ``has`` is not an error."""
 
 
 def field(value: Value, name: str) -> Value:

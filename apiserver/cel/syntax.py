@@ -10,7 +10,7 @@ from apiserver.cel.values import CompileError, Value
 MAX_DEPTH: Final = 120
 """Of nested brackets, calls and operators: cel-go allows 250, but a level takes several Python frames."""
 MAX_LENGTH: Final = 100_000
-"""Longest expression in characters, as in cel-go."""
+"""In characters, as in cel-go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Bind:
     variable: str
     step: Node
     wrap: bool
-    """True if the result becomes an optional."""
+    """The result becomes an optional."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,7 @@ _LONGEST: Final = 128
 
 
 def parse_duration(text: str) -> Duration:
-    """Parse a duration like Go's ``time.ParseDuration``: ``1h30m``, ``-1.5s``.
-
-    Raises:
-        CelError: it is invalid.
-    """
+    """Parse a duration like Go's ``time.ParseDuration``: ``1h30m``, ``-1.5s``. Raises CelError."""
     invalid = CelError(f'time: invalid duration "{text[:_LONGEST]}"')
     if not text or len(text) > _LONGEST:
         raise invalid
@@ -47,11 +43,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """Parse an RFC 3339 time.
-
-    Raises:
-        CelError: it is invalid.
-    """
+    """Parse an RFC 3339 time, or raise CelError."""
     invalid = CelError(f'parsing time "{text[:_LONGEST]}" as "2006-01-02T15:04:05Z07:00": cannot parse')
     match = _TIMESTAMP.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:

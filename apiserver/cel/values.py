@@ -1,7 +1,7 @@
 """Values of the expression language, and its errors.
 
-JSON values need no conversion: ``None``, ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``list`` and ``dict``
-are CEL's null, bool, int, double, string, bytes, list and map. Other types are here. Source: the CEL specification
+JSON values need no conversion: ``None``, ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``list`` and
+``dict`` are CEL's null, bool, int, double, string, bytes, list and map. Source: the CEL specification
 (github.com/google/cel-spec, doc/langdef.md).
 """
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 Value: TypeAlias = Any
-"""A CEL value."""
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
@@ -60,7 +59,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """A moment: nanoseconds since 1970."""
+    """Nanoseconds since 1970."""
 
     nanos: int
     offset: int = field(default=0, compare=False)
@@ -94,7 +93,7 @@ class Message:
 
 
 class Opaque:
-    """A library's value, such as a quantity. Subclasses define their type and :meth:`equals`."""
+    """A library's value, such as a quantity."""
 
     __slots__ = ()
     type_name: ClassVar[str] = "opaque"
@@ -115,11 +114,7 @@ class Lazy(Opaque):
         raise NotImplementedError
 
     def get(self, name: str) -> Value:
-        """Return a field.
-
-        Raises:
-            CelError: it is missing or cannot be computed.
-        """
+        """Return a field, or raise CelError."""
         raise NotImplementedError
 
 

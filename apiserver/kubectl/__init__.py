@@ -1,11 +1,13 @@
-"""The kubectl plugin ``kubectl-virt``, a pure client.
+"""The kubectl plugin ``kubectl-virt``, a pure client. ``__main__`` is the program.
 
-``commands`` parses flags (``flags``), finds the cluster (``access``: any ``kubeconfig``, with credential plugins), and runs
-a command. ``verbs`` (start, stop, …) and ``guestinfo`` send one request; ``migrations`` shows live migrations
-(``progress``) to their end (``following``). ``console`` connects a websocket (``streams``) to the terminal (``terminal``),
-without repeating output (``scrollback``); ``displays``, ``usbredir`` and ``portforward`` connect to a local port (``proxy``), and
-``ssh`` runs ssh and scp through it. ``messages`` has
-kubectl's words for errors. ``__main__`` is the program.
+``commands`` parses flags (``flags``), finds the cluster (``access``: any ``kubeconfig``, with credential plugins), and
+runs a command. ``verbs`` (start, stop, …) and ``guestinfo`` send one request; ``migrations`` shows live migrations
+(``progress``) to their end (``following``). ``console`` connects a websocket (``streams``) to the terminal
+(``terminal``), without repeating output (``scrollback``); ``displays``, ``usbredir`` and ``portforward`` connect to a
+local port (``proxy``), and ``ssh`` runs ssh and scp through it.
+
+Functions raise ``messages.Failure``, with the text for the user in kubectl's words, if a request is refused or
+unanswered.
 
 It depends only on kubernetes_asyncio (kubeconfig; it brings aiohttp) and websockets.
 """

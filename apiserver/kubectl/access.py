@@ -21,7 +21,7 @@ from certs import contexts
 
 DISTRIBUTION: Final = "kubevirt-python"
 SOURCES: Final = Path(__file__).parents[2]
-"""Directory of ``pyproject.toml`` in a checkout."""
+"""In a checkout."""
 
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -55,7 +55,7 @@ class Access:
     """None for plain HTTP."""
     server_hostname: str | None = None
     proxy: str | None = None
-    """From the kubeconfig; None uses the environment's."""
+    """None uses the environment's."""
 
 
 def paths(selection: Selection, environ: Mapping[str, str]) -> str:
@@ -64,11 +64,7 @@ def paths(selection: Selection, environ: Mapping[str, str]) -> str:
 
 
 async def load(selection: Selection, environ: Mapping[str, str] = os.environ) -> Access:
-    """Return the access by flags, environment and kubeconfig.
-
-    Raises:
-        Failure: unusable configuration or failed credential plugin.
-    """
+    """Return the access by flags, environment and kubeconfig. Raises Failure, also by a credential plugin."""
     named = paths(selection, environ)
     if selection.kubeconfig and not _exists(selection.kubeconfig):
         raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist or is a directory")
@@ -93,12 +89,10 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
 
 
 def address(server: str, *, secured: bool) -> str:
-    """Return a server's URL without trailing slash.
+    """Return a server's URL without trailing slash, or raise Failure.
 
-    Without a scheme, HTTPS if an authority or a certificate is configured, else HTTP (client-go's ``DefaultServerURL``).
-
-    Raises:
-        Failure: it is invalid.
+    Without a scheme, HTTPS if an authority or a certificate is configured, else HTTP (client-go's
+    ``DefaultServerURL``).
     """
     text = server if "://" in server else f"{'https' if secured else 'http'}://{server}"
     try:

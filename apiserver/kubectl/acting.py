@@ -19,7 +19,7 @@ from apiserver.kubectl.migrations import Load, Waiting
 from apiserver.kubectl.watching import Watching
 
 OPERATIONS: Final = frozenset({"reset", "softreboot", "nmi", "sendkey", "suspend", "freeze", "thaw"})
-"""Verbs that are carried out once; the others set a level."""
+"""Carried out once; other verbs set a level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Begun:
 
     name: str
     vm: Object
-    """The machine after the call."""
+    """After the call."""
     judge: outcomes.Judge
     call_id: str = ""
     """Of an operation."""

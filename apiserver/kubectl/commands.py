@@ -138,11 +138,6 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
 
 
 def _check(way: Access, names: Sequence[str]) -> None:
-    """Check names and namespace.
-
-    Raises:
-        Failure: one is invalid.
-    """
     try:
         for name in names:
             VIRTUAL_MACHINES.path(way.namespace, name)
@@ -151,7 +146,6 @@ def _check(way: Access, names: Sequence[str]) -> None:
 
 
 async def _text(parsed: argparse.Namespace, load: migrations.Load) -> str:
-    """Return the output of a command that prints a text."""
     match parsed.command:
         case "create":
             return creating.run(_wanted(parsed))
@@ -176,18 +170,13 @@ async def _text(parsed: argparse.Namespace, load: migrations.Load) -> str:
 
 
 def _asker() -> Callable[[str], str]:
-    """Return the function that asks on the terminal.
-
-    Raises:
-        Failure: there is none.
-    """
+    """Return the function that asks on the terminal; raises Failure without one."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise Failure("error: standard input is not a terminal: confirm with --yes")
     return creating.ask
 
 
 async def _reach(parsed: argparse.Namespace, load: migrations.Load) -> int:
-    """Print a log, write a picture, set a password, forward ports, or run ssh or scp; return the exit code."""
     if parsed.command == "logs":
         return await logs.show(logs.Settings(parsed.name, parsed.follow, parsed.tail, parsed.port), load)
     if parsed.command == "screenshot":
@@ -209,7 +198,6 @@ async def _reach(parsed: argparse.Namespace, load: migrations.Load) -> int:
 
 
 async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
-    """Run a verb, or a command on migrations or releases; return the exit code."""
     if parsed.command == "move-etcd":
         await etcd_move.run(parsed.selection, parsed.to)
         return 0

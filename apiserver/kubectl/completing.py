@@ -1,7 +1,7 @@
-"""``kubectl_complete-virt``: words that may follow on a command line, for the completion of kubectl in every shell.
+"""``kubectl_complete-virt``: words that may follow on a command line, for kubectl's completion in every shell.
 
-kubectl calls it with the words after ``kubectl virt``; the last one, perhaps empty, is to be completed. It answers with a word per line,
-and with the directive for its shells' scripts.
+kubectl calls it with the words after ``kubectl virt``; the last one, perhaps empty, is to be completed. It answers with
+a word per line, and with the directive for its shells' scripts.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ _VALUES: Final = {"-n": "namespace", "--namespace": "namespace", "--kubeconfig":
 def words(given: Sequence[str], machines: Sequence[str], options: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the words that complete the last one of ``given``.
 
-    Args:
-        given: the words after ``kubectl virt``.
-        machines: the names of virtual machines.
-        options: the flags of each command.
+    ``given``: the words after ``kubectl virt``; ``machines``: names; ``options``: the flags of each command.
     """
     *before, last = given or [""]
     command = command_of(before)

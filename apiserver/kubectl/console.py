@@ -2,11 +2,11 @@
 
 Several users can attach; each first gets the latest screenful. Ctrl-] leaves. When the connection breaks (virt-api
 restarts, the guest moves), the session reconnects for a while; the guest does not notice, and earlier output is not
-repeated (``scrollback``). Keys typed meanwhile are discarded, as the session says: the screen may have changed, and a shell
-would execute them. A withdrawn right ends the session.
+repeated (``scrollback``). Keys typed meanwhile are discarded, as the session says: the screen may have changed, and a
+shell would execute them. A withdrawn right ends the session.
 
-Without a terminal, standard input is sent and output copied until the guest is off or the process ends; Ctrl-] in the input
-also leaves. After the input's end, output is copied a little longer (``--linger``), for the last answer.
+Without a terminal, standard input is sent and output copied until the guest is off or the process ends. After the
+input's end, output is copied a little longer (``--linger``), for the last answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 1.0
 """A console returns at most this long after virt-handler."""
 MAX_TYPED_AHEAD: Final = 64
-"""Most buffered reads of at most 4 KiB while disconnected."""
+"""Reads of at most 4 KiB while disconnected."""
 DISCARDED: Final = "Input typed while disconnected was not sent to the guest."
 FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
 """Answers that end reconnecting, unlike 400: the guest is not running yet, or restarting."""
@@ -52,9 +52,8 @@ class Settings:
     linger_seconds: float = 1.0
     """After the end of a script's input."""
     port: int = 0
-    """The serial port."""
     replay_seconds: float = 1.0
-    """Time to compare a new connection's output with earlier output."""
+    """To compare a new connection's output with earlier output."""
 
 
 class Detached(Exception):
@@ -79,15 +78,13 @@ class Session:
         self._is_script = not os.isatty(stdin)
         """A script's input waits for the next connection: the guest may read it at any time."""
         self._has_discarded = False
-        """True if input was discarded since the break."""
+        """Since the break."""
         self._seen = Scrollback()
 
     async def run(self) -> None:
         """Stay attached until the user leaves or the guest is off.
 
-        Raises:
-            Failure: the console cannot be opened, its right was withdrawn, or output cannot be written.
-            BrokenPipeError: the output's reader is gone.
+        Raises Failure, also after a withdrawn right; BrokenPipeError if the output's reader is gone.
         """
         access = await self._load()
         failures: list[BaseException] = []
@@ -108,11 +105,7 @@ class Session:
         self._say(ending)  # after restoring the terminal: the guest's alternate screen would hide it
 
     async def _read(self) -> None:
-        """Read keys until Ctrl-] or the input's end.
-
-        Raises:
-            Detached: at the end, after sending a script's input.
-        """
+        """Read keys until Ctrl-] or the input's end; raises Detached after sending a script's input."""
         script = self._is_script
         while content := await terminal.read(self._stdin):
             before, escape, _ = content.partition(ESCAPE)
@@ -179,12 +172,7 @@ class Session:
         return ends[0] if ends else streams.End(1006, "")
 
     async def _print(self, connection: ClientConnection) -> None:
-        """Print the guest's output, without repeats.
-
-        Raises:
-            ConnectionClosed: the connection ended.
-            Failure, BrokenPipeError: it cannot be printed.
-        """
+        """Print the guest's output, without repeats, until ConnectionClosed."""
         overlap, deadline = Overlap(self._seen.content), asyncio.get_running_loop().time() + self._settings.replay_seconds
         try:
             while True:
@@ -210,7 +198,6 @@ class Session:
             raise Failure(f"error: cannot write to standard output: {error.strerror}") from error
 
     def _discard_unsent(self) -> None:
-        """Discard a user's unsent keys, and further ones until connected."""
         self._is_cut_off = not self._is_script
         if self._is_script:
             return

@@ -20,7 +20,7 @@ NO_DISK: Final = "error: the machine needs a disk: --image or --claim"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user wants. Empty: unsaid."""
+    """Empty: unsaid."""
 
     name: str = ""
     namespace: str = ""
@@ -30,7 +30,7 @@ class Wanted:
     image_path: str = ""
     claim: str = ""
     cloud_init: str = ""
-    """The file with cloud-init's user data."""
+    """File with the user data."""
     ssh_secret: str = ""
     run_strategy: str = ""
 
@@ -61,8 +61,7 @@ def manifest(wanted: Wanted, user_data: str = "") -> Object:
 def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
     """Return what the user wants after questions for what is missing; ``ask`` is None without a terminal.
 
-    Raises:
-        Failure: something is missing.
+    Raises Failure if something stays missing.
     """
 
     def answer(given: str, question: str, missing: str, default: str = "") -> str:
@@ -83,11 +82,7 @@ def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
 
 
 def run(wanted: Wanted) -> str:
-    """Return the YAML; ask for what is missing if standard input is a terminal.
-
-    Raises:
-        Failure: something is missing, or a file is unreadable.
-    """
+    """Return the YAML; ask for what is missing if standard input is a terminal."""
     wanted = completed(wanted, ask if sys.stdin is not None and sys.stdin.isatty() else None)
     try:
         user_data = Path(wanted.cloud_init).read_text(encoding="utf-8") if wanted.cloud_init else ""

@@ -15,7 +15,7 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
 Viewers = Mapping[str, tuple[str, ...]]
-"""Programs to look for on PATH, in order, with their arguments."""
+"""To look for on PATH, in order, with their arguments."""
 
 
 def viewer(viewers: Viewers, address: str, port: int, which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...] | None:
@@ -33,11 +33,7 @@ class Display(proxy.Proxy):
     viewers: ClassVar[Viewers]
 
     async def run(self, *, port: int, proxy_only: bool) -> None:
-        """Serve until the viewer ends, or with ``proxy_only`` until cancelled.
-
-        Raises:
-            Failure: screen, port or viewer are unavailable, or the right was withdrawn.
-        """
+        """Serve until the viewer ends, or with ``proxy_only`` until cancelled."""
         await self.serve(port, None if proxy_only else self._command)
 
     def _command(self, port: int) -> tuple[str, ...]:

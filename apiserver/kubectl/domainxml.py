@@ -22,11 +22,7 @@ async def show(access: Access, name: str) -> str:
 
 
 def printed(answer: Object, doing: str) -> str:
-    """Return an answer's XML if safe for a terminal.
-
-    Raises:
-        Failure: it is absent or has control characters.
-    """
+    """Return an answer's XML; raises Failure for control characters."""
     try:
         return str(subresource.parse(str(answer[subresource.FIELD]))[subresource.FIELD]).rstrip("\n")
     except (KeyError, ValueError) as error:

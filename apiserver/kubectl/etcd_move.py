@@ -30,17 +30,13 @@ from apiserver.kubectl.messages import Failure
 
 API_SERVICE: Final = f"{VIRTUAL_MACHINES.version}.{VIRTUAL_MACHINES.group}"
 START: Final = "5m"
-"""Time for a pod to run, including an image pull."""
+"""For a pod to run, including an image pull."""
 TRIES: Final = 3
 """A connection may end early without error."""
 
 
 async def run(selection: Selection, node: str) -> None:
-    """Move etcd's data to a node, or finish an interrupted move.
-
-    Raises:
-        Failure: a step failed; the text says where etcd is.
-    """
+    """Move etcd's data to a node, or finish an interrupted move. Failure says where etcd is."""
     cluster = Kubectl(selection)
     namespace = selection.namespace or await _namespace(cluster)
     await _Mover(cluster, Kubectl(selection, namespace), namespace).move(node)

@@ -1,8 +1,7 @@
 """Decisions of ``kubectl virt move-etcd``: whether the data can be moved, and the objects to create. Pure.
 
-The data, a directory on one node (``etcd.storage.type: NodeDisk`` in the chart), is copied whole while etcd is stopped, to
-keep acknowledged writes and revisions; a restored snapshot would be another cluster. The StatefulSet records the move
-before etcd stops, so that another run can finish it.
+The data, a directory on one node (``etcd.storage.type: NodeDisk`` in the chart), is copied whole while etcd is stopped,
+to keep acknowledged writes and revisions; a restored snapshot would be another cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ BUSYBOX: Final = "/bin/busybox"
 DIRECTORY: Final = "/data"
 """Mount point of the node's directory in the copying pods."""
 SECONDS: Final = 3600
-"""Longest life of a copying pod."""
+"""Of a copying pod."""
 
 CURRENT: Final = "data"
 """Below the directory: etcd's data."""
@@ -50,13 +49,13 @@ def retire(suffix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move, recorded before etcd stops."""
+    """Recorded before etcd stops, so that another run can finish it."""
 
     source: str
     """Label ``kubernetes.io/hostname`` of the node."""
     target: str
     volume: Object
-    """The PersistentVolume to create on the target."""
+    """To create on the target."""
 
     @property
     def path(self) -> str:
@@ -69,11 +68,7 @@ class Move:
 
 
 def recorded(stateful_set: Object) -> Move | None:
-    """Return an earlier run's move, or None.
-
-    Raises:
-        Failure: the annotation is invalid.
-    """
+    """Return an earlier run's move, or None. Raises Failure for an invalid annotation."""
     text = annotations_of(stateful_set).get(RECORD)
     if not text:
         return None
@@ -97,11 +92,7 @@ def host_of(volume: Object | None) -> str:
 
 
 def begin(volume: Object, node: Object) -> Move | None:
-    """Return the move of a volume's data to a node; None if it is there.
-
-    Raises:
-        Failure: it cannot be moved; names an alternative.
-    """
+    """Return the move of a volume's data to a node; None if it is there. Failure names an alternative."""
     target, source = node_label(node), host_of(volume)
     if source == target:
         return None

@@ -1,7 +1,8 @@
-"""``kubectl virt fence NODE --off``: a person states that a silent node is off, and its machines start elsewhere.
+"""``kubectl virt fence NODE --off``: a person states that an unreachable node is off, and its machines start elsewhere.
 
-The statement is Kubernetes' own taint ``out-of-service``. The command first watches the Leases of the node for longer than a renewal
-takes, so it compares no clocks. It writes the Node that it judged: if the Node changes meanwhile, kube-apiserver refuses the write.
+The statement is Kubernetes' own taint ``out-of-service``. The command first watches the Leases of the node for longer
+than a renewal takes, so it compares no clocks. It writes the Node that it judged: if the Node changes meanwhile,
+kube-apiserver refuses the write.
 """
 
 from __future__ import annotations
@@ -33,14 +34,8 @@ Ask = Callable[[str], str]
 async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: float = WATCH_SECONDS) -> str:
     """Fence a node; return what to print.
 
-    Args:
-        access: the cluster.
-        node: the node's name.
-        ask: returns the name that the user types to confirm; None: the user confirmed.
-        watch_seconds: how long both Leases must not change.
-
-    Raises:
-        Failure: the node reports, the user does not confirm, or a request failed.
+    ``ask`` returns the name that the user types to confirm; None: the user confirmed. Raises Failure also if the node
+    reports, or the user does not confirm.
     """
     found = await _silent(access, node)
     if node_states.is_fenced(found):
@@ -71,11 +66,7 @@ async def _machines(access: Access, node: str) -> list[str] | None:
 
 
 async def unfence(access: Access, node: str) -> str:
-    """Take the statement back; return what to print.
-
-    Raises:
-        Failure: the Node does not exist, or a request failed.
-    """
+    """Take the statement back; return what to print."""
     found = await _node(access, node)
     if found is None:
         raise Failure(f"error: node {node} not found")
@@ -88,11 +79,7 @@ async def unfence(access: Access, node: str) -> str:
 
 
 async def _silent(access: Access, node: str) -> Object:
-    """Return the Node of a silent kubelet.
-
-    Raises:
-        Failure: there is none, or the kubelet reports.
-    """
+    """Return the Node of an unreachable kubelet, or raise Failure."""
     found = await _node(access, node)
     if (problem := planning.refusal(found, node)) or found is None:
         raise Failure(f"error: {problem}")

@@ -163,7 +163,6 @@ def options() -> dict[str, list[str]]:
 
 
 def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
-    """Return the main parser, the commands, and the parsers of those that can wait."""
     program = Program(
         prog="kubectl virt", description="Virtual machines of a cluster, and their guests.", parents=[_shared()], allow_abbrev=False
     )
@@ -389,7 +388,6 @@ def _add_top(commands: Commands) -> None:
 
 
 def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
-    """Add the verbs; return their parsers."""
     parsers = {verb: commands.add_for_machines(verb, text) for verb, text in VERBS.items() if verb != "cancelmigration"}
     for verb, parser in parsers.items():
         _add_waiting(parser, _WAITS.get(verb, "wait for the end; exit status 0 if it succeeded, else 1"))
@@ -494,7 +492,6 @@ def _machine(text: str) -> str:
 
 
 def _machine_or_migration(text: str) -> str:
-    """Return the text if it names a machine or Migration; :func:`_settle_name` distinguishes them."""
     kind, slash, name = text.rpartition("/")
     if not (slash and name and kind.lower() in MIGRATION_KINDS):
         _machine(text)
@@ -502,7 +499,6 @@ def _machine_or_migration(text: str) -> str:
 
 
 def _login(text: str) -> str:
-    """Return [USER@]NAME without the kind."""
     user, at, machine = text.rpartition("@")
     if at and (not user or user.startswith("-")):
         raise argparse.ArgumentTypeError(f"{text!r} names no user: write USER@NAME")

@@ -28,15 +28,11 @@ class Following(Watching):
         changed: Callable[[Object], None],
         times: Times = TIMES,
     ) -> None:
-        """``first``: the Migration as created or read; ``load``: returns new access for expired credentials."""
+        """As :class:`Watching`."""
         super().__init__(load, access, MIGRATIONS, first, changed, times)
 
     async def end(self, seconds: float) -> Object:
-        """Return the Migration in its final phase, or as last seen before a deletion.
-
-        Raises:
-            Failure: refused, unanswered too long, or unfinished after ``seconds``.
-        """
+        """Return the Migration in its final phase, or as last seen before a deletion. Raises Failure also after ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 self._changed(self.newest)

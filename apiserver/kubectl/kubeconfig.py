@@ -1,7 +1,4 @@
-"""Import kubernetes_asyncio's kubeconfig reader without its models, which cost two seconds of processor time.
-
-Its packages import everything, and the reader needs two names.
-"""
+"""Import kubernetes_asyncio's kubeconfig reader without its models, which cost two seconds of processor time."""
 
 from __future__ import annotations
 

@@ -10,17 +10,13 @@ from apiserver.kubectl import verbs
 from apiserver.kubectl.access import Access
 
 PAGE: Final = 100
-"""Objects per request; one may have 128 KiB."""
+"""Per request; one may have 128 KiB."""
 
 
 async def listed(
     access: Access, path: str, doing: str, *, params: Mapping[str, str] | None = None, page: int = PAGE
 ) -> AsyncIterator[Object]:
-    """Yield the objects of a collection.
-
-    Raises:
-        Failure: refused or unanswered, with ``doing``.
-    """
+    """Yield the objects of a collection."""
     given = {**(params or {}), "limit": str(page)}
     more = ""
     while True:

@@ -1,6 +1,7 @@
 """``kubectl virt logs``: what a guest printed on a serial port, and prints.
 
-A terminal gets no control sequences of the guest, as it would by ``kubectl virt console``; a file or pipe gets every byte.
+A terminal gets no control sequences of the guest, as it would by ``kubectl virt console``; a file or pipe gets every
+byte.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
 _SEQUENCE: Final = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
-"""Control sequences (ECMA-48): CSI, OSC, and those of two or three bytes."""
+"""ECMA-48: CSI, OSC, and sequences of two or three bytes."""
 _CONTROLS: Final = bytes(each for each in (*range(32), 127) if each not in b"\n\t")
 
 

@@ -36,7 +36,6 @@ class Waiting:
     wait: bool = False
     seconds: float = 600.0
     is_terminal: bool = False
-    """Output goes to a terminal."""
     tell_seconds: float = 2.0
     """Between looks at what a machine waits for, so that quick verbs print nothing."""
 
@@ -75,12 +74,9 @@ class Screen:
 
 
 async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({}), *, dry_run: bool = False) -> int:
-    """Migrate a machine, and follow the progress if requested; return the exit code.
+    """Migrate a machine, and follow the progress if requested; return the exit code. ``body``: options of the verb.
 
-    ``body``: options of the verb.
-
-    Raises:
-        Failure: refused, failed, cancelled, or unfinished in time.
+    Raises Failure also if the migration failed, was cancelled, or is unfinished in time.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"
@@ -106,12 +102,9 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
 
 
 async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool, dry_run: bool = False) -> int:
-    """Cancel a migration; return the exit code.
+    """Cancel a migration; return the exit code. ``name`` is the machine's, or the Migration's if ``by_migration``.
 
-    ``name`` is the machine's, or the Migration's if ``by_migration``.
-
-    Raises:
-        Failure: refused, too late, no migration, or unfinished in time.
+    Raises Failure also if it is too late, absent, or unfinished in time.
     """
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))

@@ -23,7 +23,7 @@ from apiserver.kubectl.messages import Failure
 COMMAND: Final = "nodes"
 TITLES: Final = ("NAME", "STATE", "MACHINES", "ACCELERATION", "CPU", "REASON")
 HOLD_SECONDS: Final = 40
-"""Validity of a Lease without a duration."""
+"""Of a Lease without a duration."""
 MAX_REASON: Final = 300
 
 
@@ -40,11 +40,8 @@ class State(NamedTuple):
 def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_starts.Verdict | None = None) -> State:
     """Return a node's state.
 
-    Args:
-        node: the Node.
-        lease: the Lease of its virt-handler; None without one.
-        avoided: why starts avoid the node.
-        now: the time, by a clock that agrees with the node's within seconds.
+    ``lease`` is its virt-handler's; ``avoided``: why starts avoid the node; ``now``: by a clock that agrees with the
+    node's within seconds.
     """
     handled = lease is not None and _is_valid(lease, now)
     if node_states.kubelet_is_silent(node):

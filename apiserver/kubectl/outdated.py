@@ -19,11 +19,7 @@ TITLES: Final = ("NAME", "NODE", "UPDATE", "MESSAGE")
 
 
 async def show(access: Access, *, all_namespaces: bool, page: int = listing.PAGE) -> str:
-    """Return the output, a table or a sentence; ``page`` machines are read at once.
-
-    Raises:
-        Failure: refused or unanswered.
-    """
+    """Return the output, a table or a sentence; ``page`` machines are read at once."""
     where = "all namespaces" if all_namespaces else f"namespace {access.namespace}"
     found = await _machines(access, where, page, all_namespaces=all_namespaces)
     rows = list(_rows(found, all_namespaces=all_namespaces))
@@ -33,7 +29,6 @@ async def show(access: Access, *, all_namespaces: bool, page: int = listing.PAGE
 
 
 async def _machines(access: Access, where: str, page: int, *, all_namespaces: bool) -> list[Object]:
-    """Return the machines with an outdated virt-launcher."""
     doing, path = f"list the virtual machines of {where}", VIRTUAL_MACHINES.path(None if all_namespaces else access.namespace)
     return [each async for each in listing.listed(access, path, doing, page=page) if _of(each) is not None]
 

@@ -1,6 +1,6 @@
 """``kubectl virt set-password``: set the password of a user in the guest.
 
-The password comes from the terminal or standard input, because a machine's other users can read the arguments of a command.
+It comes from the terminal or standard input, because a computer's other users can read the arguments of a command.
 """
 
 from __future__ import annotations
@@ -30,11 +30,7 @@ async def set_password(access: Access, name: str, given: password.Password, *, d
 
 
 def asked(user: str) -> str:
-    """Return the password that a person types, or standard input has.
-
-    Raises:
-        Failure: there is none.
-    """
+    """Return the password that a person types, or standard input has."""
     given = getpass.getpass(f"New password of {user}: ") if os.isatty(0) else sys.stdin.readline().rstrip("\n")
     if not given:
         raise Failure("error: no password: type it, or write it to standard input")

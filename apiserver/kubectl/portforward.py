@@ -25,7 +25,7 @@ from apiserver.kubectl.messages import Failure, describe
 NO_UPGRADE: Final = "Upgrade request required"
 """virt-api's answer to a GET without websocket, after all other checks."""
 SILENCE_SECONDS: Final = 60.0
-"""After which a sender of datagrams is forgotten."""
+"""Then a sender of datagrams is forgotten."""
 MAX_SENDERS: Final = 16
 MAX_WAITING: Final = 64
 """Datagrams of a sender; further ones are lost, as in a network."""
@@ -44,11 +44,7 @@ class Local:
 
 
 def parse(text: str) -> Local:
-    """Parse ``[PROTOCOL/][LOCAL:]PORT``: 22, 2222:22, :22, udp/5353:53.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Parse ``[PROTOCOL/][LOCAL:]PORT``: 22, 2222:22, :22, udp/5353:53. Raises ValueError."""
     found = _PORTS.fullmatch(text)
     remote, protocol = port_of(found["remote"]) if found else None, protocol_of((found and found["protocol"]) or "tcp")
     if found is None or remote is None or protocol is None:
@@ -87,7 +83,7 @@ class Datagrams(asyncio.DatagramProtocol):
     def __init__(self, port: Port) -> None:
         self._port = port
         self._new: asyncio.Queue[Any] = asyncio.Queue()
-        """Addresses of senders without a websocket."""
+        """Senders without a websocket."""
         self._senders: dict[Any, asyncio.Queue[bytes]] = {}
         self._transport: asyncio.DatagramTransport | None = None
 
@@ -137,11 +133,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 async def check(access: Access, name: str, forward: Forward) -> None:
-    """Ask virt-api whether the port can be forwarded, without a connection to the guest.
-
-    Raises:
-        Failure: it cannot.
-    """
+    """Ask virt-api whether the port can be forwarded, without a connection to the guest; else raise Failure."""
     doing = f"forward a port of virtual machine {access.namespace}/{name}"
     try:
         await verbs.answered(access, "GET", streams.path(access, name, "portforward", forward), doing)
@@ -172,11 +164,7 @@ async def forward_all(name: str, load: Load, ports: Sequence[Local], address: st
 
 
 async def _listen(stack: AsyncExitStack, port: Port, local: Local, address: str) -> int:
-    """Serve a local port until the stack ends; return its number.
-
-    Raises:
-        Failure: it cannot be opened.
-    """
+    """Serve a local port until the stack ends; return its number."""
     try:
         if local.forward.protocol == "udp":
             loop = asyncio.get_running_loop()

@@ -11,11 +11,11 @@ from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress
 
 BAR: Final = 24
-"""Columns of the bar alone."""
+"""Columns."""
 MAX_MESSAGE: Final = 300
-"""Longest message of a running migration."""
+"""Of a running migration."""
 MAX_OUTCOME: Final = 32 << 10
-"""Longest message of a finished one; no status has more."""
+"""Of a finished one; no status has more."""
 
 
 def line(migration: Object) -> str:

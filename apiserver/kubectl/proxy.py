@@ -35,19 +35,19 @@ class Proxy:
 
     stream: ClassVar[Stream]
     what: str
-    """Name of the stream in messages: ``the … of testvm was closed``."""
+    """In messages: ``the … of testvm was closed``."""
     ends_by_empty: ClassVar[bool] = False
-    """True if an empty message says that the program sends no more, and may still receive."""
+    """An empty message says that the program sends no more, and may still receive."""
 
     def __init__(self, name: str, load: Callable[[], Awaitable[Access]]) -> None:
         self._name = name
         self._load = load
         self._loading = asyncio.Lock()
         self._access: Access | None = None
-        """Access with the last accepted credentials; None if unknown."""
+        """With the last accepted credentials; None if unknown."""
         self._first: ClientConnection | None = None
         self._refused: asyncio.Queue[streams.End] = asyncio.Queue()
-        """Ends of connections after their right was withdrawn."""
+        """Of connections after their right was withdrawn."""
 
     def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
         """Return a context manager that opens a websocket."""
@@ -56,12 +56,7 @@ class Proxy:
     async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:
         """Serve until the program ends, or without one until cancelled.
 
-        Args:
-            port: loopback port; 0: any.
-            command: returns the program and its arguments for a port; None: only print the port.
-
-        Raises:
-            Failure: stream, port or program are unavailable, or the right was withdrawn.
+        ``port``: on loopback; 0: any. ``command`` returns the program and its arguments for a port; None: only print the port.
         """
         async with AsyncExitStack() as stack:
             try:
@@ -83,11 +78,7 @@ class Proxy:
                 await self._run_until_lost(command(port))
 
     async def lost(self) -> None:
-        """Wait until the right to the stream is withdrawn.
-
-        Raises:
-            Failure: it was.
-        """
+        """Wait until the right to the stream is withdrawn, and raise Failure."""
         end = await self._refused.get()
         raise Failure(f"error: the {self.what} of {self._name} was closed: {end}")
 
@@ -125,9 +116,7 @@ class Proxy:
     async def opened_again(self) -> AsyncIterator[ClientConnection]:
         """Yield an open websocket; after a 401, try once more with new credentials.
 
-        Raises:
-            UpgradeFailed, Unreachable: as ``opened``.
-            Failure: new credentials are unavailable.
+        Raises UpgradeFailed or Unreachable as ``opened``, Failure without new credentials.
         """
         async with AsyncExitStack() as stack:
             access = await self._loaded()

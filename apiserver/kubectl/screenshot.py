@@ -15,11 +15,7 @@ from apiserver.kubectl.messages import Failure
 
 
 async def take(access: Access, name: str, file: str) -> None:
-    """Write a screenshot to ``file``; ``-`` is standard output.
-
-    Raises:
-        Failure: refused, unanswered, or not written.
-    """
+    """Write a screenshot to ``file``; ``-`` is standard output."""
     if file == "-" and os.isatty(1):
         raise Failure("error: a picture is not for a terminal: name a file with -o")
     doing = f"take a screenshot of virtual machine {access.namespace}/{name}"

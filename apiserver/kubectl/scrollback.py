@@ -42,7 +42,7 @@ class Overlap:
         self._held += content
         position = self._seen.find(self._held)
         if position >= 0 and position + len(self._held) < len(self._seen):
-            return b""  # all of it was seen, and more seen output may follow
+            return b""  # more seen output may follow
         return self.rest()
 
     def rest(self) -> bytes:

@@ -1,7 +1,7 @@
 """``kubectl virt ssh`` and ``scp``: the system's programs, with ``kubectl virt port-forward --stdio`` as their connection.
 
-ssh stores the guest's key under the machine's uid, not its name or an address: another machine of the same name is another host, and a
-machine that moves is the same one.
+ssh stores the guest's key under the machine's uid, not its name or an address: another machine of the same name is
+another host, and a machine that moves is the same one.
 """
 
 from __future__ import annotations
@@ -39,14 +39,12 @@ class Login:
     """How to log in."""
 
     name: str
-    """The machine's."""
     user: str = ""
     """Empty: ssh's configuration decides."""
     port: int = 22
     identity: str = ""
     """File of the private key; empty: as above."""
     options: tuple[str, ...] = ()
-    """For ssh's ``-o``."""
 
 
 def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
@@ -88,21 +86,13 @@ def flags(selection: Selection, namespace: str) -> tuple[str, ...]:
 
 
 async def machine(access: Access, name: str) -> Object:
-    """Return the machine to log in to.
-
-    Raises:
-        Failure: refused or unanswered.
-    """
+    """Return the machine to log in to."""
     doing = f"log in to virtual machine {access.namespace}/{name}"
     return await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name), doing)
 
 
 def replace_process(command: Sequence[str]) -> int:
-    """Run the program in place of this process.
-
-    Raises:
-        Failure: it is not on PATH.
-    """
+    """Run the program in place of this process; raises Failure if it is not on PATH."""
     found = shutil.which(command[0])
     if found is None:
         raise Failure(f"error: {command[0]} is not on PATH: install OpenSSH's client")

@@ -35,9 +35,8 @@ def _wait() -> None:
 def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Iterator[None]:
     """Pass every key on unread (also Ctrl-C) during the block, on terminals.
 
-    A guest's lone line feeds look as on a serial terminal, which needs CR. Afterwards ``output`` has a shell's modes, and
-    unread input, possibly the terminal's answers to the guest, is discarded; ``wait`` waits for these answers.
-    ``descriptor`` is the source of keys.
+    A guest's lone line feeds look as on a serial terminal, which needs CR. Afterwards ``output`` has a shell's modes,
+    and unread input, possibly the terminal's answers to the guest, is discarded; ``wait`` waits for these answers.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None
     try:
@@ -50,7 +49,7 @@ def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Itera
                 _write(output, MODES)
         if before is not None:
             wait()
-            with suppress(termios.error):  # as above
+            with suppress(termios.error):  # it hung up
                 termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
 
 
@@ -82,11 +81,7 @@ def _read(descriptor: int, size: int) -> bytes:
 
 
 async def write(descriptor: int, content: bytes) -> None:
-    """Write everything; a slow reader (a pager) only blocks this session.
-
-    Raises:
-        BrokenPipeError: the reader is gone.
-    """
+    """Write everything; a slow reader (a pager) only blocks this session. Raises BrokenPipeError."""
     await asyncio.to_thread(_write, descriptor, content)
 
 
@@ -100,7 +95,7 @@ def _write(descriptor: int, content: bytes) -> None:
 
 
 def _wait_writable(descriptor: int) -> None:
-    import select  # imported for this rare case
+    import select  # for this rare case
 
     select.select([], [descriptor], [], 1.0)
 

@@ -19,7 +19,7 @@ from apiserver.kubectl.access import Access
 COMMAND: Final = "top"
 POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 COLUMNS: Final = {"cpu": "CPU(cores)", "memory": "MEMORY(bytes)"}
-"""Titles by what ``--sort-by`` names them."""
+"""By what ``--sort-by`` names them."""
 UNKNOWN: Final = "<unknown>"
 """For a guest without metrics yet, as in ``kubectl top node``."""
 PAGE: Final = 100
@@ -30,7 +30,7 @@ class Wanted:
     """Which machines to show, and how."""
 
     name: str = ""
-    """One machine; empty for all."""
+    """Empty for all."""
     all_namespaces: bool = False
     selector: str = ""
     sort_by: str = ""
@@ -39,7 +39,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Use of a pod's containers."""
+    """Of a pod's containers."""
 
     cpu: int
     """Thousandths of a processor."""
@@ -48,11 +48,7 @@ class Usage:
 
 
 async def show(access: Access, wanted: Wanted, page: int = PAGE) -> str:
-    """Return the table; ``page`` machines are read at once.
-
-    Raises:
-        Failure: refused or unanswered, or the cluster has no metrics API.
-    """
+    """Return the table; ``page`` machines are read at once. Raises Failure also without a metrics API."""
     namespace = None if wanted.all_namespaces else access.namespace
     usage = await _usage(access, namespace)
     machines = [each for each in await _machines(access, namespace, wanted, page) if phases.phase_of(each) in phases.WITH_GUEST]
@@ -74,11 +70,7 @@ def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage], wan
 
 
 def usage_of(metrics: Object) -> Usage:
-    """Return the sum over a pod's containers.
-
-    Raises:
-        ValueError: a value is no quantity.
-    """
+    """Return the sum over a pod's containers; raises ValueError."""
     used = [container.get("usage") or {} for container in metrics.get("containers") or ()]
     return Usage(
         sum(quantity.parse(str(each.get("cpu", "0"))).milli for each in used),
@@ -95,7 +87,6 @@ def _pod_of(vm: Object) -> str:
 
 
 async def _usage(access: Access, namespace: str | None) -> Mapping[NamespacedName, Usage]:
-    """Return the use of the machines' pods."""
     doing = "read the metrics of pods"
     try:
         listed = await verbs.answered(access, "GET", POD_METRICS.path(namespace), doing, params={"labelSelector": names.VM_NAME_LABEL})

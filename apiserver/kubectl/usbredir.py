@@ -37,12 +37,7 @@ class Proxy(proxy.Proxy):
     async def run(self, *, port: int, device: str | None) -> None:
         """Serve until usbredirect ends, or without a device until cancelled.
 
-        Args:
-            port: loopback port; 0: any.
-            device: as usbredirect takes it; None: the port's client has one.
-
-        Raises:
-            Failure: slot, port or usbredirect are unavailable, or the right was withdrawn.
+        ``device``: as usbredirect takes it; None: the client of ``port`` has one.
         """
         await self.serve(port, partial(_command, device) if device is not None else None)
 

@@ -67,11 +67,7 @@ async def request(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request and return the answer's object, empty if it has none.
-
-    Raises:
-        Failure: refused or unanswered, with ``doing``.
-    """
+    """Send one request and return the answer's object, empty if it has none."""
     try:
         return await answered(access, method, path, doing, params=params, body=body)
     except errors.StatusError as error:
@@ -87,12 +83,7 @@ async def answered(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request and return the answer's object, empty if it has none; print the warnings that come with it.
-
-    Raises:
-        StatusError: refused.
-        Unreachable: unanswered, with ``doing``.
-    """
+    """As :func:`request`, and print the warnings that come with the answer. Raises StatusError or Unreachable."""
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, headers=list(access.headers), trust_env=True) as session,
@@ -122,7 +113,6 @@ async def answered(
 
 
 async def _body(content: aiohttp.StreamReader) -> bytes:
-    """Return the whole body of an answer."""
     raw = bytearray()
     async for piece in content.iter_any():
         raw += piece

@@ -21,11 +21,7 @@ _TRIES: Final = 5
 
 
 async def edit(access: Access, parsed: argparse.Namespace) -> str:
-    """Add or remove a disk; return the text for the user.
-
-    Raises:
-        Failure: the machine has such a disk already, or none, or the server refuses.
-    """
+    """Add or remove a disk; return the text for the user."""
     if parsed.command == "removevolume":
         if not (parsed.claim or parsed.disk_name):
             raise Failure("error: name the disk by --claim or --disk-name")
@@ -45,8 +41,7 @@ def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None) -
 def with_disk(vm: Object, disk: Object) -> Object:
     """Return the machine with a further disk, or with a medium in its empty drive of this name.
 
-    Raises:
-        Failure: it has a disk of this name.
+    Raises Failure if it has a disk of this name.
     """
     there, named = _disks(vm), disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     if place := [at for at, each in enumerate(named) if each["name"] == disk["name"]]:
@@ -60,8 +55,7 @@ def with_disk(vm: Object, disk: Object) -> Object:
 def without(vm: Object, claim: str | None, name: str | None) -> Object:
     """Return the machine without the disk of this name, or with this claim; a drive with a medium becomes empty.
 
-    Raises:
-        Failure: it has no such disk, or several.
+    Raises Failure if it has no such disk, or several.
     """
     named = disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     gone = [

@@ -20,12 +20,12 @@ from apiserver.kubectl.messages import Unreachable
 
 WATCH_SECONDS: Final = 300
 MAX_LINE_BYTES: Final = 1 << 20
-"""Longest event; an object has at most 512 KiB."""
+"""Of an event; an object has at most 512 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times of following an object, in seconds."""
+    """In seconds."""
 
     look: float = 2.0
     """Between polls without a watch."""
@@ -61,16 +61,11 @@ class Watching:
         self._reached = asyncio.get_running_loop().time()
         self._renewed = False
         self.gone = False
-        """The object was deleted; ``newest`` is its last state."""
+        """``newest`` is the last state."""
         self.newest = first
-        """The object as last seen."""
 
     async def until(self, is_over: Callable[[], bool], look: float | None = None) -> None:
-        """Follow the object until ``is_over``; ``look`` replaces the time between polls.
-
-        Raises:
-            Failure: refused, or unanswered too long.
-        """
+        """Follow the object until ``is_over``; ``look`` replaces the time between polls. Raises Failure if unanswered too long."""
         while not is_over():
             await self._watch(is_over)
             if not is_over():

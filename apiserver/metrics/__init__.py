@@ -1,4 +1,1 @@
-"""Prometheus metrics, like ``k8s.io/component-base/metrics`` in Go.
-
-``instruments`` has the registry, ``exposition`` writes the page.
-"""
+"""Prometheus metrics, like ``k8s.io/component-base/metrics`` in Go: ``instruments``, and the page by ``exposition``."""

@@ -166,7 +166,7 @@ class Read:
         labels: Sequence[str],
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        """Take the function that yields label values and number per series."""
+        """``read`` yields label values and number per series."""
         self.name = name
         self._head = list(heading(name, kind, documentation))
         self._labels = tuple(labels)
@@ -186,11 +186,7 @@ class Registry:
         self._families: dict[str, Family] = {}
 
     def add(self, *families: Family) -> None:
-        """Add metrics.
-
-        Raises:
-            ValueError: a name is taken.
-        """
+        """Add metrics; raises ValueError for a taken name."""
         for each in families:
             if each.name in self._families:
                 raise ValueError(f"there are two metrics {each.name}")

@@ -1,8 +1,6 @@
 """The process: options, certificates, serving, health, shutdown.
 
-``__main__`` combines the generic server with our kinds. ``running`` is one process from its flags (``options``) to its end, ``assembly``
-builds a server for any strategies, and ``serving`` its connections.
-
-Only ``__main__``, ``options`` and the default of ``dev`` refer to virtual machines (docs/own-kind.md). Encryption and the policy compiler
-are imported on first use.
+``running`` is one process from its flags (``options``) to its end, ``assembly`` builds a server for any strategies, and
+``serving`` its connections. Only ``__main__``, ``options`` and the default of ``dev`` refer to virtual machines
+(docs/own-kind.md).
 """

@@ -77,12 +77,10 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
 
 
 def _nowhere(_node: str) -> Sequence[str]:
-    """Return no addresses: without a cluster there is no virt-handler."""
     return ()
 
 
 def _nobody(_node: str) -> bool:
-    """Return False: without a cluster there are no revocations."""
     return False
 
 

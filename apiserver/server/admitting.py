@@ -59,15 +59,14 @@ class OwnPlugin(Plugin, Protocol):
 
 @dataclass(slots=True)
 class Admitting:
-    """The admission of :func:`admitting`, and its parts to run."""
+    """The admission, and its parts to run."""
 
     admission: Admission
     informers: list[Informer] = field(default_factory=list)
     """Must be synced before the first admission."""
     caller: Caller = field(default_factory=Caller)
-    """Of webhooks; a context manager to enter before the first request."""
+    """To enter before the first request."""
     sources: list[policy_source.Source[Any]] = field(default_factory=list)
-    """To be run."""
 
 
 @dataclass(slots=True)
@@ -171,7 +170,7 @@ def admitting(
     authorizer: CachingAuthorizer,
     own: Sequence[OwnPlugin] = (),
 ) -> Admitting:
-    """Build the enabled plug-ins; ``own`` are the kinds' plug-ins, which need no cluster."""
+    """Build the enabled plug-ins; ``own`` need no cluster."""
     on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
     brought = {each.name: each for each in own if each.name in on}
     if client is None and not brought:

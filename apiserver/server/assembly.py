@@ -103,8 +103,8 @@ def assemble(
 ) -> Assembly:
     """Build a server. ``probes``: storage checks for /healthz and for /readyz; default: storage answers.
 
-    Raises:
-        ValueError: a verb creates objects of a resource that is not served.
+    Raises ValueError for a verb that creates objects of an unserved resource, because clients decode the answer in the
+    verb's version.
     """
     _check_creations(strategies)
     storage = MeasuredStorage(storage, metrics.storage)
@@ -141,7 +141,6 @@ def assemble(
 
 
 def _check_creations(strategies: Sequence[Strategy]) -> None:
-    """Raise ValueError for a verb that creates an unserved resource, because clients decode the answer in the verb's version."""
     served = {each.resource for each in strategies}
     for each in strategies:
         for name, verb in each.verbs.items():
@@ -174,7 +173,6 @@ def _stores(
 
 
 def _openapi(strategies: Sequence[Strategy]) -> dict[str, Object]:
-    """Return the OpenAPI v3 documents by path, one per group version."""
     described: dict[str, list[Described]] = {}
     for strategy in strategies:
         described.setdefault(version3.path_of(strategy.resource), []).append(Described.of(strategy))
@@ -182,13 +180,12 @@ def _openapi(strategies: Sequence[Strategy]) -> dict[str, Object]:
 
 
 def _served(store: Store, v3: Mapping[str, Object]) -> Served:
-    """Return the resource with its published schema, for patches."""
     shape = version3.shape(v3[version3.path_of(store.resource)], Described.of(store.strategy))
     return Served(store, Presenter(store.strategy, now), shape)
 
 
 def _checks(assembly: Assembly, storage: Storage, probes: tuple[Check, Check] | None) -> dict[str, dict[str, Check]]:
-    """Return the health checks by path and name. A storage outage makes us unready only: a restart would not help."""
+    """A storage outage makes us unready only: a restart would not help."""
 
     async def etcd() -> bool:
         try:

@@ -20,12 +20,11 @@ logger = logging.getLogger(__name__)
 _OWN: Final = 512
 """For other uses: etcd, kube-apiserver, webhooks, files, and closing connections."""
 _LEAST: Final = 16
-"""Minimum per kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """The flags. Go's servers have no such limits."""
+    """Go's servers have no such limits."""
 
     max_connections: int = 4096
     max_unverified_connections: int = 512

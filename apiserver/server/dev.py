@@ -1,4 +1,4 @@
-"""An API server on loopback for development, benchmarks and tests; ``make dev`` serves virtual machines with it.
+"""An API server on loopback for development, benchmarks and tests (``make dev``).
 
 Creates certificates in its own directory, starts an etcd there (``--etcd-binary``; else data stays in memory), writes a
 kubeconfig, and serves with client certificates and, by an explicit flag, without authorization.
@@ -117,11 +117,7 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def etcd(binary: Path, directory: Path) -> AsyncIterator[str]:
-    """Run an etcd on loopback during the block; yield its URL.
-
-    Raises:
-        OSError: it does not start; names its log.
-    """
+    """Run an etcd on loopback during the block; yield its URL. Raises OSError with the path of its log."""
     client, peer = free_port(), free_port()
     url, peer_url = f"http://{HOST}:{client}", f"http://{HOST}:{peer}"
     flags = [

@@ -16,7 +16,7 @@ from apiserver.metrics.instruments import Counter, Gauge, Registry
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 Check = Callable[[], Awaitable[bool]]
 _SECONDS: Final = 20.0
-"""Time limit of checks without their own."""
+"""Of checks without their own."""
 
 
 async def ping() -> bool:
@@ -62,7 +62,7 @@ class Health:
         return responses.plain(200, "ok") if well else responses.plain(500, f"internal server error: {name} failed\n")
 
     async def _all(self, context: RequestContext) -> Response:
-        """Answer ``ok``, or 500 with failed checks; ``?verbose`` lists all, ``?exclude=NAME`` skips one."""
+        """``?verbose`` lists all checks, ``?exclude=NAME`` skips one."""
         title = self.path.strip("/")
         excluded = set(context.request.query.getall("exclude", []))
         async with asyncio.TaskGroup() as tasks:

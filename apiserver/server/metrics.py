@@ -1,7 +1,7 @@
 """``/metrics``, with Kubernetes' names for existing dashboards and alerts.
 
-:mod:`apiserver.endpoints.filters.metering` counts requests, :mod:`apiserver.server.storage.measuring` storage operations;
-caches, limits and queues are read on request.
+:mod:`apiserver.endpoints.filters.metering` counts requests, :mod:`apiserver.server.storage.measuring` storage
+operations; caches, limits and queues are read on request.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Peaks:
 
 
 class Metrics:
-    """The page and its metrics, created before the counting parts."""
+    """The page and its metrics."""
 
     def __init__(self, *, root: str = "") -> None:
         self.registry = Registry()

@@ -34,17 +34,16 @@ class Times:
     """Times without a flag, in seconds."""
 
     files: float = 5.0
-    """Interval of checking files: certificates, client authorities, encryption configuration."""
+    """Between checks of certificates, client authorities, encryption configuration."""
     admission: float = 10.0
     """Longest wait of a request for webhooks and policies to load."""
     kms: tuple[float, float] = (60.0, 10.0)
     """Until the next check of a key management service, after success and failure."""
     connections: Settings = serving.SETTINGS
-    """Of client connections."""
     watches_end: float = serving.WATCHES_END_WITHIN
     """Period over which watches end at shutdown."""
     stream_check: tuple[float, float] = withdrawing.CHECK_SECONDS
-    """Shortest and longest interval between checks of a stream."""
+    """Shortest and longest interval."""
     stream_shared: float = withdrawing.SHARED_SECONDS
     """Age up to which a user's streams share an answer."""
 

@@ -29,9 +29,9 @@ def types_of(documents: Mapping[str, Object]) -> Types:
 
 
 def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) -> OwnersOf:
-    """Return a function from a subresource's name to its field manager. ``""`` is the main resource.
+    """Return a function from a subresource's name (``""``: the main resource) to its field manager.
 
-    Managers are for ``strategy``'s version and are created on first use; ``strategies`` gives the other versions to convert to.
+    Managers are for ``strategy``'s version; ``strategies`` gives the other versions to convert to.
     """
     kind = strategy.resource.kind
     versions = {each.resource.api_version: each for each in strategies if each.hub is strategy.hub}

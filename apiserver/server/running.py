@@ -60,8 +60,7 @@ MakeKinds = Callable[[Client | None], Kinds]
 async def run(options: Options, make_kinds: MakeKinds) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    Raises:
-        OSError, ValueError: a file, an address or an endpoint is unusable.
+    Raises OSError or ValueError for an unusable file, address or endpoint.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -220,12 +219,12 @@ def _reviewer(options: Options, client: Client | None, metrics: Metrics) -> Toke
 
 
 def _serving_files(options: Options) -> Files:
-    """Return the serving certificate's files. Without any, create a certificate for development, as Go does."""
+    """Without any, create a certificate for development, as Go does."""
     if options.tls_cert_file is not None and options.tls_private_key_file is not None:
         return Files(options.tls_cert_file, options.tls_private_key_file)
     files = Files(options.cert_dir / "apiserver.crt", options.cert_dir / "apiserver.key")
     if not files.certificate.exists() or not files.key.exists():
-        # Imported late: its own OpenSSL takes about 10 MiB.
+        # Late: its own OpenSSL takes about 10 MiB.
         from certs.issuing import Profile, issue, new_authority
 
         options.cert_dir.mkdir(parents=True, exist_ok=True)

@@ -55,11 +55,7 @@ class Listener:
         self._socket: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, tls: ServerTls) -> tuple[str, int]:
-        """Accept connections; return the address, with the actual port for 0.
-
-        Raises:
-            OSError: it cannot be bound.
-        """
+        """Accept connections; return the address, with the actual port for 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
         self._server = Server(self._chain, self._settings)

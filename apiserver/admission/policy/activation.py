@@ -47,12 +47,12 @@ class Input:
     namespace: Object | None = None
     """The whole namespace object."""
     answers: dict[Question, Answer] = field(default_factory=dict)
-    """The authorizer's answers, cached per request."""
+    """Of the authorizer, cached per request."""
     _request: Object | None = None
 
     @property
     def request(self) -> Object:
-        """``request``, without the objects."""
+        """Without the objects."""
         if self._request is None:
             self._request = request_of(self.versioned)
         return self._request

@@ -23,7 +23,7 @@ class ParamKind:
     kind: str
 
     def __str__(self) -> str:
-        """Return the text that Go prints."""
+        """As Go prints it."""
         return f"&ParamKind{{APIVersion:{self.api_version},Kind:{self.kind},}}"
 
 
@@ -74,7 +74,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A binding, which activates a policy."""
+    """Activates a policy."""
 
     name: str
     policy: str

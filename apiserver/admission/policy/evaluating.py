@@ -16,7 +16,7 @@ from apiserver.cel.library.authz import Answer, Question
 from apiserver.cel.values import CelError, CompileError, Lazy, Value
 
 _LONG: Final = 20_000
-"""Cost after which other tasks run: about ten milliseconds."""
+"""Then other tasks run: about ten milliseconds."""
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
@@ -38,7 +38,7 @@ class Compiled:
     @classmethod
     def of(cls, environment: Environment, text: str) -> Compiled:
         """Compile ``text``; errors are reported at evaluation, for the policy's ``failurePolicy``."""
-        from apiserver.cel.compiler import compile_expression  # imported late: it takes 0.6 MiB, and most clusters have no policy
+        from apiserver.cel.compiler import compile_expression  # late: it takes 0.6 MiB, and most clusters have no policy
 
         try:
             return cls(text, compile_expression(environment, text))
@@ -50,7 +50,7 @@ Variables = Mapping[str, Compiled]
 
 
 class _Composed(Lazy):
-    """``variables``: evaluated when first selected, at the selecting expression's cost."""
+    """Evaluated when first selected, at the selecting expression's cost."""
 
     __slots__ = ("_compiled", "_known", "cost", "names")
 
@@ -97,11 +97,7 @@ class Evaluation:
             names["variables"] = self._composed
 
     async def evaluate(self, compiled: Compiled) -> Result:
-        """Evaluate an expression; errors are in Go's words.
-
-        Raises:
-            OutOfBudget: the budget is exhausted.
-        """
+        """Evaluate an expression; errors are in Go's words. Raises OutOfBudget."""
         if compiled.program is None:
             return Result(None, 0, f"compilation error: {compiled.problem}")
         result = await asking.evaluate(compiled.program, self._names, self._answers, self._ask, limit=PER_CALL_LIMIT)

@@ -13,7 +13,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.cel.values import CelError, Duration, Message, Timestamp, UInt, Value, from_key, type_name
 
 Schemas = Callable[[], Mapping[tuple[str, str], Atom]]
-"""Returns the types of all objects by (apiVersion, kind); called on first use."""
+"""Returns the types of all objects by (apiVersion, kind)."""
 
 
 class PatchFailed(Exception):
@@ -21,11 +21,7 @@ class PatchFailed(Exception):
 
 
 def to_json(value: Value) -> Any:  # noqa: ANN401 - any JSON value
-    """Convert a value to JSON of the API.
-
-    Raises:
-        PatchFailed: JSON lacks its type.
-    """
+    """Convert a value to JSON of the API, or raise PatchFailed."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -77,9 +73,7 @@ def check_type_names(value: Value, path: str) -> list[str]:
 def apply(schemas: Schemas, live: Object, value: Value) -> Object:
     """Return a copy of ``live`` with the expression's value merged in.
 
-    Raises:
-        PatchFailed: it is not an object, does not fit, or changes an atomic part.
-        LookupError: there is no schema.
+    Raises PatchFailed if it is not an object, does not fit, or changes an atomic part; LookupError without a schema.
     """
     if not isinstance(value, Message) or value.type_name.partition(".")[0] != "Object":
         raise PatchFailed(f"unsupported return type from ApplyConfiguration expression: {_name(value)}")

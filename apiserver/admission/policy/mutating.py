@@ -1,7 +1,7 @@
 """MutatingAdmissionPolicy: expressions that change the object, by ``ApplyConfiguration`` or JSON patch.
 
-Policies, bindings and parameters run in the order of names, each after the changes of earlier ones. When the object changed
-afterwards, policies with ``reinvocationPolicy: IfNeeded`` run again, in a second round of the whole chain.
+Policies, bindings and parameters run in the order of names, each after the changes of earlier ones. When the object
+changed afterwards, policies with ``reinvocationPolicy: IfNeeded`` run again, in a second round of the whole chain.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Reinvocation:
 
 
 class _Denied(Forbidden):
-    """A policy's refusal: the code is Forbidden's, the reason may differ."""
+    """The code is Forbidden's, the reason may differ."""
 
     def __init__(self, error: StatusError, message: str, reason: str, causes: tuple[Cause, ...]) -> None:
         super().__init__(message, dataclasses.replace(error.details, causes=(*error.details.causes, *causes)))
@@ -111,14 +111,10 @@ class MutatingPolicies:
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Do nothing: :meth:`mutate` has evaluated."""
+        """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Evaluate every policy, in order.
-
-        Raises:
-            StatusError: a policy fails closed, or its change cannot be applied.
-        """
+        """Evaluate every policy, in order."""
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
         if round_.again and memory.output != attributes.obj:
@@ -175,12 +171,7 @@ class MutatingPolicies:
         return problem, changed
 
     async def _mutate(self, each: Invocation[Compilation], position: int, given: Input, attributes: Attributes) -> bool:
-        """Evaluate one mutation and apply it; return whether it changed the object.
-
-        Raises:
-            InternalError: a JSON patch sets an unknown field.
-            ServiceUnavailable: the object's schema is missing.
-        """
+        """Evaluate one mutation and apply it; return whether it changed the object."""
         compiled, mutation = each.compiled.mutations[position], each.policy.mutations[position]
         if compiled.program is None:
             raise PatchFailed(compiled.problem)
@@ -209,7 +200,7 @@ class MutatingPolicies:
         atom = self._schemas().get((live.get("apiVersion", ""), live.get("kind", "")))
         if atom is None or not (unknown := merging.unknown_fields(atom, patched)):
             return patched
-        there = set(merging.unknown_fields(atom, live))  # fields of an older schema, for example, are not the policy's error
+        there = set(merging.unknown_fields(atom, live))  # such as fields of an older schema: not the policy's error
         if listed := ", ".join(f'unknown field "{each.removeprefix(".")}"' for each in unknown if each not in there):
             raise internal(f"strict decoding error: {listed}")  # for any failurePolicy, as in Go
         return patched
@@ -224,7 +215,7 @@ class MutatingPolicies:
 
 
 def _patched(live: Object, value: Value) -> Object:
-    """Return a copy of ``live`` with a list of ``JSONPatch`` applied; a failed ``test`` changes nothing."""
+    """A failed ``test`` changes nothing."""
     if type(value) is not list or not all(isinstance(each, Message) and each.type_name == "JSONPatch" for each in value):
         raise PatchFailed("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
     operations = [_operation(each) for each in value]

@@ -1,7 +1,6 @@
 """Parameters of policies: objects of any kind, followed while a policy names the kind.
 
-This server's account needs ``get``, ``list`` and ``watch`` on their resource, as in every aggregated server. Until they are
-loaded, their policies fail, closed by default.
+This server's account needs ``get``, ``list`` and ``watch`` on their resource, as in every aggregated server.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from apiserver.client.rest import Client, TransportError
 logger = logging.getLogger(__name__)
 
 SYNC_SECONDS: Final = 1.0
-"""Longest wait of a request for parameters."""
+"""Longest wait of a request for parameters; then its policies fail."""
 
 
 class ConfigurationError(Exception):
@@ -30,17 +29,15 @@ class ConfigurationError(Exception):
 
 
 class UnknownKind(ConfigurationError):
-    """The kind of a policy's parameters does not exist, so the policy cannot be evaluated."""
+    """The kind of a policy's parameters does not exist."""
 
 
 class _Followed:
-    """The objects of one kind."""
-
     def __init__(self, kind: ParamKind) -> None:
         self.kind = kind
         self.informer: Informer | None = None
         self.resolved = asyncio.Event()
-        """Set once the kind was looked up, found or not."""
+        """The kind was looked up, found or not."""
         self.task: asyncio.Task[None] | None = None
 
 
@@ -76,9 +73,7 @@ class Params:
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
         """Return a policy's parameters: one None if it takes none, empty if it is not to be evaluated.
 
-        Raises:
-            ConfigurationError: they are required and absent, or not loaded yet.
-            UnknownKind: their kind does not exist.
+        Raises ConfigurationError if they are required and absent, or not loaded yet; UnknownKind.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:

@@ -43,7 +43,7 @@ class Invocation(Generic[Program]):
     binding: Binding
     compiled: Program
     resource: Resource
-    """The resource in its rules: the requested one, or an equivalent version to convert to."""
+    """The requested resource, or an equivalent version to convert to."""
     param: Object | None
 
 
@@ -73,8 +73,7 @@ class PolicyDispatcher(Generic[Program]):
     async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
         """Return the policies to evaluate, or their problems, in the order of names.
 
-        Raises:
-            Forbidden: policies are not loaded; one might refuse the request.
+        Raises Forbidden if policies are not loaded, because one might refuse the request.
         """
         await self._wait(attributes)
         found: list[Invocation[Program] | Problem] = []
@@ -124,10 +123,6 @@ class PolicyDispatcher(Generic[Program]):
             raise forbidden(attributes, "not yet ready to handle request") from None
 
     async def input(self, attributes: Attributes, resource: Resource, answers: dict[Question, Answer]) -> Input:
-        """Return the request in the version of a policy's rules, with its namespace.
-
-        Raises:
-            StatusError: the namespace is absent or unavailable.
-        """
+        """Return the request in the version of a policy's rules, with its namespace."""
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
         return Input(VersionedAttributes.of(attributes, resource, self.versions), namespace, answers)

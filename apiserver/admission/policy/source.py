@@ -39,7 +39,7 @@ class Hook(Generic[Program]):
 
     @property
     def compiled(self) -> Program:
-        """The policy, compiled at first use."""
+        """Compiled at first use."""
         if self._compiled is None:
             self._compiled = self.compile(self.policy)
         return self._compiled
@@ -55,7 +55,7 @@ class Source(Generic[Program]):
         """Set once all policies and bindings are loaded, or the cluster lacks their kinds."""
         self.params = Params(client)
         self.idle = True
-        """True if no policy is bound: the usual case."""
+        """No policy is bound: the usual case."""
         self._client = client
         self._resources = (policies, bindings)
         self._informers = tuple(Informer(client, each) for each in self._resources)

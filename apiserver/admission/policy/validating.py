@@ -94,11 +94,7 @@ class ValidatingPolicies:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Evaluate every policy; the client gets the first refusal.
-
-        Raises:
-            StatusError: a policy refuses, or fails closed.
-        """
+        """Evaluate every policy; the client gets the first refusal."""
         answers: dict[Question, Answer] = {}
         inputs: dict[Resource, Input] = {}
         noted: dict[str, list[str]] = {}
@@ -147,7 +143,6 @@ class ValidatingPolicies:
         return denied
 
     def _act(self, binding: Binding, attributes: Attributes, decisions: list[Decision]) -> list[Decision]:
-        """Warn, log and count; return the refusals."""
         denied: list[Decision] = []
         for each in decisions:
             about = (binding.policy, binding.name, each.error)
@@ -180,7 +175,7 @@ class _Evaluated:
     async def wanted(self) -> bool:
         if not self._compiled.conditions:
             return True
-        # in match conditions, the variable namespaceObject does not exist
+        # match conditions lack the variable namespaceObject
         without = dataclasses.replace(self._given, namespace=None)
         return await conditions.hold(self._compiled.conditions, without, self._param, self._compiled.variables, self._ask)
 

@@ -30,7 +30,7 @@ USER_AGENT: Final = "kube-apiserver-admission"
 KUBE_APISERVER: Final = ("kubernetes.default.svc", 443)
 """The only host that gets our credential, because a webhook may be an aggregated API behind it."""
 MAX_ANSWER_BYTES: Final = 8 << 20
-"""Largest answer: more than twice the largest object, as a patch in base64."""
+"""More than twice the largest object, as a patch in base64."""
 MAX_CONTEXTS: Final = 200
 MAX_RETRIES: Final = 10
 _MAX_MESSAGE: Final = 2048
@@ -67,11 +67,7 @@ class Target:
 
 
 def target(address: Address) -> Target:
-    """Return a webhook's server; for a Service, its name in the cluster's DNS.
-
-    Raises:
-        ValueError: the address is invalid.
-    """
+    """Return a webhook's server; for a Service, its name in the cluster's DNS. Raises ValueError."""
     if address.problem:
         raise ValueError(address.problem)
     if address.service:
@@ -110,11 +106,7 @@ class Caller:
             await connections.close()
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
-        """Send a review and return the answer.
-
-        Raises:
-            CallFailed: there is no successful answer.
-        """
+        """Send a review and return the answer, or raise CallFailed."""
         try:
             where = target(webhook.address)
             headers, authority = self._as_ourselves(where)
@@ -133,7 +125,7 @@ class Caller:
             raise CallFailed(webhook.name, f"failed to call webhook: {refused}", refused.code) from None
 
     async def _posted(self, where: Target, url: str, body: bytes, headers: Mapping[str, str], context: ssl.SSLContext) -> bytes:
-        """Send, and return the answer's body. Repeat if the server requests it or an idle connection closed."""
+        """Repeat if the server requests it or an idle connection closed."""
         origin = Origin(where.host, where.port, context, where.server_name)
         sent = {"User-Agent": USER_AGENT, "Content-Type": "application/json", "Accept": "application/json, */*", **headers}
         closed, retries = False, 0
@@ -180,8 +172,7 @@ class Caller:
 def tls(authority: str) -> ssl.SSLContext:
     """Return a context that verifies as Go does: SANs only, and any given certificate is a trust anchor.
 
-    Raises:
-        ValueError, OSError: invalid PEM.
+    Raises ValueError or OSError for invalid PEM.
     """
     try:
         context = contexts.trusting(pem=authority)
@@ -205,7 +196,6 @@ async def _read(response: Response) -> bytes:
 
 
 def _check(response: Response, raw: bytes) -> None:
-    """Raise unless the status is 2xx."""
     code = response.status
     if 200 <= code < 300:
         return

@@ -29,11 +29,7 @@ class Conditions(Protocol):
     """The compiled conditions of one webhook."""
 
     async def hold(self, versioned: VersionedAttributes) -> bool:
-        """Return whether all hold; a false one decides.
-
-        Raises:
-            ConditionsFailed: some fail.
-        """
+        """Return whether all hold; a false one decides. Raises ConditionsFailed."""
         ...
 
 
@@ -52,8 +48,7 @@ class Matcher:
     async def wanted(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
         """Return whether the webhook's conditions hold.
 
-        Raises:
-            Forbidden: they fail, and the webhook fails closed.
+        Raises Forbidden if they fail, and the webhook fails closed.
         """
         if not webhook.conditions:
             return True

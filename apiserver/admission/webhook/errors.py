@@ -19,7 +19,7 @@ class CallFailed(Exception):
     def __init__(self, webhook: str, reason: str, code: int) -> None:
         super().__init__(f"failed calling webhook {quoted(webhook)}: {reason}")
         self.code = code
-        """For metrics: the code of the failure, or of the webhook's server."""
+        """For metrics: of the failure, or of the webhook's server."""
 
 
 class Denied(StatusError):

@@ -1,7 +1,8 @@
 """MutatingAdmissionWebhook: webhooks change the object in sequence by JSON patches.
 
-Configurations are in the order of names, webhooks in that of their configuration. When a later plug-in or webhook changed
-the object, called ones with ``reinvocationPolicy: IfNeeded`` are called again, in a second round of the whole chain.
+Configurations are in the order of names, webhooks in that of their configuration. When a later plug-in or webhook
+changed the object, called ones with ``reinvocationPolicy: IfNeeded`` are called again, in a second round of the whole
+chain.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class _Reinvocation:
     """A request's state between the two rounds."""
 
     output: Object | None = None
-    """The object after the first round."""
+    """After the first round."""
     reinvocable: set[str] = field(default_factory=set)
     """Called webhooks that allow reinvocation."""
     due: set[str] = field(default_factory=set)
-    """Webhooks to call again."""
+    """To call again."""
 
     def changed(self) -> None:
         """Record a change of the object after these calls."""
@@ -58,14 +59,10 @@ class MutatingWebhooks:
         return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def validate(self, attributes: Attributes) -> None:
-        """Do nothing: :meth:`mutate` has called."""
+        """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Call every webhook, in order.
-
-        Raises:
-            StatusError: one refuses, fails closed, or its patch cannot be applied.
-        """
+        """Call every webhook, in order."""
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
         if round_.again and memory.output != attributes.obj:
@@ -81,7 +78,7 @@ class MutatingWebhooks:
                 round_.requested = True
             if each.webhook.reinvoked:
                 memory.reinvocable.add(each.webhook.uid)
-        # Copied, because other plug-ins may change it in place; only needed for reinvocation.
+        # Copied, because other plug-ins may change it in place.
         memory.output = copy.deepcopy(attributes.obj) if memory.reinvocable and not round_.again else None
 
     async def _call(self, candidate: Candidate, versioned: VersionedAttributes, attributes: Attributes) -> bool:
@@ -105,11 +102,7 @@ class MutatingWebhooks:
         return changed
 
     def _take(self, webhook: Webhook, versioned: VersionedAttributes, attributes: Attributes, answer: Answer) -> bool:
-        """Apply an answer's patch; return whether it changed the object.
-
-        Raises:
-            InternalError: it cannot be applied, or leaves another kind.
-        """
+        """Apply an answer's patch; return whether it changed the object."""
         patch = _decoded(webhook, answer)
         if not patch:
             return False

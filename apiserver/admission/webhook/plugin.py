@@ -48,8 +48,7 @@ class WebhookDispatcher:
     async def candidates(self, attributes: Attributes) -> tuple[Candidate, ...]:
         """Return the webhooks with matching rules.
 
-        Raises:
-            Forbidden: webhooks are not loaded; one might refuse the request.
+        Raises Forbidden if webhooks are not loaded, because one might refuse the request.
         """
         if not self.ready:
             try:
@@ -61,11 +60,7 @@ class WebhookDispatcher:
         return self.source.candidates(attributes.operation, attributes.resource, attributes.subresource)
 
     async def wants(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
-        """Return whether a webhook's selectors and conditions match.
-
-        Raises:
-            StatusError: no decision is possible.
-        """
+        """Return whether a webhook's selectors and conditions match."""
         if not await selects(webhook.matching, versioned.attributes, self.namespaces):
             return False
         return await self.matcher.wanted(webhook, versioned)
@@ -77,10 +72,7 @@ class WebhookDispatcher:
     async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
         """Call a webhook, pass on its warnings and annotations, and return its answer.
 
-        Raises:
-            Denied: it refuses.
-            BadRequest: a dry run that the webhook does not support.
-            CallFailed: the call failed.
+        Raises Denied, CallFailed, or BadRequest for a dry run that the webhook does not support.
         """
         attributes = versioned.attributes
         if attributes.dry_run:

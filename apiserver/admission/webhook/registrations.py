@@ -18,7 +18,7 @@ _SAFE_IN_DRY_RUN: Final = frozenset({"None", "NoneOnDryRun"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a webhook: a URL, or a Service of the cluster. Hashable, as key of connections."""
+    """A URL, or a Service of the cluster. Hashable, as key of connections."""
 
     url: str = ""
     service: str = ""
@@ -26,7 +26,7 @@ class Address:
     port: int = DEFAULT_PORT
     path: str = ""
     authority: str = ""
-    """PEM of its authorities; empty: the system's."""
+    """PEM; empty: the system's."""
     problem: str = ""
 
     @classmethod
@@ -64,12 +64,10 @@ class Webhook:
     address: Address
     conditions: tuple[Expression, ...] = ()
     fails_open: bool = False
-    """``failurePolicy: Ignore``."""
     side_effects: str = "None"
     seconds: int = DEFAULT_SECONDS
     review_versions: tuple[str, ...] = ("v1",)
     reinvoked: bool = False
-    """``reinvocationPolicy: IfNeeded``."""
 
     @property
     def dry_runs(self) -> bool:

@@ -43,11 +43,7 @@ class VersionedAttributes:
         return cls(attributes, wanted, obj, old)
 
     def taken(self, made: Object, versions: Versions) -> HubObject:
-        """Convert an object back to the attributes' version.
-
-        Raises:
-            InternalError: it violates the version's schema.
-        """
+        """Convert an object back to the attributes' version; raises InternalError by its schema."""
         return versions.taken(made, self.resource) if made.get("kind") == self.resource.kind else HubObject(made)
 
     @property
@@ -77,7 +73,6 @@ class Answer:
 
 
 def _kind_of(obj: Object | None, resource: Resource) -> tuple[str, str, str]:
-    """Return group, version and kind of an object of the resource, or of a subresource."""
     version, kind = (obj.get("apiVersion"), obj.get("kind")) if obj else (None, None)
     if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
         return resource.group, resource.version, resource.kind
@@ -135,11 +130,7 @@ def _user(given: Attributes) -> Object:
 
 
 def answer(raw: bytes, uid: str, speaks: str, *, mutating: bool) -> Answer:
-    """Parse a webhook's answer.
-
-    Raises:
-        WrongAnswer: it is for another request, of another kind, or malformed.
-    """
+    """Parse a webhook's answer. Raises WrongAnswer, also for another request's."""
     try:
         body = orjson.loads(raw)
     except ValueError:

@@ -34,11 +34,7 @@ class ValidatingWebhooks:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Call every webhook; of several refusals, the client gets the first in order.
-
-        Raises:
-            StatusError: one refuses, or fails closed.
-        """
+        """Call every webhook; of several refusals, the client gets the first in order."""
         chosen: list[tuple[Webhook, VersionedAttributes]] = []
         versions: dict[Resource, VersionedAttributes] = {}
         for each in await self._dispatcher.candidates(attributes):

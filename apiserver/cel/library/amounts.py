@@ -28,7 +28,7 @@ class Quantity(Opaque):
     type_name: ClassVar[str] = "kubernetes.Quantity"
     amount: quantity.Quantity
     fractional: bool = False
-    """True if written in fractions, which Go never calls an integer: ``1000m``."""
+    """Written in fractions, which Go never calls an integer: ``1000m``."""
 
     def equals(self, other: Opaque) -> bool:
         """Compare the amounts."""

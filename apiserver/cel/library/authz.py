@@ -1,7 +1,7 @@
 """Authorization checks: ``authorizer.group('').resource('pods').check('list').allowed()``.
 
-Expressions cannot wait, so a check without answer raises :class:`Undecided`; :func:`apiserver.cel.asking.evaluate` adds the
-answer to ``Authorizer.answers`` and repeats.
+Expressions cannot wait, so a check without answer raises :class:`Undecided`; :func:`apiserver.cel.asking.evaluate` adds
+the answer to ``Authorizer.answers`` and repeats.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Functions of Kubernetes 1.36's environment (``k8s.io/apiserver/pkg/cel/environment/base.go``).
+"""Functions of Kubernetes 1.36's environment, without ``cel.bind`` and the math extension.
 
-Without ``cel.bind`` and the math extension; ``jsonpatch.escapeKey`` is only for patches.
+Source: ``k8s.io/apiserver/pkg/cel/environment/base.go``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apiserver.cel.registry import Library
 LIBRARY: Final = Library()
 """For conditions."""
 PATCH_LIBRARY: Final = Library()
-"""For mutations."""
+"""For mutations; adds ``jsonpatch.escapeKey``."""
 
 for _each in (standard, regexes, strings, lists, optionals, networks, urls, amounts, formats, authz):
     LIBRARY.include(_each.LIBRARY)

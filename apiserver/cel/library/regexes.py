@@ -13,17 +13,13 @@ from apiserver.cel.values import CelError
 LIBRARY: Final = Library()
 _member = LIBRARY.member
 _MAX_BYTES: Final = 8 << 20
-"""Memory per pattern."""
+"""Per pattern."""
 
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
-    """Compile a pattern.
-
-    Raises:
-        CelError: it is invalid.
-    """
-    import re2  # imported late: it takes megabytes, and few policies use it
+    """Compile a pattern, or raise CelError."""
+    import re2  # late: it takes megabytes, and few policies use it
 
     options = re2.Options()
     options.log_errors = False

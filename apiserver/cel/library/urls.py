@@ -43,11 +43,7 @@ class Url(Opaque):
 
 
 def parse_request_uri(text: str) -> Url:
-    """Parse an absolute URL or path.
-
-    Raises:
-        CelError: it is invalid, with the text of Go's ``url.ParseRequestURI``.
-    """
+    """Parse an absolute URL or path; raises CelError with the text of Go's ``url.ParseRequestURI``."""
     try:
         return _parse(text, request=True)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Compact history every five minutes to its state five minutes earlier, by one of the servers on an etcd.
 
-As in ``k8s.io/apiserver/pkg/storage/etcd3/compact.go``: the first server to write the key ``compact_rev_key`` in an interval compacts, so
-any number of replicas, even with a Go server, compact as often as one.
+As in ``k8s.io/apiserver/pkg/storage/etcd3/compact.go``: the first server to write the key ``compact_rev_key`` in an
+interval compacts, so any number of replicas, even with a Go server, compact as often as one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Compactor:
         """Take the storage with unprefixed keys."""
         self._storage = storage
         self._seen = 0
-        """Revision of the key's last known change; 0: absent."""
+        """Of the key's last known change; 0: absent."""
         self._revision = 0
-        """The store's revision at that time."""
+        """The store's, at that time."""
         self.compacted = 0
         """The last revision that this server compacted to."""
 
@@ -41,11 +41,7 @@ class Compactor:
             await asyncio.sleep(interval_seconds)
 
     async def turn(self) -> bool:
-        """Do one interval's work; return whether this server compacted.
-
-        Raises:
-            StorageError: storage did not answer.
-        """
+        """Do one interval's work; return whether this server compacted. Raises StorageError."""
         try:
             revision = await self._storage.commit([Condition(KEY, self._seen)], [Put(KEY, str(self._revision).encode())])
         except RevisionMismatch as mismatch:

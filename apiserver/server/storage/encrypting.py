@@ -26,12 +26,9 @@ class Encryption:
     def __init__(
         self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None, kms_seconds: tuple[float, float]
     ) -> None:
-        """Read the file, and again every ``seconds``; None: once.
+        """Read the file, and again every ``seconds``; None: once. Raises OSError, Misconfigured.
 
         ``kms_seconds``: intervals of checking key management services, after success and failure.
-
-        Raises:
-            OSError, Misconfigured: it is unusable.
         """
         self._file = file
         self._root = root
@@ -78,11 +75,7 @@ class Encryption:
         return True
 
     async def _readied(self, content: bytes) -> Rules | None:
-        """Return a file's rules if its services answer; None: retry later.
-
-        Raises:
-            Misconfigured: it is unusable.
-        """
+        """Return a file's rules if its services answer; None: retry later. Raises Misconfigured."""
         try:
             rules = _rules(self._file, content)
         except Misconfigured:

@@ -107,7 +107,7 @@ class MeasuredStorage:
         return self._storage.watch(prefix, after=after, previous=previous)
 
     async def request_progress(self) -> None:
-        """Pass on ``Storage.request_progress``, unmeasured."""
+        """Pass on ``Storage.request_progress``."""
         await self._storage.request_progress()
 
     async def revision(self) -> int:
@@ -118,11 +118,11 @@ class MeasuredStorage:
         return revision
 
     async def compact(self, revision: int) -> None:
-        """Pass on ``Storage.compact``, unmeasured."""
+        """Pass on ``Storage.compact``."""
         await self._storage.compact(revision)
 
     async def close(self) -> None:
-        """Pass on ``Storage.close``, unmeasured."""
+        """Pass on ``Storage.close``."""
         await self._storage.close()
 
 

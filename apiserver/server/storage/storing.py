@@ -28,7 +28,7 @@ _CLUSTER: Final = "etcd-0"
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """The flags, with Go's names and defaults."""
+    """With Go's names and defaults."""
 
     encryption_provider_config: Path | None = None
     encryption_provider_config_automatic_reload: bool = False
@@ -110,13 +110,7 @@ class Storing:
         file_seconds: float = 5.0,
         kms_seconds: tuple[float, float] = (60.0, 10.0),
     ) -> None:
-        """Wrap ``plain``, with etcd's keys; objects are under ``root``.
-
-        ``file_seconds``, ``kms_seconds``: intervals of checks.
-
-        Raises:
-            OSError, Misconfigured: the encryption file is unusable.
-        """
+        """Wrap ``plain``, with etcd's keys; objects are under ``root``. Raises OSError or Misconfigured by the encryption file."""
         self._plain = plain
         self._options = options
         self._compactor = Compactor(plain)
@@ -129,7 +123,7 @@ class Storing:
         self._ready = HealthCheck(plain, options.etcd_readycheck_timeout)
         self._encryption: Encryption | None = None
         if options.encryption_provider_config is not None:
-            # Imported late: its own OpenSSL takes about 10 MiB.
+            # Late: its own OpenSSL takes about 10 MiB.
             from apiserver.server.storage.encrypting import Encryption
 
             again = file_seconds if options.encryption_provider_config_automatic_reload else None
