@@ -26,8 +26,6 @@ class Plugin(Admission, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Plug-ins for a kind of request."""
-
     mutating: tuple[Plugin, ...]
     validating: tuple[Plugin, ...]
     anybody: bool

@@ -143,7 +143,6 @@ async def selects(matching: Matching, attributes: Attributes, namespaces: Namesp
 
 
 async def _in_namespace(parsed: ParsedSelector, attributes: Attributes, namespaces: Namespaces) -> bool:
-    """Always true for cluster-scoped objects."""
     if not attributes.namespace:
         return True
     if parsed.problem:
@@ -164,6 +163,5 @@ def _is_object(selector: labels.Selector, attributes: Attributes) -> bool:
 
 
 def _labels(obj: Object) -> Mapping[str, str]:
-    """Return an object's labels; none if a patch made them invalid."""
     found = dig(obj, "metadata", "labels")
     return found if isinstance(found, dict) else {}

@@ -34,8 +34,6 @@ _ONE: Final = quantity.parse("1")
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    """A creation that waits for its namespace's turn."""
-
     attributes: Attributes
     settled: bool = False
     refusal: StatusError | None = None
@@ -93,7 +91,7 @@ class ResourceQuotas:
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Wait for the namespace's turn; the first waiter evaluates all. Return the refusal, or None."""
+        """The first waiter evaluates all. Return the refusal, or None."""
         queue = self._queues.setdefault(attributes.namespace, _Queue())
         waiter = _Waiter(attributes)
         queue.waiting.append(waiter)

@@ -83,7 +83,6 @@ class Compiler:
                 return loops.compile_sort_by(self, node, scope)
 
     def _path(self, node: Ident | Select, scope: dict[str, int]) -> Code:
-        """Compile ``a.b.c`` as one step."""
         chain: list[Select] = []
         at: Node = node
         while isinstance(at, Select):
@@ -101,7 +100,7 @@ class Compiler:
         return base
 
     def _name(self, ident: Ident, chain: list[Select], scope: dict[str, int]) -> tuple[Code, int]:
-        """Return the code of the longest name at a chain's start, and the number of selections used."""
+        """Return the longest name at a chain's start, and the number of selections used."""
         if (slot := scope.get(ident.name)) is not None:
             return Code(lambda frame: frame.slots[slot], 1), 0
         names = [ident.name]

@@ -105,7 +105,6 @@ def _string(source: Source, at: int, opening: re.Match[str]) -> tuple[Token, int
 
 
 def _escape(source: Source, at: int, out: bytearray, *, is_bytes: bool) -> int:
-    """Append the bytes of an escape sequence; return the position after it."""
     letter = source.text[at + 1 : at + 2]
     if letter in _ESCAPES and letter:
         out.append(_ESCAPES[letter])

@@ -38,7 +38,6 @@ def compile_loop(nodes: Nodes, node: Comprehension, scope: dict[str, int]) -> Co
 
 
 def _walk(over: Run, slots: tuple[int, ...]) -> Run:
-    """Return a function that iterates over the elements and sets the loop variables."""
     if len(slots) == 1:
         slot = slots[0]
 

@@ -102,7 +102,6 @@ class Answer:
         del self._parser  # otherwise a cycle leaves each response to the garbage collector
 
     def _after_heads(self, data: memoryview) -> memoryview:
-        """Parse the head; return the bytes after it, none while incomplete."""
         begun = self._begun
         searched = max(0, len(begun) - len(_EMPTY_LINE))
         begun += data
@@ -129,7 +128,7 @@ class Answer:
         self._is_endless = not codings and all(name != b"content-length" for name, _ in head.fields)
 
     def _take_body(self, data: memoryview) -> None:
-        """Parse the body; the last byte separately, because llhttp does not report bytes after it."""
+        """Parse the last byte separately, because llhttp does not report bytes after it."""
         for each in (data[:-1], data[-1:]):
             if self.is_whole:
                 self.is_last = True

@@ -152,7 +152,6 @@ def _named(document: dict[str, Any], plural: str, singular: str, name: str, path
 
 
 def _beside(path: Path, name: str | None) -> str | None:
-    """Resolve a path relative to the kubeconfig."""
     return str(path.parent / name) if name else None
 
 

@@ -206,7 +206,6 @@ class Connections:
                 return Response(head, connection, functools.partial(self._leave, host, connection))
 
     async def _joined(self, origin: Origin, seconds: float | None, deadline: float | None) -> tuple[_Host, Connection, bool]:
-        """Wait for a turn; return the host, a connection, and whether it is new."""
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = _Host(origin, self._limit)
@@ -256,7 +255,6 @@ class Connections:
         return made
 
     def _leave(self, host: _Host, connection: Connection) -> None:
-        """End an exchange, pool a reusable connection, and start the next exchange."""
         if connection.finish() and not self._is_closed:
             self._keep(host, connection)
         host.turns.release()
@@ -271,7 +269,6 @@ class Connections:
             self._sweep_timer = loop.call_later(self._keep_seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Close idle connections, and schedule the next sweep."""
         loop = asyncio.get_running_loop()
         self._sweep_timer = None
         for host in tuple(self._hosts.values()):

@@ -75,7 +75,6 @@ async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _M
 
 
 async def _begin(attempts: Iterable[asyncio.Task[None]], made: list[_Made]) -> None:
-    """Start the attempts one by one until one succeeds; cancel the others."""
     pending: set[asyncio.Task[None]] = set()
     for each in attempts:
         _, pending = await asyncio.wait({*pending, each}, timeout=STAGGER_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -215,7 +215,6 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     async def _head(self, transport: asyncio.Transport) -> Head:
-        """Send the rest of the request until the head arrives."""
         while (head := self._answer.head) is None:
             if self._take():
                 continue
@@ -227,7 +226,6 @@ class Connection(asyncio.BufferedProtocol):
         return head
 
     def _part(self) -> bytes:
-        """Return the buffered part of the body, with small chunks joined."""
         parts = self._answer.parts
         try:
             while len(parts) <= MAX_CHUNKS - _SLICE_CHUNKS and not self._answer.is_whole and self._take():
@@ -241,7 +239,6 @@ class Connection(asyncio.BufferedProtocol):
         return part
 
     def _take(self) -> bool:
-        """Parse a slice of input or its end; False without either."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -297,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._quiet = None
 
     def _look(self, idle_seconds: float) -> None:
-        """Fail the exchange if the server is silent, unless we stopped reading; else look later."""
+        """Fail the exchange if the server is silent, unless we stopped reading."""
         now = self._loop.time()
         if self._reads and now - self._heard_at >= idle_seconds:
             self.fail(TimeoutError(f"nothing came for {idle_seconds:g} s"))

@@ -143,7 +143,7 @@ class Informer:
         logger.log(level, "list or watch failed, retrying", extra={"resource": self.resource.plural, "error": self._said})
 
     async def _sync_by_watch(self) -> None:
-        """Load and follow by a streaming list (KEP-3157): existing objects, a bookmark, then changes, in one response."""
+        """Load and follow by a streaming list (KEP-3157): existing objects, a bookmark, then changes."""
         initial: builtins.list[Object] = []
         end: Object | None = None
         try:
@@ -222,7 +222,6 @@ class Informer:
         self._resource_version = version if version and isinstance(version, str) else self._resource_version
 
     def _sound(self, objects: Iterable[Object]) -> builtins.list[Object]:
-        """Return the trimmed objects; log and skip those without identity."""
         found: builtins.list[Object] = []
         for each in objects:
             if not _has_identity(each):

@@ -217,7 +217,6 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], calle
 
 
 def _contradicting(options: DeleteOptions) -> list[Cause]:
-    """Return an error for each option that contradicts ``ignore_read_error``; none without it."""
     said = {
         "dryRun": options.dry_run,
         "propagationPolicy": options.policy,

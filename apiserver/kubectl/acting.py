@@ -80,7 +80,6 @@ async def _request(access: Access, name: str, verb: str, body: Mapping[str, Any]
 
 
 async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting: Waiting, *, has_bar: bool) -> str:
-    """Wait for the outcome; return the error to print, or an empty string."""
     machine = f"virtual machine {access.namespace}/{begun.name}"
     found: list[outcomes.Outcome] = []
     shown = 0

@@ -170,7 +170,6 @@ async def _text(parsed: argparse.Namespace, load: migrations.Load) -> str:
 
 
 def _asker() -> Callable[[str], str]:
-    """Return the function that asks on the terminal; raises Failure without one."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise Failure("error: standard input is not a terminal: confirm with --yes")
     return creating.ask

@@ -126,7 +126,6 @@ class Session:
         raise Detached  # or the terminal hung up
 
     async def _attach_again_and_again(self, access: Access) -> streams.End:
-        """Reconnect until the console closes for good; return why."""
         deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS
         renewed = waiting = False
         query = {"port": self._settings.port} if self._settings.port else {}
@@ -161,7 +160,6 @@ class Session:
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _pass_on(self, connection: ClientConnection) -> streams.End:
-        """Copy both ways until the connection ends; return why."""
         ends: list[streams.End] = []
         try:
             async with asyncio.TaskGroup() as group:

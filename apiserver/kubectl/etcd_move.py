@@ -50,8 +50,6 @@ async def _namespace(cluster: Kubectl) -> str:
 
 
 class _Mover:
-    """The steps of a move, each idempotent."""
-
     def __init__(self, cluster: Kubectl, kubectl: Kubectl, namespace: str) -> None:
         self._cluster = cluster
         self._kubectl = kubectl

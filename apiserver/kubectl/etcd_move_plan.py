@@ -171,7 +171,7 @@ def pod_name(role: str) -> str:
 
 
 def _container(name: str, image: Object, command: str, *, root: bool) -> Object:
-    """Return a container with etcd's user, or root to set the owner, as in the chart's Job."""
+    """With etcd's user, or root to set the owner, as in the chart's Job."""
     user = 0 if root else USER
     return {
         "name": name,

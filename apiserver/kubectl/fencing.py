@@ -56,7 +56,7 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
 
 
 async def _machines(access: Access, node: str) -> list[str] | None:
-    """Return the names of the node's machines; None if virt-api does not answer, because it may have been on that node."""
+    """Return the node's machines; None if virt-api does not answer, because it may have been on that node."""
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [f"{namespace_of(each)}/{name_of(each)}" async for each in listed if dig_vm(each, "status", "nodeName") == node]
@@ -107,7 +107,6 @@ async def _get(access: Access, path: str, doing: str) -> Object | None:
 
 
 async def _leases(access: Access, node: str) -> dict[str, Object | None]:
-    """Return the Leases of the node's kubelet and virt-handler, by the names of these processes."""
     kubelet = await _get(access, LEASES.path(KUBELET_LEASES, node), f"get the lease of node {node}")
     wanted = names.handler_lease(node)
     selected = {"labelSelector": f"{names.COMPONENT_LABEL}={names.HANDLER}", "fieldSelector": f"metadata.name={wanted}"}
@@ -136,7 +135,7 @@ async def _write(access: Access, node: Object, doing: str) -> None:
 
 
 async def _tell(access: Access, event: Object) -> None:
-    """Create an Event; only warn if that fails, because the Node and the audit log name the user as well."""
+    """Only warn if it fails, because the Node and the audit log name the user as well."""
     try:
         await verbs.request(access, "POST", EVENTS.path("default"), "create an Event about the node", body=event)
     except Failure as failure:

@@ -208,7 +208,6 @@ def _add_create(commands: Commands) -> None:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments at ``--`` before the command for the guest of ``ssh``."""
     if "ssh" not in arguments or "--" not in arguments[arguments.index("ssh") :]:
         return arguments, []
     place = arguments.index("--", arguments.index("ssh"))
@@ -462,7 +461,6 @@ def _settle_names(parser: CommandParser, parsed: argparse.Namespace) -> None:
 
 
 def _shared() -> CommandParser:
-    """Return a parser of kubectl's global flags, for positions before and after the command."""
     flags = CommandParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = flags.add_argument_group("cluster, with the same flags as kubectl")
     group.add_argument("-n", "--namespace", help="of the virtual machine")
@@ -513,7 +511,7 @@ def _forward(text: str) -> portforward.Local:
 
 
 def _lines(text: str) -> int | None:
-    """Return a number of lines; None for -1, kubectl's word for all."""
+    """None for -1, kubectl's word for all."""
     if text == "-1":
         return None
     if not (text.isascii() and text.isdigit()):

@@ -76,7 +76,6 @@ def plain(content: bytes) -> bytes:
 
 
 async def _print(connection: ClientConnection, newest: Newest, write: Write, pause_seconds: float | None) -> streams.End:
-    """Print messages until the connection ends; return why."""
     try:
         while True:
             try:

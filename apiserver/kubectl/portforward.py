@@ -164,7 +164,6 @@ async def forward_all(name: str, load: Load, ports: Sequence[Local], address: st
 
 
 async def _listen(stack: AsyncExitStack, port: Port, local: Local, address: str) -> int:
-    """Serve a local port until the stack ends; return its number."""
     try:
         if local.forward.protocol == "udp":
             loop = asyncio.get_running_loop()

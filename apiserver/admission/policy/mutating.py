@@ -47,8 +47,6 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why a policy refuses, or cannot be evaluated."""
-
     policy: Policy
     binding: Binding | None
     message: str
@@ -62,8 +60,6 @@ class _Refusal:
 
 @dataclass(slots=True, eq=False)
 class _Reinvocation:
-    """A request's state between the two rounds."""
-
     output: Object | None = None
     reinvocable: set[Key] = field(default_factory=set)
     due: set[Key] = field(default_factory=set)
@@ -171,7 +167,6 @@ class MutatingPolicies:
         return problem, changed
 
     async def _mutate(self, each: Invocation[Compilation], position: int, given: Input, attributes: Attributes) -> bool:
-        """Evaluate one mutation and apply it; return whether it changed the object."""
         compiled, mutation = each.compiled.mutations[position], each.policy.mutations[position]
         if compiled.program is None:
             raise PatchFailed(compiled.problem)

@@ -117,7 +117,6 @@ class Params:
         raise UnknownKind(f"failed to find resource referenced by paramKind: '{shown}'")
 
     async def _follow(self, followed: _Followed) -> None:
-        """Look up a kind's resource, retrying without limit, and follow it."""
         backoff = Backoff(1, 30)
         while True:
             resource: Resource | None = None

@@ -116,7 +116,6 @@ class ValidatingPolicies:
     async def _evaluate(
         self, invocation: Invocation[Compilation], given: Input, attributes: Attributes, noted: dict[str, list[str]]
     ) -> list[Decision]:
-        """Return the refusals; warn and log as the binding says."""
         policy, binding = invocation.policy, invocation.binding
         evaluated = _Evaluated(invocation, given, self._dispatcher.ask, self._budget)
         began = time.perf_counter()
@@ -208,7 +207,7 @@ class _Evaluated:
         return Decision(position, message, "", error_type(message), seconds, self._policy.fails_open)
 
     async def _messages(self, budget: int) -> tuple[Sequence[Any], str]:
-        """Return the results of message expressions (None for failed ones), and the error if the budget is exceeded."""
+        """Return the results (None: failed), and the error of an exceeded budget."""
         if not any(self._compiled.messages):
             return [None] * len(self._compiled.messages), ""
         evaluation = self._evaluation(budget, authorizer=False)

@@ -152,7 +152,7 @@ class Caller:
         return await self._connections.send(origin, "POST", f"{parts.path}?{parts.query}", headers=headers, body=body)
 
     def _as_ourselves(self, where: Target) -> tuple[dict[str, str], str]:
-        """Return header fields and authorities: for kube-apiserver, our token and the cluster's authority."""
+        """Return header fields and authorities: for kube-apiserver, our token and the cluster's."""
         token = self._service_account / "token"
         if (where.host, where.port) != KUBE_APISERVER or not token.exists():
             return {}, ""
@@ -229,7 +229,6 @@ def _failed(webhook: Webhook, url: str, reason: str) -> CallFailed:
 
 
 def _reason(where: Target, error: ExchangeFailed) -> str:
-    """Return why there was no answer, in Go's searchable words if common."""
     match error:
         case Unreachable(cause=ssl.SSLCertVerificationError() as cause):
             return f"tls: failed to verify certificate: x509: {_certificate(cause)}"

@@ -31,8 +31,6 @@ from apiserver.registry.generic.admission import Attributes, Operation
 
 @dataclass(slots=True, eq=False)
 class _Reinvocation:
-    """A request's state between the two rounds."""
-
     output: Object | None = None
     """After the first round."""
     reinvocable: set[str] = field(default_factory=set)
@@ -82,7 +80,6 @@ class MutatingWebhooks:
         memory.output = copy.deepcopy(attributes.obj) if memory.reinvocable and not round_.again else None
 
     async def _call(self, candidate: Candidate, versioned: VersionedAttributes, attributes: Attributes) -> bool:
-        """Call one webhook and apply its patch; return whether the object changed."""
         webhook = candidate.webhook
         place = f"round_{int(attributes.reinvocation.again)}_index_{candidate.position}"
         changed = False
@@ -102,7 +99,6 @@ class MutatingWebhooks:
         return changed
 
     def _take(self, webhook: Webhook, versioned: VersionedAttributes, attributes: Attributes, answer: Answer) -> bool:
-        """Apply an answer's patch; return whether it changed the object."""
         patch = _decoded(webhook, answer)
         if not patch:
             return False

@@ -185,7 +185,7 @@ def _patch(given: Object, *, strict: bool, mutating: bool) -> tuple[bytes, str]:
 
 
 def _result(given: Object) -> Object | None:
-    """Return the Status, or None; check its types, because it becomes our answer."""
+    """Return the Status or None, with checked types, because it becomes our answer."""
     status = given.get("status")
     if status is None:
         return None

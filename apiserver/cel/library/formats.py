@@ -48,7 +48,6 @@ def _dns1035_errors(text: str) -> list[str]:
 
 
 def _prefix(errors: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return the rule for a name prefix, which may end with a dash."""
     return lambda text: errors(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)
 
 

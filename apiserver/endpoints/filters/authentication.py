@@ -104,7 +104,6 @@ class Authenticator:
         return ANONYMOUS
 
     def _verify(self, der: bytes, carrier: Carrier) -> _Verified:
-        """Return the dates, user and proxy right of a certificate under the current trust, cached."""
         verified = self._verified.get(der)
         if verified is None or verified.trust is not self.trust:
             certificate, trust = _read(carrier), self.trust

@@ -162,9 +162,9 @@ def review_spec(user: User, info: RequestInfo) -> Object:
 
 
 def _selectors(info: RequestInfo) -> Object:
-    """Return a list's selectors as fields of a SubjectAccessReview. An authorizer may allow only narrow lists.
+    """Return a list's selectors for the review, because an authorizer may allow only narrow lists.
 
-    Empty if either selector is malformed; label operators unknown to the review are left out.
+    Empty if either is malformed; label operators unknown to the review are left out.
     """
     found: Object = {}
     try:

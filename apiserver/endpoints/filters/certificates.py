@@ -100,7 +100,6 @@ def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -
 
 
 def _verified_chain(connection: ssl.SSLObject) -> list[bytes]:
-    """Return the verified chain, from the client's certificate to the root's."""
     if hasattr(connection, "get_verified_chain"):  # since Python 3.13
         chain: list[bytes] = connection.get_verified_chain()
         return chain

@@ -187,7 +187,6 @@ class Connection(asyncio.Protocol):
             self.task = self._server.loop.create_task(self._serve())
 
     def _ask_in_turn(self, head: Head) -> bool:
-        """Start a client's queued request; False if it is gone."""
         if self._transport is None or self._ending:
             return False
         self._ask(head)
@@ -203,7 +202,7 @@ class Connection(asyncio.Protocol):
             server.lengthens(self)
 
     async def _serve(self) -> None:
-        """Answer requests in sequence, in one task, because a task per request could cost more than the answer."""
+        """Answer requests in one task, because a task per request could cost more than the answer."""
         while not self._ending:
             request = self._request
             if request is None:

@@ -146,7 +146,6 @@ def _request_line(line: bytes) -> tuple[str, str, bool]:
 
 
 def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
-    """Parse field lines to names and values; more than ``most`` are an error."""
     if not block:
         return []
     if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):

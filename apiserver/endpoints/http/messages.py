@@ -308,7 +308,6 @@ def _field(name: str, value: str) -> bytes:
 
 
 def _checked(value: str) -> str:
-    """Return a header value, checked against injection."""
     if not value.isprintable():
         raise ValueError(f"invalid header field value: {value[:64]!r}")
     return value

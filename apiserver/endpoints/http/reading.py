@@ -102,7 +102,6 @@ class Reader:
         return rest
 
     def _take(self, count: int) -> None:
-        """Drop the first bytes, without copying the rest."""
         if count >= len(self._buffer):
             self._buffer = b""
         elif isinstance(self._buffer, bytearray):
@@ -148,7 +147,6 @@ class _Chunks:
         return b"".join(pieces)
 
     def _framing(self, buffer: bytearray) -> bool:
-        """Parse one step of the framing; False if incomplete."""
         if self._ending:
             if len(buffer) < 2:
                 if buffer and buffer[0] != 13:

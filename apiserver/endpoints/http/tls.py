@@ -193,7 +193,6 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         return True
 
     def _shake(self) -> Connection | None:
-        """Continue the handshake; return the connection at its end, else None."""
         paused = self._incoming.pending > FEW_ARRIVALS
         self._said += self._incoming.pending
         try:

@@ -41,7 +41,6 @@ class Turns:
             self._handle = self._loop.call_soon(self._turn) if self._going_on or self._beginning else None
 
     def _next(self) -> Work:
-        """Return and remove the next piece; requeue its address."""
         turns = self._going_on or self._beginning
         address = next(iter(turns))
         waiting = turns.pop(address)

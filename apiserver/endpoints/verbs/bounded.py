@@ -62,7 +62,6 @@ class Bounded(ClientConnection):
         self._decode(all_of_it=False)
 
     def _behind_head(self, data: bytes) -> bytes:
-        """Pass a complete head to the library; return the bytes behind it."""
         self._head = head = (self._head or bytearray()) + data
         end = head.find(_HEAD_END)
         if end < 0 and len(head) <= _MAX_HEAD_BYTES:

@@ -75,14 +75,13 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 def _segments(stream: Connect, rest: Sequence[str]) -> dict[str, str]:
-    """Return the path parameters behind the subresource; raises BadRequest without the first."""
+    """Return the path parameters behind the subresource; BadRequest without the first."""
     if stream.segments and not rest:
         raise BadRequest(f"the path lacks {stream.segments[0].name}: …/{'/'.join(each.name.upper() for each in stream.segments)}")
     return {each.name: text for each, text in zip(stream.segments, rest, strict=False)}
 
 
 def _endings(context: RequestContext, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:
-    """Return functions that wait until the stream must end: at shutdown, or after a loss of rights."""
     if context.withdrawn is None:
         return [streams.ended]
     verbs = (context.info.verb, "create") if stream.interactive else (context.info.verb,)

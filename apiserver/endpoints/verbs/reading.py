@@ -97,7 +97,7 @@ def _whole(served: Served, items: Sequence[Item], metadata: Object) -> Joined:
 
 
 def _list(head: bytes, parts: list[bytes], length: int, number: int) -> Joined:
-    """Return the body of a list; ``parts`` are ``number`` objects, each after a comma."""
+    """``parts`` are ``number`` objects, each after a comma."""
     if parts:
         parts[0] = b""
         length -= len(b",")

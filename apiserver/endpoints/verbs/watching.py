@@ -101,8 +101,6 @@ class _Letter:
 
 
 class _Stream:
-    """One watch's frames, and the receiver of its events."""
-
     __slots__ = (
         "_began",
         "_bookmark_seconds",
@@ -179,7 +177,7 @@ class _Stream:
 
     @staticmethod
     async def _bounded(writing: Awaitable[None]) -> None:
-        """Await ``writing`` for a limited time: the client may not read."""
+        """The client may not read."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await writing
@@ -257,7 +255,7 @@ class _Stream:
         return event.framed(self._form, self._encode) if self._is_shared else self._encode(event)
 
     def _encode(self, event: Event) -> bytes:
-        """Return the event's frame; except for Tables, watches of one form share it."""
+        """Except for Tables, watches of one form share the frame."""
         return b"" if event.item is None else self._object(event.type.value, event.item)
 
     def _object(self, kind: str, item: Item) -> bytes:

@@ -71,7 +71,6 @@ async def patch(served: Served, context: RequestContext) -> Response:
 
 
 async def _apply(served: Served, context: RequestContext, representation: Representation) -> Response:
-    """Merge an applied configuration into the object, or its status; 201 if created."""
     options = write_options(context, "PatchOptions", apply=True)
     applied, duplicates = patches.parse_apply(await bodies.read(context.request))
     if duplicates and options.field_validation == "Strict":

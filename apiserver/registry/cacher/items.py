@@ -204,7 +204,6 @@ class SortedItems:
         return self._distance(low, max(low, self._position(prefix + LAST_CHARACTER)))
 
     def _position(self, key: str) -> tuple[int, int]:
-        """Return chunk and index of the first key from ``key`` on."""
         chunk = bisect_left(self._last, key)
         return (chunk, bisect_left(self._keys[chunk], key)) if chunk < len(self._last) else (chunk, 0)
 
@@ -219,7 +218,6 @@ class SortedItems:
         self._last[chunk : chunk + 1] = [keys[self._chunk - 1], keys[-1]]
 
     def _join(self, chunk: int) -> None:
-        """Merge a small chunk with a neighbour if possible; drop an empty one."""
         if not self._keys[chunk]:
             del self._keys[chunk], self._items[chunk], self._last[chunk]
             return

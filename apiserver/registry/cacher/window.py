@@ -51,8 +51,6 @@ _revision_of = attrgetter("revision")
 
 
 class _EventBatches:
-    """The event batches of one dispatch, shared by watches."""
-
     def __init__(self) -> None:
         self._of: dict[tuple[int, ...], EventBatch] = {}
 

@@ -105,7 +105,6 @@ class StoredObjects:
         await self._transactions.remove_unread(entry)
 
     async def _as_if(self, key: str, old: Item | None, new: Object) -> Item:
-        """Return a dry run's result, at the revision of ``old``."""
         if old is None and (entry := await self.read(key)) is not None:
             raise Overtaken(entry)
         await self._transactions.check_locks(key, old.object if old is not None else None, new)

@@ -111,11 +111,7 @@ class PodRestriction:
                     raise _refusal(attributes, hot_plug.FIELD, found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
-        """Return the machine that the pod must belong to; None if its Migration was already checked with the pod.
-
-        Raises:
-            Forbidden: a Migration's machine is absent.
-        """
+        """Return the pod's machine; None if its Migration was already checked with the pod."""
         obj: Object = attributes.obj or {}
         namespace = objects.namespace_of(obj)
         if attributes.resource.plural == VIRTUAL_MACHINES.plural:

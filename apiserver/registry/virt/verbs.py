@@ -311,7 +311,7 @@ def refuse_reset(vm: Object) -> Refusal:
 
 
 def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
-    """Return the function that says why a guest cannot receive a signal: it does not run, or is paused."""
+    """The guest does not run, or is paused."""
 
     def refuse(vm: Object) -> Refusal:
         stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)
@@ -439,7 +439,6 @@ def _request(vm: Object, action: power.Action, now: datetime, more: Mapping[str,
 
 
 def _verb_of(vm: Object, call_id: str) -> str:
-    """Return the verb, or action, of an earlier call with this id; empty without one."""
     operation, call = operations.find(vm, call_id), power.call_of(vm, call_id)
     return str((operation or {}).get("action") or (call or {}).get("verb") or "")
 

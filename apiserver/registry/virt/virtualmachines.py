@@ -168,7 +168,7 @@ class VirtualMachineStrategy(Strategy):
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this virtual machine starts when that one is off'
 
     def _locks(self, obj: Object) -> frozenset[disk_uses.Lock]:
-        """Return the locks by typed fields, none without a guest; ``domainXML`` has no claims, but may have the UUID of a state's claim."""
+        """None without a guest; ``domainXML`` has no claims, but may have the UUID of a state's claim."""
         if not phases.keeps_guest(obj):
             return frozenset()
         spec = running.spec_of(obj)
@@ -241,7 +241,6 @@ def _key(obj: Object, lock: disk_uses.Lock) -> str:
 
 
 def _is_sound(domain: object) -> bool:
-    """Return whether a stored domain's claims are readable."""
     if not isinstance(domain, dict):
         return False
     devices, state = domain.get("devices") or {}, domain.get("firmware") or {}
