@@ -45,7 +45,6 @@ class Matching:
     namespaces: ParsedSelector = ParsedSelector()
     objects: ParsedSelector = ParsedSelector()
     equivalent: bool = True
-    """Other versions of the named resources also match."""
     everything: bool = False
     """For policies, no rules match everything; webhooks without rules are never called."""
 

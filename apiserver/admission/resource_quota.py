@@ -27,7 +27,7 @@ from apiserver.registry.generic.admission import Attributes, Operation
 logger = logging.getLogger(__name__)
 
 SECONDS: Final = 10.0
-"""Longest wait of a request for its turn and for kube-apiserver."""
+"""Longest wait of a request."""
 RETRIES: Final = 3
 _ONE: Final = quantity.parse("1")
 
@@ -169,7 +169,7 @@ class ResourceQuotas:
         try:
             self.informer.remember(await self._client.get(RESOURCE_QUOTAS, name_of(quota), namespace_of(quota)))
         except NotFound:
-            return  # its deletion will arrive; until then its writes fail
+            return
         except (StatusError, TransportError) as error:
             logger.warning(
                 "cannot read a quota again", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(error)}

@@ -192,7 +192,7 @@ def _folded(run: Run) -> Code:
     try:
         value = run(Frame({}, 0))
     except CelError:
-        return Code(run, 0)  # raise at evaluation
+        return Code(run, 0)
     return Code(lambda _frame: value, 0, constant=True)
 
 
@@ -372,7 +372,7 @@ def _in(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
     left, right = (compiler.compile(each, scope) for each in node.args)
     first, second, free = left.run, right.run, right.constant
     if isinstance(node.args[1], ListOf) and not node.args[1].items:
-        return Code(lambda _frame: False, 0, constant=True)  # for any left operand
+        return Code(lambda _frame: False, 0, constant=True)
 
     def run(frame: Frame) -> Value:
         value, container = first(frame), second(frame)

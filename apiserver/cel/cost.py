@@ -11,7 +11,6 @@ from typing import Final
 from apiserver.cel.values import Message, Opaque, Optional, Value, from_key
 
 PER_CALL_LIMIT: Final = 1_000_000
-"""Per expression."""
 RUNTIME_BUDGET: Final = 10_000_000
 """Of a policy, per binding and parameter."""
 MATCH_CONDITIONS_BUDGET: Final = 2_500_000

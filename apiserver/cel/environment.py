@@ -27,9 +27,9 @@ class Environment:
     variables: frozenset[str] = frozenset()
     """Names may have dots: ``authorizer.requestResource``."""
     fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Allowed fields of variables, such as ``variables`` of a policy."""
+    """Of variables, such as ``variables`` of a policy."""
     patches: bool = False
-    """Expressions can build ``Object{...}`` and ``JSONPatch{...}``."""
+    """Allows ``Object{...}`` and ``JSONPatch{...}``."""
 
 
 @dataclass(frozen=True, slots=True)

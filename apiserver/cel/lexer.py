@@ -76,7 +76,7 @@ def _number(source: Source, at: int) -> tuple[Token, int]:
         if number > UINT_MAX:
             raise source.error(at, "invalid uint literal")
         return Token("literal", written, at, UInt(number)), match.end()
-    if number > INT_MAX + 1:  # one larger is possible after a minus, as the parser checks
+    if number > INT_MAX + 1:  # the parser checks a minus before it
         raise source.error(at, "invalid int literal")
     return Token("literal", written, at, number), match.end()
 
@@ -93,7 +93,7 @@ def _string(source: Source, at: int, opening: re.Match[str]) -> tuple[Token, int
             raise source.error(at, f"Syntax error: token recognition error at: '{text[at : at + 20]}'")
         if text[position] == "\\" and not raw:
             position = _escape(source, position, out, is_bytes=is_bytes)
-        elif text[position] == "\\":  # raw strings: a backslash still protects the quote
+        elif text[position] == "\\":  # also in raw strings, for the quote
             out += text[position : position + 2].encode("utf-8", "surrogatepass")
             position += 2
         else:

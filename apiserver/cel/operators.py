@@ -31,7 +31,7 @@ def _text(frame: Frame, left: Value, right: Value) -> Value:
 
 
 def _lists(frame: Frame, left: list[Value], right: list[Value]) -> list[Value]:
-    frame.charge((len(left) + len(right)) // 100)  # cel-go concatenates without a copy; this bounds many such steps
+    frame.charge((len(left) + len(right)) // 100)  # cel-go does not copy; this bounds many such steps
     return left + right
 
 

@@ -98,7 +98,7 @@ class _Parser:
             self._take()
             right = self._binary(precedence + 1)
             if operator in ("&&", "||") and isinstance(left, Call) and left.function == operator and left.target is None:
-                left = Call(left.at, operator, (*left.args, right))  # one flat node for a chain of any length
+                left = Call(left.at, operator, (*left.args, right))  # flat, for a chain of any length
             else:
                 left = Call(token.at, operator, (left, right))
 

@@ -17,12 +17,12 @@ _EMPTY_LINE: Final = b"\r\n\r\n"
 
 
 class Head(NamedTuple):
-    """Status line and header fields of a response."""
+    """Status line and header fields."""
 
     status: int
     reason: bytes
     fields: list[tuple[bytes, bytes]]
-    """Lower-case names, and values."""
+    """Names are in lower case."""
 
 
 class Answer:
@@ -34,7 +34,7 @@ class Answer:
         """``has_body`` is False for HEAD, whatever its header says."""
         self.head: Head | None = None
         self.parts: list[bytes] = []
-        """Untaken pieces of the body."""
+        """Not yet taken."""
         self.is_whole = False
         self.is_last = False
         """Complete, and the connection is not reusable."""
@@ -46,11 +46,7 @@ class Answer:
         self._parser: httptools.HttpResponseParser
 
     def take(self, data: memoryview) -> None:
-        """Parse further input.
-
-        Raises:
-            NotHTTP: it is malformed; earlier parts stay available.
-        """
+        """Parse further input. Raises NotHTTP; earlier parts stay available."""
         try:
             if self.head is None:
                 data = self._after_heads(data)

@@ -46,11 +46,7 @@ class Config:
 
     @classmethod
     def in_cluster(cls, directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Config:
-        """Return the pod's service-account configuration.
-
-        Raises:
-            ConfigError: there is no pod, or no token.
-        """
+        """Return the pod's service-account configuration. Raises ConfigError outside of a pod, or without a token."""
         host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
         token_file, ca_file, namespace_file = (directory / each for each in ("token", "ca.crt", "namespace"))
         if not host or not token_file.exists():
@@ -63,9 +59,7 @@ class Config:
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> Config:
         """Return a context of a kubeconfig with certificates or a token.
 
-        Raises:
-            ConfigError: it is unreadable, lacks the context, or needs a credential plugin (only for the kubectl
-                plugin).
+        Raises ConfigError if it is unreadable, lacks the context, or needs a credential plugin (only for the kubectl plugin).
         """
         path = Path(path)
         try:
@@ -111,8 +105,7 @@ class Config:
     def ssl_context(self) -> ssl.SSLContext:
         """Return a context that trusts only the CA (default: the system's) and presents the client certificate.
 
-        Raises:
-            ConfigError: OpenSSL cannot use a file or field.
+        Raises ConfigError if OpenSSL cannot use a file or field.
         """
         try:
             context = contexts.trusting(file=self.ca_file, pem=None if self.ca_file else _text(self.ca_data))
@@ -136,7 +129,7 @@ class Config:
 
 
 def _load_yaml(text: str) -> Json:
-    import yaml  # imported late: it takes 2 MB, and pods have no kubeconfig
+    import yaml  # late: it takes 2 MB, and pods have no kubeconfig
 
     try:
         return yaml.safe_load(text)

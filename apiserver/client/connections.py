@@ -43,7 +43,6 @@ class Origin(NamedTuple):
     """Without brackets."""
     port: int
     tls: ssl.SSLContext | None = None
-    """None: no TLS."""
     server_name: str | None = None
     """Required certificate name, if not the host."""
 
@@ -55,7 +54,10 @@ class Origin(NamedTuple):
 
 
 class Response:
-    """A response with an unread body, for one task. A context manager: leaving it ends the exchange."""
+    """A response with an unread body, for one task. A context manager: leaving it ends the exchange.
+
+    Reading raises ExchangeFailed or TimeoutError for an incomplete body.
+    """
 
     def __init__(self, head: Head, connection: Connection, left: Callable[[], object]) -> None:
         self.status = head.status
@@ -85,11 +87,7 @@ class Response:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next piece.
-
-        Raises:
-            ExchangeFailed, TimeoutError: incomplete body.
-        """
+        """Return the next piece."""
         if self._connection is not None:
             if piece := await self._connection.piece():
                 return piece
@@ -97,12 +95,7 @@ class Response:
         raise StopAsyncIteration
 
     async def read(self, limit: int) -> bytes:
-        """Return the whole body.
-
-        Raises:
-            TooLong: it exceeds ``limit`` bytes.
-            ExchangeFailed, TimeoutError: it is incomplete.
-        """
+        """Return the whole body; raises TooLong above ``limit`` bytes."""
         parts, size = [], 0
         async for part in self:
             size += len(part)
@@ -125,7 +118,6 @@ class _Host:
         self.origin = origin
         self.turns = asyncio.Semaphore(limit or sys.maxsize)
         self.users = 0
-        """Running and waiting exchanges."""
         self.idle: deque[Connection] = deque()
         """Most recently used last."""
 
@@ -136,10 +128,8 @@ class Connections:
     def __init__(self, *, keep_seconds: float, limit: int = 0, resolve: Callable[[str], str] | None = None) -> None:
         """Create an empty pool.
 
-        Args:
-            keep_seconds: lifetime of idle connections.
-            limit: concurrent exchanges per origin; 0: unlimited.
-            resolve: returns the address to dial; default: the host.
+        ``keep_seconds``: lifetime of idle connections. ``limit``: concurrent exchanges per origin; 0: unlimited. ``resolve``
+        returns the address to dial; default: the host.
         """
         self._keep_seconds = keep_seconds
         self._limit = limit
@@ -180,13 +170,10 @@ class Connections:
     ) -> Response:
         """Send a request and return its response, with any status.
 
-        ``target``: path and query, quoted if necessary. ``headers``: besides Host and Content-Length. ``timeouts``: in total and
-        per step. ``refusal``: returns why the server's certificate is not trusted; asked before anything is sent.
+        ``target``: path and query, quoted if necessary. ``headers``: besides Host and Content-Length. ``timeouts``: in total
+        and per step. ``refusal`` returns why the server's certificate is not trusted; asked before anything is sent.
 
-        Raises:
-            NotTrusted: ``refusal`` said why.
-            ExchangeFailed: there is no response.
-            TimeoutError: it is late.
+        Raises NotTrusted, ExchangeFailed or TimeoutError.
         """
         request = _request(origin, method, target, headers, body)
         deadline = _after(timeouts.total_seconds)

@@ -10,9 +10,9 @@ from typing import Final
 from apiserver.client.config import Config, ConfigError
 
 TOKEN_SECONDS: Final = 60.0
-"""Interval of reading a token file, as client-go; the kubelet renews at 80 % of an hour."""
+"""Between reads of a token file, as client-go; the kubelet renews at 80 % of an hour."""
 CERTIFICATE_SECONDS: Final = 10.0
-"""Interval of checking certificate files."""
+"""Between checks of certificate files."""
 
 
 class Token:

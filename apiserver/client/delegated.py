@@ -1,7 +1,7 @@
 """Delegated authentication and authorization: kube-apiserver decides who may read a path.
 
-For ``/metrics`` of virt-controller and virt-handler, as in kube-controller-manager: TokenReview, then SubjectAccessReview for the path (a
-non-resource URL). virt-api has its own filters.
+For ``/metrics`` of virt-controller and virt-handler, as in kube-controller-manager: TokenReview, then
+SubjectAccessReview for the path (a non-resource URL).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from apiserver.apis.meta.objects import Object, dig
 from apiserver.client.rest import Client, TransportError
 
 REMEMBERED_SECONDS: Final = 10.0
-"""Cache time, as for tokens in kube-apiserver's components."""
+"""As for tokens in kube-apiserver's components."""
 _REMEMBERED: Final = 64
 _AT_ONCE: Final = 4
-"""Most concurrent reviews, which protects kube-apiserver."""
+"""Concurrent reviews, to protect kube-apiserver."""
 _SECONDS: Final = 10.0
 _MAX_TOKEN: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refused request: HTTP status code and message."""
+    """HTTP status code and message."""
 
     code: int
     message: str

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 STAGGER_SECONDS: Final = 0.25
-"""Head start before the next address, as in the RFC."""
+"""As in the RFC."""
 
 
 class Abortable(Protocol):
@@ -23,11 +23,7 @@ _Made = TypeVar("_Made", bound=Abortable)
 
 
 async def addresses(host: str, port: int) -> list[str]:
-    """Resolve a host, alternating between families, the system's preferred one first.
-
-    Raises:
-        gaierror: it has no address.
-    """
+    """Resolve a host, alternating between families, the system's preferred one first; raises gaierror."""
     try:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -46,11 +42,7 @@ def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> lis
 
 
 async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _Made:
-    """Return the first result, trying the next address when one is slow or fails.
-
-    Raises:
-        OSError: the last one's, if all failed.
-    """
+    """Return the first result, trying the next address when one is slow or fails. Raises the last OSError if all failed."""
     if len(given) == 1:
         return await dial(given[0])
     made: list[_Made] = []

@@ -26,16 +26,15 @@ from apiserver.client.answers import Answer, Head
 from apiserver.client.transport import Disconnected, ExchangeFailed, keep_alive
 
 BUFFER_BYTES: Final = 256 << 10
-"""Buffered bytes of a body before reading pauses."""
+"""Of a body, before reading pauses."""
 READ_BYTES: Final = 64 << 10
 """Received per iteration; asyncio would allocate 256 KiB per read."""
 PIECE_BYTES: Final = 64 << 10
-"""Bytes of a request's body passed to the transport at once."""
+"""Of a request's body, passed to the transport at once."""
 MAX_CHUNKS: Final = 1000
-"""Chunks parsed before other tasks run; they may have one byte each."""
+"""Parsed before other tasks run; a chunk may have one byte."""
 _SLICE_CHUNKS: Final = MAX_CHUNKS // 2
 _SLICE_BYTES: Final = _SLICE_CHUNKS * len(b"1\r\nx\r\n")
-"""Input parsed at once, to bound the chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[None] | None = None
         self._reads = self._writes = True
         self._unsent = memoryview(b"")
-        self._is_over = False  # the server sends no more
+        self._is_over = False
         self._error: Exception | None = None  # why it sends no more
         self._failure: Exception | None = None  # why reading fails
         self._is_answered = False  # some of the response came
@@ -80,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._heard_at = 0.0
         self.is_busy = False
         self.kept_at = 0.0
-        """Time at which it became idle."""
+        """When it became idle."""
 
     @property
     def is_usable(self) -> bool:
@@ -94,11 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         return tls.getpeercert() or {} if tls is not None else {}
 
     async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
-        """Start TLS.
-
-        Raises:
-            OSError: handshake or certificate failed.
-        """
+        """Start TLS; raises OSError."""
         plain = self._transport
         if plain is None:
             raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
@@ -111,9 +106,7 @@ class Connection(asyncio.BufferedProtocol):
     async def ask(self, head: bytes, body: bytes, deadline: float | None, idle_seconds: float | None) -> Head:
         """Send a request and return the response's head.
 
-        Raises:
-            ExchangeFailed: there is no response.
-            TimeoutError: none before the deadline (loop time), or nothing for ``idle_seconds``.
+        Raises ExchangeFailed; TimeoutError after the deadline (loop time), or ``idle_seconds`` without input.
         """
         self.is_busy = True
         self._is_answered = self._has_more = False
@@ -126,11 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         return await self._head(self._transport)
 
     async def piece(self) -> bytes:
-        """Return the next part of the body, waiting if necessary; empty at its end.
-
-        Raises:
-            ExchangeFailed, TimeoutError: incomplete body.
-        """
+        """Return the next part of the body, empty at its end. Raises ExchangeFailed, TimeoutError."""
         if self._has_more:
             await asyncio.sleep(0)
         while not (part := self._part()) and not self._answer.is_whole:
@@ -175,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         keep_alive(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Implement asyncio's ``get_buffer``. A memoryview, because asyncio's slices would copy a bytearray."""
+        """Return a memoryview, because asyncio's slices would copy a bytearray."""
         del sizehint
         return self._buffer
 

@@ -40,10 +40,10 @@ logger = logging.getLogger(__name__)
 WATCH_SECONDS: Final = 300
 """Watches last one to two times this long, as in client-go, to move load to new replicas."""
 INITIAL_IDLE_SECONDS: Final = 30.0
-"""Silence after which to list: the server ignores ``sendInitialEvents``."""
+"""Without anything, list: the server ignores ``sendInitialEvents``."""
 SHORT_WATCH_SECONDS: Final = 1.0
 TURN_SECONDS: Final = 0.01
-"""Time for a batch of objects before other tasks run."""
+"""For a batch of objects before other tasks run."""
 _CHANGES: Final = (watching.ADDED, watching.MODIFIED, watching.DELETED)
 _EXPIRED: Final = (errors.Expired, errors.Gone)
 _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllowed, errors.NotAcceptable)
@@ -85,7 +85,7 @@ class Informer:
 
     @property
     def faults(self) -> int:
-        """Number of exceptions and skipped objects."""
+        """Exceptions and skipped objects."""
         return self._faults + self._store.faults
 
     def get(self, namespace: str, name: str) -> Object | None:
@@ -127,7 +127,7 @@ class Informer:
                     self._backoff.reset()
                     continue
             except _EXPIRED:
-                self._resource_version = ""  # expired: list again
+                self._resource_version = ""  # list again
                 logger.info("resourceVersion expired, listing again", extra={"resource": self.resource.plural})
             except (errors.StatusError, TransportError) as error:
                 if time.monotonic() - began >= SHORT_WATCH_SECONDS:

@@ -1,8 +1,8 @@
 """Requests to an API server with plain JSON.
 
-Server errors are :class:`~apiserver.apis.meta.errors.StatusError`, by reason; without a response, :class:`TransportError`.
-The client only repeats requests rejected with ``Retry-After`` (429 and 5xx, as client-go), and once after 401 with a new
-token in the file.
+Server errors are :class:`~apiserver.apis.meta.errors.StatusError`, by reason; without a response,
+:class:`TransportError`. The client only repeats requests rejected with ``Retry-After`` (429 and 5xx, as client-go), and
+once after 401 with a new token in the file.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from apiserver.client.watching import WatchEvent
 __all__ = ["Client", "TransportError", "WatchEvent"]
 
 REQUEST_SECONDS: Final = 60.0
-"""Time limit of a request, as in kube-apiserver."""
+"""As in kube-apiserver."""
 CONNECT_SECONDS: Final = 10.0
 KEEP_SECONDS: Final = 60.0
-"""Lifetime of idle connections."""
+"""Of idle connections."""
 PAGE: Final = 500
-"""Objects per page of a list, as in client-go."""
+"""As in client-go."""
 MAX_BODY_BYTES: Final = 256 << 20
-"""Largest response: 500 objects of half a MiB."""
+"""500 objects of half a MiB."""
 MAX_ERROR_BYTES: Final = 1 << 20
 MAX_RETRIES: Final = 5
 MAX_RETRY_SECONDS: Final = 30.0
@@ -115,25 +115,17 @@ class Client:
         return {**page, "metadata": metadata, "items": items}
 
     async def page(self, resource: Resource, namespace: str, *, field_selector: str, limit: int) -> tuple[Object, ...]:
-        """Return at most the first ``limit`` objects; clients may create any number."""
+        """Return at most the first ``limit`` objects."""
         query = _query(fieldSelector=field_selector, limit=str(limit))
         return tuple(_kept(await self._object("GET", resource.path(namespace), params=query), None))
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None, *, field_manager: str = "") -> Object:
-        """Create an object and return it as stored.
-
-        Raises:
-            AlreadyExists: its name is taken.
-        """
+        """Create an object and return it as stored; raises AlreadyExists."""
         path = resource.path(_namespace(resource, obj, namespace))
         return await self._object("POST", path, params=_query(fieldManager=field_manager), body=obj)
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None, field_manager: str = "") -> Object:
-        """Replace an object, identified by its metadata, and return the result.
-
-        Raises:
-            Conflict: its resourceVersion is not current.
-        """
+        """Replace an object, identified by its metadata, and return the result; raises Conflict."""
         path = resource.path(_namespace(resource, obj, None), name_of(obj), subresource)
         return await self._object("PUT", path, params=_query(fieldManager=field_manager), body=obj)
 
@@ -172,12 +164,8 @@ class Client:
         """Yield changes after ``resource_version`` until the server ends the watch, by ``timeout_seconds``.
 
         With ``initial_events``, existing objects come first, ADDED, and a BOOKMARK with ``INITIAL_EVENTS_END``. Silence of
-        ``idle_seconds`` is an error. Use ``contextlib.aclosing`` to leave early.
-
-        Raises:
-            Expired: ``resource_version`` is too old: list again.
-            StatusError: refused, or ended with another error.
-            TransportError: the connection broke, or a deadline passed.
+        ``idle_seconds`` is an error. Use ``contextlib.aclosing`` to leave early. Raises Expired if ``resource_version`` is too
+        old.
         """
         params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
         params |= {"resourceVersion": resource_version} if resource_version else {}

@@ -22,12 +22,12 @@ from apiserver.apis.meta.objects import NamespacedName, Object, key_of, resource
 logger = logging.getLogger(__name__)
 
 Callback: TypeAlias = Callable[[Object | None, Object | None], None]
-"""``callback(old, new)``: ``old`` is None for a new object, ``new`` for a deleted one. Must be fast; exceptions are logged."""
+"""``callback(old, new)``: ``old`` is None for a new object, ``new`` for a deleted one. Must be fast."""
 Indexer: TypeAlias = Callable[[Object], Iterable[Hashable]]
 """Returns an object's index values, once per state. If it raises, the object is not indexed."""
 
 MAX_TOMBSTONES: Final = 1024
-"""Remembered deletions, against outdated news: more than a watch has in transit."""
+"""Remembered deletions: more than a watch has in transit."""
 
 
 class Store:
@@ -44,7 +44,7 @@ class Store:
         self._listed_at = 0
         self._callbacks: list[Callback] = []
         self.faults = 0
-        """Number of exceptions of callbacks and indexers."""
+        """Exceptions of callbacks and indexers."""
 
     def subscribe(self, callback: Callback) -> None:
         """Call ``callback`` now for every object, and then for every change."""
@@ -61,10 +61,7 @@ class Store:
         return self._objects.values()
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the oldest.
-
-        A limit also bounds the cost.
-        """
+        """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the oldest, at bounded cost."""
         keys = self._indexes[name].get(value, {})
         return [self._objects[key] for key in (islice(keys, limit) if limit else sorted(keys))]
 
@@ -92,7 +89,7 @@ class Store:
         """Add or update an object, unless this state is outdated."""
         at = _revision_of(new)
         if at and (at <= self._tombstones.get(uid_of(new), 0) or (at <= self._listed_at and key_of(new) not in self._objects)):
-            return  # deleted later than this
+            return  # deleted later
         old = self._objects.get(key_of(new))
         if old is not None and at and at < _revision_of(old):
             return
@@ -107,7 +104,7 @@ class Store:
                 self._tombstones.popitem(last=False)
         old = self._objects.get(key_of(last))
         if old is None or (uid_of(old) != uid_of(last) or (at and at < _revision_of(old))):
-            return  # a newer object with the same name stays
+            return
         self._remove(key_of(last))
 
     def _put(self, key: NamespacedName, new: Object) -> None:

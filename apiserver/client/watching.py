@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.client.transport import TransportError
 
 MAX_LINE_BYTES: Final = 16 << 20
-"""Longest event; no API server stores a tenth of this."""
+"""Of an event; no API server stores a tenth of this."""
 
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"

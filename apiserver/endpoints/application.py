@@ -100,7 +100,7 @@ class Application:
         info = context.info
         served = self._by_path.get((info.group, info.version, info.resource))
         if served is None or _is_too_long(info, served.strategy) or (info.namespace and not served.strategy.resource.namespaced):
-            raise responses.unknown_resource()  # a namespace's rights do not cover objects of the cluster
+            raise responses.unknown_resource()
         if info.misnamed:
             raise BadRequest(info.misnamed)
         if context.request.method not in _METHODS:

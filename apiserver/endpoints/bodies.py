@@ -82,7 +82,7 @@ def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Bo
         value = orjson.loads(raw)
         orjson.dumps(value)
         json.dumps(value, allow_nan=False)  # 1e999 is not representable
-    except (ValueError, TypeError, RecursionError) as error:  # orjson's errors are the first two
+    except (ValueError, TypeError, RecursionError) as error:
         raise BadRequest(f"the body of the request is not valid JSON: {str(error)[:200]}") from None
     return Body(value, raw, JSON, duplicates.in_json(raw) if notice_duplicates else ())
 
@@ -98,7 +98,7 @@ def _plain(raw: bytes) -> dict[str, Any] | None:
         written = orjson.dumps(value)
         if written == raw.rstrip():  # compact, as Go writes: no key was repeated
             return value if isinstance(value, dict) else None
-        import jiter  # late: most clients send compact JSON
+        import jiter  # late: rarely used
 
         value = jiter.from_json(raw, catch_duplicate_keys=True, allow_inf_nan=False)
         written = orjson.dumps(value)

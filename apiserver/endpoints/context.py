@@ -19,15 +19,14 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 class RequestContext:
     """A request, its user, and the warnings for its answer."""
 
-    # As class attributes, because setting them per request costs time.
+    # Class attributes, because setting them per request costs time.
     user: User = ANONYMOUS
     warnings: dict[str, None] | None = None
     annotations: Mapping[str, str] = _NONE
     """Of policies and webhooks, for the log."""
     waited: float = 0.0
-    """Seconds spent waiting for webhooks."""
     waits: dict[str, float] | None = None
-    """The same by cause."""
+    """Seconds by cause, such as webhooks."""
     authorize: Callable[[str], Awaitable[None]] | None = None
     """Raises Forbidden unless the caller may also use this verb; None: no check."""
     withdrawn: Callable[[Sequence[str]], Coroutine[None, None, End]] | None = None
@@ -72,4 +71,4 @@ class RequestContext:
 
 
 Page = Callable[[RequestContext], Awaitable[Response]]
-"""Answers a path outside the resources: health, metrics, version, documents."""
+"""For paths outside the resources."""

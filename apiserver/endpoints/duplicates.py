@@ -10,7 +10,7 @@ _MOST: Final = 100
 _SHOWN: Final = 256
 
 Place: TypeAlias = "tuple[Place, str | int] | None"
-"""Parent, and key or index. The path is only built for reports, because a long key may hold many values."""
+"""Parent, and key or index. The path is only built for reports."""
 
 
 class Duplicates:
@@ -44,7 +44,7 @@ def in_json(raw: bytes) -> tuple[str, ...]:
     try:
         _find(json.loads(raw, object_pairs_hook=_Members), None, found)
     except (ValueError, RecursionError):
-        return ()  # orjson accepted it
+        return ()
     return found.paths
 
 

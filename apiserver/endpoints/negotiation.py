@@ -20,7 +20,7 @@ PARTIAL_LIST: Final = "PartialObjectMetadataList"
 DISCOVERY: Final = "APIGroupDiscoveryList"
 _META_VERSIONS: Final = ("v1", "v1beta1")
 _REMEMBERED_LENGTH: Final = 512
-"""Longest cached header. Kubernetes' clients send less than half."""
+"""Kubernetes' clients send less than half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Representation:
     media_type: str = JSON
     transform: str = ""
     version: str = "v1"
-    """Version of ``meta.k8s.io`` for the conversion."""
+    """Of ``meta.k8s.io``."""
 
 
 def accepted(header: str) -> list[MediaType]:

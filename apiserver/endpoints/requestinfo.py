@@ -21,7 +21,7 @@ _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update",
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _MUTATING: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 REMEMBERED_LENGTH: Final = 256
-"""Of a target as cache key: clients may send a megabyte."""
+"""Clients may send a megabyte."""
 _NAME_FIELD: Final = "metadata.name"
 
 
@@ -43,13 +43,13 @@ class RequestInfo:
     subresource: str = ""
     name: str = ""
     rest: tuple[str, ...] = ()
-    """Path segments after the subresource."""
+    """Behind the subresource."""
     selected_name: bool = False
-    """``name`` comes from a field selector for a collection."""
+    """``name`` comes from a field selector."""
     label_selector: str = ""
     field_selector: str = ""
     misnamed: str = ""
-    """Error of an invalid name or namespace."""
+    """Why name or namespace is invalid."""
 
     @property
     def mutating(self) -> bool:

@@ -22,9 +22,9 @@ from apiserver.endpoints.negotiation import JSON, YAML, accepts_pretty
 _HUMANS: Final = ("curl", "Wget", "Mozilla/5.0")
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _GZIP_LEVEL: Final = 1
-_GZIP_WINDOW: Final = 31  # selects the gzip format in zlib
+_GZIP_WINDOW: Final = 31  # gzip
 LARGE: Final = 128 << 10
-"""In bytes: from here answers are compressed, as in Go."""
+"""Answers of this size are compressed, as in Go."""
 NOT_CACHED: Final = b"Cache-Control: no-cache, private\r\n"
 _WARNINGS: Final = 4096
 _ONE_WARNING: Final = 256

@@ -21,7 +21,7 @@ Scalar = str | int | float | bool | None
 
 TAG: Final = "tag:yaml.org,2002:"
 _KINDS: Final = frozenset({"str", "bool", "int", "float", "null", "timestamp"})
-"""Tags that the text must match; others, except binary, mean text."""
+"""The text must match these; other tags, except binary, mean text."""
 _WORDS: Final = MappingProxyType(
     {
         **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -42,9 +42,9 @@ _TIME: Final = re.compile(
 _BASES: Final = (16, 2, 8, 10)
 _LOWEST: Final = -(2**63)
 _HIGHEST: Final = 2**64 - 1
-"""Without a sign; with a sign, half of it."""
+"""Half with a sign."""
 _EXPONENT_FROM: Final = 6
-"""Smallest exponent that Go's shortest format g writes."""
+"""As Go's format g."""
 _DIGITS_OF_FLOAT32: Final = 9
 
 
@@ -123,7 +123,7 @@ def _integer(digits: str) -> int | None:
 
 def _float(digits: str, text: str) -> float | str:
     number = float(digits)
-    return number if math.isfinite(number) else text  # Go's ParseFloat rejects numbers out of range
+    return number if math.isfinite(number) else text  # as Go's ParseFloat
 
 
 def _kind_of(said: Scalar) -> str:

@@ -100,7 +100,7 @@ def address(server: str, *, secured: bool) -> str:
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         (parts.hostname or "").encode("idna")
         valid = valid and not any(each.isspace() for each in text)
-    except ValueError:  # port, brackets, characters
+    except ValueError:
         valid = False
     if not valid:
         raise Failure(f"error: the server {server!r} is not an http or https URL")
@@ -142,7 +142,7 @@ def version(sources: Path = SOURCES) -> str:
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
-        pass  # it runs from its sources
+        pass  # from sources
     try:
         project = tomllib.loads((sources / "pyproject.toml").read_text())["project"]
     except (OSError, ValueError, KeyError):
@@ -152,7 +152,7 @@ def version(sources: Path = SOURCES) -> str:
 
 def _exists(path: str) -> bool:
     found = Path(path).expanduser()
-    return found.exists() and not found.is_dir()  # a pipe of a shell is valid
+    return found.exists() and not found.is_dir()  # such as a shell's pipe
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:  # noqa: ANN401  kubernetes_asyncio ships no types
@@ -174,6 +174,6 @@ def _headers(configuration: Any, selection: Selection) -> tuple[tuple[str, str],
         headers.append(("Impersonate-Uid", selection.impersonate_uid))
     headers += [("Impersonate-Group", group) for group in selection.impersonate_groups]
     for name, value in headers:
-        if not value.isprintable() or not value.strip():  # undecodable bytes become surrogates, which are not printable
+        if not value.isprintable() or not value.strip():  # undecodable bytes become unprintable surrogates
             raise Failure(f"error: the value for {name} is invalid: it is empty or contains control characters")
     return tuple(headers)

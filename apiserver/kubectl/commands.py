@@ -48,7 +48,7 @@ from apiserver.kubectl.messages import Failure, describe, first
 
 def run(arguments: list[str] | None) -> int:
     """Run one command; return its exit code."""
-    # kubernetes_asyncio logs errors that it also raises.
+    # It logs errors that it also raises.
     logging.basicConfig(level=logging.CRITICAL)
     return exit_code(lambda: _parse_and_do(arguments))
 
@@ -94,7 +94,7 @@ def _drop(stream: int) -> None:
 def _parse_and_do(arguments: list[str] | None) -> int:
     try:
         parsed = flags.parse(arguments)
-    except SystemExit as end:  # --help, or an error that argparse printed
+    except SystemExit as end:  # --help, or argparse's error
         return end.code if isinstance(end.code, int) else 1
     ended_by: list[signal.Signals] = []
     try:
@@ -112,7 +112,7 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # exit cleanly: the terminal is restored
-        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored by nohup, or by a shell without job control
+        if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup, or a shell without job control
             asyncio.get_running_loop().add_signal_handler(number, end, number)
 
     async def load() -> Access:

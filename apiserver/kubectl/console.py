@@ -46,14 +46,14 @@ class Settings:
 
     name: str
     wait_seconds: float = 0.0
-    """For the virtual machine to run, before the first connection."""
+    """For the virtual machine to run."""
     reconnect_seconds: float = 60.0
     """After a connection broke."""
     linger_seconds: float = 1.0
-    """After the end of a script's input."""
+    """After a script's input."""
     port: int = 0
     replay_seconds: float = 1.0
-    """To compare a new connection's output with earlier output."""
+    """To compare new with earlier output."""
 
 
 class Detached(Exception):
@@ -72,11 +72,11 @@ class Session:
         self._unsent = b""
         """Taken from the queue for a broken connection."""
         self._attached = asyncio.Event()
-        """Set from the first connection on."""
+        """From the first connection on."""
         self._is_cut_off = False
         """True while reconnecting."""
         self._is_script = not os.isatty(stdin)
-        """A script's input waits for the next connection: the guest may read it at any time."""
+        """Its input waits for the next connection: the guest may read it at any time."""
         self._has_discarded = False
         """Since the break."""
         self._seen = Scrollback()
@@ -92,7 +92,7 @@ class Session:
         with terminal.raw(self._stdin, self._stdout):
             try:
                 async with asyncio.TaskGroup() as group:
-                    # So that Ctrl-] leaves even while connecting.
+                    # So that Ctrl-] leaves while connecting.
                     reading = group.create_task(self._read())
                     ending = f"The console was closed: {await self._attach_again_and_again(access)}."
                     reading.cancel()
@@ -102,7 +102,7 @@ class Session:
                 failures.append(first(group_of_failures))
         if failures:
             raise failures[0]
-        self._say(ending)  # after restoring the terminal: the guest's alternate screen would hide it
+        self._say(ending)  # the guest's alternate screen would hide it earlier
 
     async def _read(self) -> None:
         """Read keys until Ctrl-] or the input's end; raises Detached after sending a script's input."""
@@ -113,7 +113,7 @@ class Session:
                 await self._keys.put(before)
             elif before and self._is_cut_off:
                 self._has_discarded = True
-            elif before and not self._keys.full():  # drop further keys while disconnected
+            elif before and not self._keys.full():
                 self._keys.put_nowait(before)
             if escape:
                 if script:
@@ -146,7 +146,7 @@ class Session:
                 renewed = False
             except streams.UpgradeFailed as refused:
                 if refused.error.code == 401 and self._attached.is_set() and not renewed:
-                    access, renewed = await self._load(), True  # the credential may have expired in a long session
+                    access, renewed = await self._load(), True  # it may have expired
                     continue
                 if refused.error.code in FINAL or time.monotonic() >= deadline:
                     raise refused.failure from refused
@@ -223,7 +223,7 @@ class Session:
         self._attached.set()
 
     def _say(self, text: str) -> None:
-        # Standard error, because standard output only has the guest's bytes; CR, because the terminal is raw.
+        # Standard output only has the guest's bytes; the raw terminal needs CR.
         with contextlib.suppress(OSError):  # the terminal hung up
             sys.stderr.write(f"\r\n{said(text)}\r\n" if text else "\r\n")
             sys.stderr.flush()

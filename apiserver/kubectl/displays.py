@@ -15,7 +15,7 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
 Viewers = Mapping[str, tuple[str, ...]]
-"""To look for on PATH, in order, with their arguments."""
+"""On PATH, in order, with their arguments."""
 
 
 def viewer(viewers: Viewers, address: str, port: int, which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...] | None:

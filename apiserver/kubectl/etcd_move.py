@@ -30,7 +30,7 @@ from apiserver.kubectl.messages import Failure
 
 API_SERVICE: Final = f"{VIRTUAL_MACHINES.version}.{VIRTUAL_MACHINES.group}"
 START: Final = "5m"
-"""For a pod to run, including an image pull."""
+"""Includes an image pull."""
 TRIES: Final = 3
 """A connection may end early without error."""
 
@@ -126,7 +126,7 @@ class _Mover:
             if not copied:
                 print(f"starting etcd on node {move.source} again")
                 await self._scale(1)
-                with suppress(Failure):  # otherwise it seems to be another etcd's
+                with suppress(Failure):  # it would seem another etcd's
                     await self._in("to", planning.CLEAR)
                 await self._write_record(None)
         return began

@@ -25,7 +25,7 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
 WATCH_SECONDS: Final = 12.0
-"""Longer than the ten seconds between two renewals of a kubelet, and of a virt-handler."""
+"""A kubelet and virt-handler renew every ten seconds."""
 KUBELET_LEASES: Final = "kube-node-lease"
 
 Ask = Callable[[str], str]

@@ -11,7 +11,7 @@ from apiserver.apis.meta.objects import Object, condition, dig, name_of, object_
 from apiserver.apis.virt.places import names, node_states
 
 LISTED: Final = 10
-"""Machines that the question names."""
+"""Machines in the question."""
 _WARNING: Final = (
     "If the node is on, its guests run twice and destroy their disks. A network that is down does not prove that it is off; its power "
     "supply, hypervisor or management board does."

@@ -34,7 +34,7 @@ _ALIASES: Final = {"cancelmigration": CANCEL, "setpassword": "set-password"}
 WITH_VALUE: Final = frozenset(
     {"-n", "--namespace", "--kubeconfig", "--context", "--cluster", "--user", "-s", "--server", "--token", "--as", "--as-uid", "--as-group"}
 )
-"""Flags of the cluster, each with a value."""
+"""Of the cluster."""
 _WAITS: Final = {
     "migrate": "show progress until the end; exit status 0 if the guest moved, else 1. Ctrl-C does not cancel the migration",
     "start": "wait until the guest runs; exit status 0 if it does, else 1",
@@ -103,7 +103,7 @@ class Commands:
     def __init__(self, program: Parser) -> None:
         self._parsers = program.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
         self.texts: dict[str, str] = {}
-        """Each command's line in the help."""
+        """In the help."""
         self.parsers: dict[str, CommandParser] = {}
 
     def add(self, name: str, text: str, more: str = "", aliases: Sequence[str] = ()) -> CommandParser:

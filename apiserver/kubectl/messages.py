@@ -58,7 +58,7 @@ def describe(error: BaseException) -> str:
     """Return an exception's text, else its name; for system errors, the system's text."""
     if isinstance(error, TimeoutError):
         return str(error) or "timed out"
-    cause = getattr(error, "os_error", None) or error  # aiohttp's text contains internal objects
+    cause = getattr(error, "os_error", None) or error  # aiohttp's text has internal objects
     if type(cause) is not OSError and not isinstance(cause, ConnectionError):
         return str(cause) or type(cause).__name__
     return os.strerror(cause.errno) if cause.errno and cause.errno > 0 and not cause.filename else str(cause)

@@ -37,7 +37,7 @@ class Waiting:
     seconds: float = 600.0
     is_terminal: bool = False
     tell_seconds: float = 2.0
-    """Between looks at what a machine waits for, so that quick verbs print nothing."""
+    """So that quick verbs print nothing."""
 
 
 class Screen:
@@ -138,7 +138,7 @@ async def _follow(access: Access, load: Load, first: Object, waiting: Waiting, *
     try:
         return await Following(load, access, first, screen.show).end(waiting.seconds)
     except asyncio.CancelledError:
-        screen.leave()  # otherwise the text follows the bar on its line
+        screen.leave()  # ends the bar's line
         sys.stderr.write(f"Migration {objects.name_of(first)} goes on; {stop}\n")
         raise
     except Failure as failure:

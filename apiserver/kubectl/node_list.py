@@ -23,7 +23,7 @@ from apiserver.kubectl.messages import Failure
 COMMAND: Final = "nodes"
 TITLES: Final = ("NAME", "STATE", "MACHINES", "ACCELERATION", "CPU", "REASON")
 HOLD_SECONDS: Final = 40
-"""Of a Lease without a duration."""
+"""Without a Lease's duration."""
 MAX_REASON: Final = 300
 
 

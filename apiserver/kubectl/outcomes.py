@@ -19,11 +19,11 @@ class Outcome:
     """The end of a verb."""
 
     problem: str = ""
-    """Why it failed; empty if it is done."""
+    """Empty if done."""
 
 
 Judge = Callable[[Object], Outcome | None]
-"""Returns the outcome of a verb from the newest state of its machine; None while it is unknown."""
+"""Judges the newest state of a verb's machine; None: unknown yet."""
 
 
 def of_operation(operation_id: str) -> Judge:

@@ -25,10 +25,10 @@ from apiserver.kubectl.messages import Failure, describe
 NO_UPGRADE: Final = "Upgrade request required"
 """virt-api's answer to a GET without websocket, after all other checks."""
 SILENCE_SECONDS: Final = 60.0
-"""Then a sender of datagrams is forgotten."""
+"""Then the sender is forgotten."""
 MAX_SENDERS: Final = 16
 MAX_WAITING: Final = 64
-"""Datagrams of a sender; further ones are lost, as in a network."""
+"""Per sender; further ones are lost, as in a network."""
 _PORTS: Final = re.compile(r"(?:(?P<protocol>[a-z]+)/)?(?:(?P<local>[0-9]*):)?(?P<remote>[0-9]+)")
 
 Load = Callable[[], Awaitable[Access]]

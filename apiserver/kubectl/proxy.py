@@ -27,7 +27,7 @@ from apiserver.kubectl.messages import Failure, describe
 ADDRESS: Final = "127.0.0.1"
 CHUNK_BYTES: Final = 64 << 10
 PROGRAM_SECONDS: Final = 2.0
-"""For a program to end after the request."""
+"""After the request."""
 
 
 class Proxy:
@@ -37,17 +37,17 @@ class Proxy:
     what: str
     """In messages: ``the … of testvm was closed``."""
     ends_by_empty: ClassVar[bool] = False
-    """An empty message says that the program sends no more, and may still receive."""
+    """An empty message says that the program sends no more."""
 
     def __init__(self, name: str, load: Callable[[], Awaitable[Access]]) -> None:
         self._name = name
         self._load = load
         self._loading = asyncio.Lock()
         self._access: Access | None = None
-        """With the last accepted credentials; None if unknown."""
+        """With accepted credentials; None if unknown."""
         self._first: ClientConnection | None = None
         self._refused: asyncio.Queue[streams.End] = asyncio.Queue()
-        """Of connections after their right was withdrawn."""
+        """Ends after a withdrawn right."""
 
     def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
         """Return a context manager that opens a websocket."""

@@ -12,7 +12,7 @@ from typing import Final
 from apiserver.apis.virt.places.layout import CONSOLE_REPLAY_BYTES
 
 SHORTEST: Final = 16
-"""In bytes; shorter overlaps are chance (an end of line, a prompt), unless the session saw no more."""
+"""In bytes; shorter overlaps are chance (a prompt), unless the session saw no more."""
 
 
 class Scrollback:
@@ -42,7 +42,7 @@ class Overlap:
         self._held += content
         position = self._seen.find(self._held)
         if position >= 0 and position + len(self._held) < len(self._seen):
-            return b""  # more seen output may follow
+            return b""
         return self.rest()
 
     def rest(self) -> bytes:

@@ -31,7 +31,7 @@ _FLAGS: Final = {
     "impersonate_user": "--as",
     "impersonate_uid": "--as-uid",
 }
-"""kubectl's flags by the fields of a selection, except the namespace."""
+"""kubectl's flags, without the namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Login:
     """Empty: ssh's configuration decides."""
     port: int = 22
     identity: str = ""
-    """File of the private key; empty: as above."""
+    """Empty: as above."""
     options: tuple[str, ...] = ()
 
 

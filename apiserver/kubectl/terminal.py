@@ -13,15 +13,15 @@ from typing import Final
 
 CHUNK_BYTES: Final = 4096
 ANSWER_SECONDS: Final = 0.25
-"""For the terminal's answers to the guest's last queries."""
+"""Of the terminal, to the guest's last queries."""
 MODES: Final = (
     b"\x1b\\"  # ends an unfinished sequence
     b"\x1b7\x1b[?1049l"  # leaves the alternate screen, or only restores the saved cursor
-    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"  # the mouse
+    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"  # mouse
     b"\x1b[?1004l"  # focus events
     b"\x1b[?2004l"  # bracketed paste
     b"\x1b[?1l"  # application cursor keys
-    b"\x1b[?25h"  # shows the cursor
+    b"\x1b[?25h"  # cursor
     b"\x1b[0m"  # colours
 )
 """Resets modes that a guest may have left set."""
@@ -49,7 +49,7 @@ def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Itera
                 _write(output, MODES)
         if before is not None:
             wait()
-            with suppress(termios.error):  # it hung up
+            with suppress(termios.error):
                 termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
 
 
@@ -59,7 +59,7 @@ async def read(descriptor: int, size: int = CHUNK_BYTES) -> bytes:
     ready: asyncio.Future[None] = loop.create_future()
     try:
         loop.add_reader(descriptor, _set, ready)
-    except OSError:  # epoll refuses regular files, which never block
+    except OSError:  # regular files never block
         return _read(descriptor, size)
     try:
         await ready
@@ -76,7 +76,7 @@ def _read(descriptor: int, size: int) -> bytes:
         return os.read(descriptor, size)
     except BlockingIOError:
         raise
-    except OSError:  # the terminal hung up, or it is a directory or closed
+    except OSError:  # or a directory, or closed
         return b""
 
 
@@ -90,12 +90,12 @@ def _write(descriptor: int, content: bytes) -> None:
     while view:
         try:
             view = view[os.write(descriptor, view) :]
-        except BlockingIOError:  # another process made the shared terminal non-blocking
+        except BlockingIOError:  # another process shares the terminal
             _wait_writable(descriptor)
 
 
 def _wait_writable(descriptor: int) -> None:
-    import select  # for this rare case
+    import select  # rarely used
 
     select.select([], [descriptor], [], 1.0)
 

@@ -19,9 +19,9 @@ from apiserver.kubectl.access import Access
 COMMAND: Final = "top"
 POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 COLUMNS: Final = {"cpu": "CPU(cores)", "memory": "MEMORY(bytes)"}
-"""By what ``--sort-by`` names them."""
+"""Titles by ``--sort-by``."""
 UNKNOWN: Final = "<unknown>"
-"""For a guest without metrics yet, as in ``kubectl top node``."""
+"""As ``kubectl top node``."""
 PAGE: Final = 100
 
 

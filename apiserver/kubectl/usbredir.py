@@ -16,7 +16,7 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
 PROGRAM: Final = "usbredirect"
-"""From the package of the same name; https://gitlab.freedesktop.org/spice/usbredir."""
+"""https://gitlab.freedesktop.org/spice/usbredir."""
 
 
 class Proxy(proxy.Proxy):

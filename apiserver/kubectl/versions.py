@@ -13,7 +13,7 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import said
 
 DOCUMENT: Final = f"/openapi/v3/apis/{VIRTUAL_MACHINES.group}/{VIRTUAL_MACHINES.version}"
-"""It names the release of virt-api, and every user may read it."""
+"""It names the release, and every user may read it."""
 
 
 async def server(way: Access) -> str:

@@ -17,7 +17,7 @@ from apiserver.kubectl.messages import Failure
 
 COMMANDS: Final = ("addvolume", "removevolume")
 _TRIES: Final = 5
-"""Writes that may lose against another writer; the status of a running machine changes often."""
+"""The status of a running machine changes often."""
 
 
 async def edit(access: Access, parsed: argparse.Namespace) -> str:
@@ -65,7 +65,7 @@ def without(vm: Object, claim: str | None, name: str | None) -> Object:
     ]
     if len(gone) != 1:
         raise Failure(f"error: the machine has {'several such disks: choose one by --disk-name' if gone else 'no such disk'}")
-    # A name by position would change with the removal.
+    # A name by position would change.
     kept = [{"name": each["name"], **own} for each, own in zip(named, _disks(vm), strict=True)]
     if disks.is_drive(named[gone[0]]) and not disks.is_empty_drive(named[gone[0]]):
         return _with(vm, [disks.without_medium(each) if place in gone else each for place, each in enumerate(kept)])

@@ -30,9 +30,9 @@ class Times:
     look: float = 2.0
     """Between polls without a watch."""
     figures: float = 2.0
-    """For the figures of a successful Migration's target, after another component wrote the success."""
+    """For the target's figures, after another component wrote the success."""
     unreachable: float = 60.0
-    """Limit of an unreachable server, as during restarts."""
+    """Such as during restarts."""
 
 
 TIMES: Final = Times()

@@ -12,7 +12,7 @@ from apiserver.metrics.instruments import Read
 
 _SELF: Final = Path("/proc/self")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-_UTIME, _STIME, _STARTTIME, _VSIZE, _RSS = 11, 12, 19, 20, 21  # fields of stat after the program's name
+_UTIME, _STIME, _STARTTIME, _VSIZE, _RSS = 11, 12, 19, 20, 21  # after the program's name
 
 
 def families() -> Iterator[Read]:

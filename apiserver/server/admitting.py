@@ -63,7 +63,7 @@ class Admitting:
 
     admission: Admission
     informers: list[Informer] = field(default_factory=list)
-    """Must be synced before the first admission."""
+    """Must be synced first."""
     caller: Caller = field(default_factory=Caller)
     """To enter before the first request."""
     sources: list[policy_source.Source[Any]] = field(default_factory=list)
@@ -129,7 +129,7 @@ def _quotas(parts: _Parts) -> Plugin:
     parts.changes.wait_for(quotas.informer.synced)
 
     def came_or_went(old: Object | None, new: Object | None) -> None:
-        if old is None or new is None:  # usage changes often and does not matter
+        if old is None or new is None:  # usage changes often
             parts.changes.note()
 
     quotas.informer.subscribe(came_or_went)

@@ -18,7 +18,7 @@ from apiserver.metrics.instruments import Read
 logger = logging.getLogger(__name__)
 
 _OWN: Final = 512
-"""For other uses: etcd, kube-apiserver, webhooks, files, and closing connections."""
+"""For etcd, kube-apiserver, webhooks, files, and closing connections."""
 _LEAST: Final = 16
 
 

@@ -128,7 +128,7 @@ async def etcd(binary: Path, directory: Path) -> AsyncIterator[str]:
         f"--listen-peer-urls={peer_url}",
         f"--initial-advertise-peer-urls={peer_url}",
         f"--initial-cluster=dev={peer_url}",
-        "--force-new-cluster",  # the ports differ from the last run
+        "--force-new-cluster",  # the ports changed
         "--log-level=warn",
     ]
     if not (directory / "etcd").exists():

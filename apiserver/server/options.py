@@ -25,7 +25,7 @@ from apiserver.server.storage import storing
 from apiserver.server.storage.storing import StorageOptions
 
 _DEBUG = 4
-"""klog level of debug logs."""
+"""klog level."""
 AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
 
 
@@ -36,16 +36,16 @@ class Times:
     files: float = 5.0
     """Between checks of certificates, client authorities, encryption configuration."""
     admission: float = 10.0
-    """Longest wait of a request for webhooks and policies to load."""
+    """Longest wait of a request for webhooks and policies."""
     kms: tuple[float, float] = (60.0, 10.0)
-    """Until the next check of a key management service, after success and failure."""
+    """Between checks of a key management service, after success and failure."""
     connections: Settings = serving.SETTINGS
     watches_end: float = serving.WATCHES_END_WITHIN
     """Period over which watches end at shutdown."""
     stream_check: tuple[float, float] = withdrawing.CHECK_SECONDS
     """Shortest and longest interval."""
     stream_shared: float = withdrawing.SHARED_SECONDS
-    """Age up to which a user's streams share an answer."""
+    """Age up to which streams share an answer."""
 
 
 @dataclass(frozen=True, slots=True)

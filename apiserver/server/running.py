@@ -54,7 +54,7 @@ class Kinds:
 
 
 MakeKinds = Callable[[Client | None], Kinds]
-"""Called with the client of the cluster, or None."""
+"""None: without a cluster."""
 
 
 async def run(options: Options, make_kinds: MakeKinds) -> None:
@@ -103,7 +103,7 @@ class Process:
             self.registry.add(*listener.families())
             background = [tasks.create_task(each) for each in self.background()]
             gc.collect()
-            gc.freeze()  # exempt permanent objects from garbage collection
+            gc.freeze()  # permanent objects
             try:
                 yield address
             finally:

@@ -47,7 +47,7 @@ class Trusting:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         del old
         if new is None or name_of(new) != NAME:
-            return  # deleted: keep the last content until kube-apiserver recreates it
+            return  # kube-apiserver recreates it
         before, self._from_map = self._from_map, new.get("data") or {}
         try:
             self._apply()

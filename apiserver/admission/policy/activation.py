@@ -45,7 +45,6 @@ class Input:
 
     versioned: VersionedAttributes
     namespace: Object | None = None
-    """The whole namespace object."""
     answers: dict[Question, Answer] = field(default_factory=dict)
     """Of the authorizer, cached per request."""
     _request: Object | None = None

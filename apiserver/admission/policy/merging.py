@@ -13,7 +13,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.cel.values import CelError, Duration, Message, Timestamp, UInt, Value, from_key, type_name
 
 Schemas = Callable[[], Mapping[tuple[str, str], Atom]]
-"""Returns the types of all objects by (apiVersion, kind)."""
+"""By (apiVersion, kind)."""
 
 
 class PatchFailed(Exception):

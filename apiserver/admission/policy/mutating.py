@@ -124,7 +124,7 @@ class MutatingPolicies:
                 continue
             key = _key(each)
             if round_.again and key not in memory.due:
-                continue  # the second round only repeats evaluations
+                continue
             given = await self._dispatcher.input(attributes, each.resource, answers)
             problem, changed = await self._invoke(each, given, attributes)
             refusals += [problem] if problem is not None else []

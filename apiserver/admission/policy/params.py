@@ -21,7 +21,7 @@ from apiserver.client.rest import Client, TransportError
 logger = logging.getLogger(__name__)
 
 SYNC_SECONDS: Final = 1.0
-"""Longest wait of a request for parameters; then its policies fail."""
+"""Longest wait of a request; then its policies fail."""
 
 
 class ConfigurationError(Exception):

@@ -43,7 +43,7 @@ class Invocation(Generic[Program]):
     binding: Binding
     compiled: Program
     resource: Resource
-    """The requested resource, or an equivalent version to convert to."""
+    """Requested, or an equivalent version to convert to."""
     param: Object | None
 
 
@@ -57,7 +57,6 @@ class PolicyDispatcher(Generic[Program]):
     ask: Ask
     metrics: AdmissionMetrics = field(repr=False)
     ready_seconds: float = 10.0
-    """Longest wait of a request for policies to load."""
 
     @property
     def ready(self) -> bool:

@@ -30,7 +30,7 @@ USER_AGENT: Final = "kube-apiserver-admission"
 KUBE_APISERVER: Final = ("kubernetes.default.svc", 443)
 """The only host that gets our credential, because a webhook may be an aggregated API behind it."""
 MAX_ANSWER_BYTES: Final = 8 << 20
-"""More than twice the largest object, as a patch in base64."""
+"""More than twice the largest object, in base64."""
 MAX_CONTEXTS: Final = 200
 MAX_RETRIES: Final = 10
 _MAX_MESSAGE: Final = 2048
@@ -63,7 +63,7 @@ class Target:
     host: str
     port: int
     server_name: str | None
-    """Required name of the certificate, if not the URL's host."""
+    """In the certificate, if not the URL's host."""
 
 
 def target(address: Address) -> Target:

@@ -55,7 +55,7 @@ class Matcher:
         conditions = self._compiled.get(webhook.conditions)
         if conditions is None:
             if len(self._compiled) >= MAX_COMPILED:
-                self._compiled.clear()  # after that many changes of configurations
+                self._compiled.clear()
             conditions = self._compiled[webhook.conditions] = self._compile(webhook.conditions)
         about = (webhook.name, "webhook", self._type, versioned.attributes.operation)
         began = time.perf_counter()

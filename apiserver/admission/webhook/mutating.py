@@ -34,7 +34,7 @@ class _Reinvocation:
     output: Object | None = None
     """After the first round."""
     reinvocable: set[str] = field(default_factory=set)
-    """Called webhooks that allow reinvocation."""
+    """Called, and open to reinvocation."""
     due: set[str] = field(default_factory=set)
     """To call again."""
 
@@ -67,7 +67,7 @@ class MutatingWebhooks:
             memory.changed()
         for each in await self._dispatcher.candidates(attributes):
             if round_.again and each.webhook.uid not in memory.due:
-                continue  # the second round only repeats calls
+                continue
             versioned = self._dispatcher.versioned(each, attributes)
             if not await self._dispatcher.wants(each.webhook, versioned):
                 continue

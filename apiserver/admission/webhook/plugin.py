@@ -38,7 +38,6 @@ class WebhookDispatcher:
     caller: Caller
     metrics: AdmissionMetrics
     ready_seconds: float = 10.0
-    """Longest wait of a request for webhooks to load."""
 
     @property
     def ready(self) -> bool:

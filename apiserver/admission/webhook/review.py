@@ -65,7 +65,6 @@ class Answer:
 
     allowed: bool
     result: Object | None = None
-    """A ``Status`` that explains a refusal."""
     patch: bytes = b""
     patch_type: str = ""
     warnings: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ class Candidate:
     """Among all webhooks: part of annotations."""
     webhook: Webhook
     resource: Resource
-    """The requested resource, or an equivalent version to convert to."""
+    """Requested, or an equivalent version to convert to."""
 
 
 class Source:

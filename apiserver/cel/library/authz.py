@@ -39,7 +39,7 @@ class Question:
     field_selector: str = ""
     label_selector: str = ""
     who: User = field(default=ANONYMOUS, compare=False)
-    """The authenticated user, for authorizers that compare identity."""
+    """For authorizers that compare identity."""
 
 
 @dataclass(frozen=True, slots=True)

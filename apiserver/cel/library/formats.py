@@ -35,7 +35,7 @@ class Format(Opaque):
     name: str
     errors: Callable[[str], list[str]]
     pattern_size: int
-    """Length of its real or equivalent pattern, for the cost."""
+    """Real or equivalent, for the cost."""
 
     def equals(self, other: Opaque) -> bool:
         """Compare the names."""

@@ -19,7 +19,7 @@ _MAX_BYTES: Final = 8 << 20
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
     """Compile a pattern, or raise CelError."""
-    import re2  # late: it takes megabytes, and few policies use it
+    import re2  # late: it takes megabytes
 
     options = re2.Options()
     options.log_errors = False

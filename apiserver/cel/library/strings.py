@@ -19,7 +19,7 @@ _QUOTED: Final = str.maketrans(
     {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 )
 MAX_MADE: Final = 4 << 20
-"""Longest created text in characters; exceeds any request."""
+"""In characters; exceeds any request."""
 
 
 def _out_of_range(position: int) -> CelError:
@@ -159,7 +159,7 @@ def _quote(frame: Frame, text: str) -> str:
 @_member("format", str, list)
 def _format(frame: Frame, text: str, arguments: list[Value]) -> str:
     frame.charge(cost.traversal(len(text)) + cost.deep(arguments) // 100)  # cel-go only counts the text
-    frame.toil(10 * cost.nodes(arguments))  # formatting takes longer than visiting
+    frame.toil(10 * cost.nodes(arguments))
     made = formatting.render(text, arguments)
     if len(made) > MAX_MADE:
         raise CelError("the text that format() makes is too long")

@@ -13,9 +13,9 @@ from apiserver.endpoints.filters.metering import Requests
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.5
-"""From here requests get a log line, as in Go."""
+"""Slower requests get a log line, as in Go."""
 CLIENT_CLOSED: Final = 499
-"""Code of requests that their client abandoned."""
+"""The client abandoned the request."""
 _APPLY: Final = "application/apply-patch+"
 _OK: Final = 200
 _SERVER_ERROR: Final = 500

@@ -28,7 +28,6 @@ from apiserver.metrics.instruments import HistogramCell
 _WITH_ANOTHER: Final = 2
 MAX_CERTIFICATES: Final = 1024
 _CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
-"""Key in ``extra`` for the user's certificate."""
 Reviewer = Callable[[str], Awaitable[User | None]]
 """Returns the user of a bearer token, or None."""
 

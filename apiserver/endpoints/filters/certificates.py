@@ -81,7 +81,7 @@ def authority_of(der: bytes) -> Authority:
         del parts[0]
     if len(parts) < 6:
         raise ValueError("no certificate: something is missing")
-    return parts[4], parts[5]  # after serial number, algorithm, issuer and dates
+    return parts[4], parts[5]
 
 
 def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -> tuple[int, int]:

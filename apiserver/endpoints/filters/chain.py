@@ -51,7 +51,7 @@ class Phase(Enum):
     STARTING = "starting"
     """Caches are not synced: 503 except for health. The namespace controller would take a 404 as "nothing there"."""
     SERVING = "serving"
-    """Ready, or no longer ready but still serving."""
+    """Also when no longer ready."""
     DRAINING = "draining"
     """Running requests finish; new ones are refused."""
 
@@ -81,7 +81,7 @@ class Chain:
     impersonation: Impersonation | None = None
     origins: Origins = field(default_factory=Origins)
     withdrawing: Withdrawing | None = None
-    """None: streams outlive their user's rights."""
+    """None: streams outlive rights."""
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
     phase: Phase = Phase.STARTING
     accounting: Accounting = field(init=False)
@@ -91,7 +91,7 @@ class Chain:
 
     async def __call__(self, request: Request) -> Response:
         """Answer and account for one request. Errors become answers, except ConnectionError."""
-        started = time.perf_counter()  # uvloop's clock stands still within one iteration
+        started = time.perf_counter()  # uvloop's clock stands still within an iteration
         info = requestinfo.of(request)
         context = RequestContext(request, info, audit_id(request.given_audit_id))
         long_running = self.application.is_long_running(info)

@@ -32,7 +32,7 @@ _VERBS: Final = {
 }  # fmt: skip
 _SIZED: Final = frozenset({"GET", "LIST"})
 _PATHS: Final = {"/apis": "apis", **{each: each for each in ("/healthz", "/livez", "/readyz", "/metrics", "/version")}}
-"""Paths with their own label, as in Go."""
+"""With their own label, as in Go."""
 _KNOWN_USERS: Final = frozenset({"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"})
 
 

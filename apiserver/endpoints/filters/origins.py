@@ -24,15 +24,15 @@ from apiserver.endpoints.http.messages import Request
 
 FLAG: Final = "--cors-allowed-origins"
 NULL: Final = "null"
-"""Origin of sandboxed frames and files, available to any page."""
+"""Of sandboxed frames and files, available to any page."""
 _MAX_ORIGIN: Final = 512
-"""Exceeds a scheme, a name of 253 characters and a port."""
+"""A scheme, a name of 253 characters and a port."""
 _HTTPS: Final = 443
 _PLACE: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z._-]+)(:(?P<port>[0-9]{1,5}))?")
 _METADATA: Final = "sec-fetch-"
-"""Fetch metadata, which pages cannot set (Fetch, "forbidden request-header")."""
+"""Pages cannot set it (Fetch, "forbidden request-header")."""
 _BROWSER: Final = "Mozilla/"
-"""Start of every browser's User-Agent."""
+"""Of every browser."""
 _STARTS: Final = ("^", "//")
 _ENDS: Final = ("$", ":")
 

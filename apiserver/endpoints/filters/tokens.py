@@ -21,7 +21,7 @@ _SIZE: Final = 4096
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _MAX_TOKEN: Final = 64 << 10
 _AT_ONCE: Final = 32
-"""Concurrent reviews: any client can send tokens, and kube-apiserver attributes all reviews to us."""
+"""Any client can send tokens, and kube-apiserver attributes all reviews to us."""
 
 
 class TokenCounts:

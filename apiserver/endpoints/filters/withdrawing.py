@@ -32,11 +32,11 @@ from apiserver.endpoints.requestinfo import RequestInfo
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = (20.0, 30.0)
-"""Random in these bounds, to spread streams opened together."""
+"""Random in between, to spread streams opened together."""
 SHARED_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 20.0
 UNANSWERED_SECONDS: Final = 300.0
-"""Without a successful check, then a stream ends."""
+"""Then a stream ends."""
 AT_ONCE: Final = 16
 _SIZE: Final = 8192
 

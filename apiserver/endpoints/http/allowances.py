@@ -15,16 +15,15 @@ class Allowance:
     """Limits of one connection."""
 
     head_bytes: int
-    """Request line and header fields."""
     fields: int
     waiting_bytes: int
     """Received ahead before reading pauses."""
     head_seconds: float
     """From the first byte, or the handshake, to the end of the header fields (Go: ``ReadHeaderTimeout``)."""
     stall_seconds: float
-    """Longest time without the client reading our output."""
+    """Without the client reading our output."""
     socket_bytes: int = 0
-    """Kernel buffers each way, which count as memory of the pod; 0: the default."""
+    """Kernel buffers each way, part of the pod's memory; 0: the default."""
 
     def bound(self, transport: asyncio.BaseTransport) -> None:
         """Set the kernel's buffer sizes, half the value because the kernel doubles it."""

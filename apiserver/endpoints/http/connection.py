@@ -78,14 +78,14 @@ class Connection(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
         self._request: Request | None = None
         self._answering = False
-        self._began = False  # the head of the answer was sent
+        self._began = False
         self._continue = False  # the client awaits 100
-        self._ending = False  # only the end is awaited
-        self._is_long = False  # a long head is incoming, and counted
+        self._ending = False
+        self._is_long = False
         self._paused_reading = False
-        self._wake: asyncio.Future[None] | None = None  # done when there is a request
-        self._more: asyncio.Future[None] | None = None  # done when more of the body came
-        self._room: asyncio.Future[None] | None = None  # done when there is room to write
+        self._wake: asyncio.Future[None] | None = None  # done with a request
+        self._more: asyncio.Future[None] | None = None  # done with more of the body
+        self._room: asyncio.Future[None] | None = None  # done with room to write
         self._stalled = inf  # since when there has been no room
         self._sink: Callable[[bytes], None] | None = None
         self.deadline = inf
@@ -154,8 +154,6 @@ class Connection(asyncio.Protocol):
         if room is not None and not room.done():
             room.set_result(None)
 
-    # Requests.
-
     def _next(self) -> None:
         server = self._server
         try:
@@ -196,7 +194,7 @@ class Connection(asyncio.Protocol):
         """Set an incomplete head's deadline; register a long one, because their number is limited."""
         length, server = len(self._reader), self._server
         if length and self.deadline > (latest := server.now() + self._allowance.head_seconds):
-            self.deadline = latest  # the head's first bytes came
+            self.deadline = latest
         if length > server.settings.unverified.head_bytes and not self._is_long:
             self._is_long = True
             server.lengthens(self)
@@ -222,7 +220,7 @@ class Connection(asyncio.Protocol):
             self._end_if(close=response.close)
         except asyncio.CancelledError:
             if self._sink is None:
-                self.abort()  # the websocket has sent its reason
+                self.abort()
             raise
         except ConnectionError:
             self.abort()  # incomplete: the client must notice
@@ -253,7 +251,7 @@ class Connection(asyncio.Protocol):
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
         """Write the answer; return the slices of a long one. Sets ``response.close``."""
         if self._sink is not None:
-            return None  # the connection speaks, or spoke, another protocol
+            return None  # another protocol
         if not response.close:
             response.close = (
                 request.old or request.fields.close or self._server.draining or not (self._reader.complete or self._body_is_over())
@@ -428,8 +426,6 @@ class Connection(asyncio.Protocol):
         """Close soon if idle, but answer a request in transit."""
         if not self._answering and not self._ending:
             self.deadline = min(self.deadline, self._server.now() + self._server.settings.late_seconds)
-
-    # Backpressure.
 
     def _pause_reading_if_enough(self) -> None:
         if len(self._reader) > self._allowance.waiting_bytes:

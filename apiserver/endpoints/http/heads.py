@@ -34,7 +34,7 @@ _OWN: Final = (
     ("traceparent", b"\r\ntraceparent: ", _ID),
     ("traceparent", b"\r\nTraceparent: ", _ID),
 )
-"""In the exact spelling of Go and of the traceparent standard; others count as normal."""
+"""As Go and the traceparent standard spell them."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _NOT_IN_FIELDS: Final = bytes(each for each in range(32) if each not in b"\t\r\n") + b"\x7f"
 _SECRET: Final = ("Authorization", "Cookie", "Proxy-Authorization", "Sec-WebSocket-Protocol")
@@ -76,7 +76,7 @@ class Head:
         self.old = old
         """HTTP/1.0: the answer ends the connection."""
         self.own = own
-        """Fields missing in ``fields``."""
+        """Missing in ``fields``."""
 
 
 class Heads:

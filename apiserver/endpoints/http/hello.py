@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 _HEADER: Final = 9
-"""Headers of a record and of its message, in bytes (RFC 8446, sections 4 and 5.1)."""
+"""Headers of record and message (RFC 8446, sections 4 and 5.1)."""
 _MESSAGE_HEADER: Final = 4
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
@@ -20,7 +20,7 @@ class Hello(Enum):
     PARTIAL = "partial"
     WHOLE = "whole"
     TOO_LONG = "too long"
-    """Also split before its length, which is not checked further."""
+    """Also split before its length."""
 
 
 def completeness(hello: bytes | bytearray) -> Hello:

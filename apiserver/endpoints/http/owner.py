@@ -13,7 +13,7 @@ from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.turns import Turns
 
 Handler = Callable[[Request], Awaitable[Response]]
-"""Answers a request. A returned stream has ended; an exception closes the connection."""
+"""A returned stream has ended; an exception closes the connection."""
 
 _TICK_SECONDS: Final = 1.0
 
@@ -25,17 +25,15 @@ class Settings:
     unverified: Allowance = UNVERIFIED
     verified: Allowance = VERIFIED
     long_heads: int = 64
-    """Concurrent unfinished heads of verified clients above the unverified limit."""
+    """Unfinished, of verified clients, above the unverified limit."""
     strange_requests: int = 8
     """From unverified clients, per iteration of the event loop."""
     idle_seconds: float = 200.0
     """Between requests."""
     linger_seconds: float = 5.0
-    """For the client to close."""
     late_seconds: float = 0.5
     """For requests in transit when draining begins."""
     tick_seconds: float = _TICK_SECONDS
-    """Between deadline checks."""
 
 
 class Owned(Hashable, Protocol):
@@ -69,7 +67,6 @@ class Owner(Protocol):
     turns: Turns
     """Requests from clients without certificate."""
     draining: bool
-    """Close connections after their answers."""
     loop: asyncio.AbstractEventLoop
     now: Callable[[], float]
 

@@ -29,7 +29,7 @@ class Reader:
         self._heads = heads
         self._most = most
         self._buffer: bytes | bytearray = b""  # input in one piece is not copied
-        self._searched = 0  # where to continue looking for the head's end
+        self._searched = 0
         self._left = 0
         self._chunks: _Chunks | None = None
         self.complete = True
@@ -126,7 +126,7 @@ class _Chunks:
 
     def __init__(self) -> None:
         self._left = 0
-        self._ending = False  # expecting the CRLF after a chunk's data
+        self._ending = False  # before the CRLF after a chunk's data
         self._trailer = -1  # bytes of the trailer section; -1: before it
         self.complete = False
 

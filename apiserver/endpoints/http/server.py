@@ -21,7 +21,7 @@ class Server:
         self.turns = Turns(self.settings.strange_requests)
         self.draining = False
         self._connections: set[Owned] = set()
-        self._long: dict[Owned, None] = {}  # long, unfinished heads, oldest first
+        self._long: dict[Owned, None] = {}  # unfinished heads, oldest first
         self._empty = asyncio.Event()
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time

@@ -11,7 +11,7 @@ from typing import Final
 SLICE: Final = 4 << 10
 """At most so many bytes of whole frames, 2,000 frames with 200 bytes of memory each; then the frame that begins within."""
 _BINARY: Final = b"\x82"
-"""First byte of a binary message in one frame, without extensions."""
+"""Of a message in one frame, without extensions."""
 
 
 class Slices:

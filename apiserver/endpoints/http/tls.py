@@ -25,13 +25,13 @@ from apiserver.endpoints.http.turns import Turns
 logger = logging.getLogger(__name__)
 
 _RECORD: Final = 16 << 10
-"""Largest content of a record (RFC 8446, section 5.1)."""
+"""RFC 8446, section 5.1."""
 FEW_ARRIVALS: Final = 16 << 10
-"""Bytes per read before a certificate: OpenSSL's buffer keeps its largest size."""
+"""Before a certificate: OpenSSL's buffer keeps its largest size."""
 _MAX_HANDSHAKE: Final = 32 << 10
 """With certificates; Kubernetes' clients send about 3 KiB."""
 _MAX_OWN: Final = 4 << 10
-"""Most bytes that OpenSSL may send on its own.
+"""Bytes that OpenSSL may send alone.
 
 A client could request new keys (RFC 8446, section 4.6.3) without end and leave the answers (30 bytes) unread.
 """
@@ -42,13 +42,13 @@ class Owner(Protocol):
 
     make: Callable[[], Connection]
     newest: Callable[[], ssl.SSLContext]
-    """Returns the next connection's context."""
+    """For the next connection."""
     arrivals: memoryview
-    """Receive buffer shared by all connections."""
+    """Shared by all connections."""
     few_arrivals: memoryview
-    """The same, for connections without a certificate."""
+    """For connections without a certificate."""
     outgoing: ssl.MemoryBIO
-    """Shared buffer for OpenSSL's output; empty before other code runs."""
+    """Shared; empty before other code runs."""
     turns: Turns
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
@@ -84,13 +84,13 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         self._arrivals = handshakes.few_arrivals
         self._outgoing = handshakes.outgoing
         self._hello: bytearray | None = bytearray()  # None: OpenSSL has it, and :attr:`_object` exists
-        self._connection: Connection | None = None  # None during the handshake
+        self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._said = 0  # the client's handshake in bytes
-        self._answered = 0  # bytes sent by OpenSSL alone
+        self._answered = 0  # sent by OpenSSL alone
         self._closing = False
-        self._is_waiting = False  # waiting for its turn
+        self._is_waiting = False
         self.origin = ""
         """Key of the client's address."""
 
@@ -122,7 +122,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         connection = self._connection
         if connection is None:
             if self._incoming.pending > FEW_ARRIVALS:
-                self.pause_reading()  # until its turn
+                self.pause_reading()
             self._wait()
             return
         try:
@@ -219,7 +219,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 data = obj.read(_RECORD)
             except ssl.SSLWantReadError:
-                break  # half a record
+                break
             except ssl.SSLZeroReturnError:
                 data = b""
             finally:
@@ -278,7 +278,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         """Send ``close_notify`` and close after pending output."""
         if self._closing:
             return
-        with suppress(ssl.SSLError):  # the client need not send close_notify
+        with suppress(ssl.SSLError):
             self._object.unwrap()
         self._flush()
         self._end()

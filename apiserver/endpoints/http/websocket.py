@@ -66,7 +66,6 @@ class WebSocket(Response):
         self._carrier = cast("Connection", request.carrier)
         known = offered(request)
         self.subprotocol = next((each for each in protocols if each in known and not each.startswith(TOKEN_PROTOCOL)), "")
-        """The first of our subprotocols that the client offers."""
         self._max_bytes = max_bytes
         self._protocol = Protocol(SERVER, state=State.OPEN, max_size=max_bytes)
         self._ping_seconds = ping_seconds

@@ -19,13 +19,13 @@ class Described:
     has_status: bool = True
     has_scale: bool = False
     verbs: Mapping[str, Resource] = field(default_factory=dict)
-    """Action subresources, and their answers."""
+    """Actions, and their answers."""
     connects: Mapping[str, tuple[QueryParameter, ...]] = field(default_factory=dict)
-    """Stream subresources, and their query parameters."""
+    """Streams, and their query parameters."""
     segments: Mapping[str, tuple[QueryParameter, ...]] = field(default_factory=dict)
-    """Parameters in the paths of streams, behind the subresource."""
+    """In the paths of streams, behind the subresource."""
     reads: Mapping[str, tuple[Resource, type[Any]]] = field(default_factory=dict)
-    """Read-only subresources: answer and pydantic model."""
+    """Answer and pydantic model."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Described:

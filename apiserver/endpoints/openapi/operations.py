@@ -35,7 +35,7 @@ class Operation:
     kind: Resource | None
     parameters: tuple[Parameter, ...]
     returns: str | None
-    """Component of a success; None: a stream, or bytes."""
+    """A success's component; None: a stream, or bytes."""
     body: str | None = None
     body_types: tuple[str, ...] = ()
     """Media types; empty: all supported."""
@@ -83,7 +83,7 @@ PATCH: Final = "Patch"
 RESOURCES: Final = "APIResourceList"
 SCALE_TYPE: Final = "Scale"
 META: Final = frozenset({STATUS, DELETE_OPTIONS, PATCH, RESOURCES, SCALE_TYPE})
-"""Names of :mod:`metatypes` that ``returns`` and ``body`` may use."""
+"""For ``returns`` and ``body``."""
 
 
 def all_operations(described: Sequence[Described], patch_types: tuple[str, ...]) -> Iterator[Operation]:

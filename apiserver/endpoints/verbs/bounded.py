@@ -21,7 +21,7 @@ _HEAD_END: Final = b"\r\n\r\n"
 _MAX_HEAD_BYTES: Final = 64 << 10
 
 TLS_BYTES: Final = 32 << 10
-"""Most undecrypted bytes before reading pauses."""
+"""Undecrypted, before reading pauses."""
 
 SOCKET_BYTES: Final = 64 << 10
 
@@ -46,11 +46,11 @@ class Bounded(ClientConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Limit the buffers of TLS and kernel."""
         super().connection_made(transport)
-        if limit := getattr(transport, "set_read_buffer_limits", None):  # of TLS in asyncio and uvloop, 256 KiB by default
+        if limit := getattr(transport, "set_read_buffer_limits", None):  # asyncio and uvloop: 256 KiB
             limit(high=TLS_BYTES)
         buffers.narrow(transport, SOCKET_BYTES)
         self._head: bytearray | None = bytearray() if self.protocol.state is State.CONNECTING else None
-        """The answer's incomplete head; slices begin with a frame."""
+        """Incomplete; slices begin with a frame."""
         self._most = self.protocol.max_message_size or 0
         self._held = Slices()
         self._decoding = False

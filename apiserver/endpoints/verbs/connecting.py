@@ -55,7 +55,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
         raise BadRequest("Upgrade request required")
     if not upgrade.is_well_formed(context.request):
         raise BadRequest("Upgrade request required: only WebSockets (RFC 6455) are supported")
-    from apiserver.endpoints.http.websocket import WebSocket  # late, because most servers never have one
+    from apiserver.endpoints.http.websocket import WebSocket  # late: rarely used
     from apiserver.endpoints.verbs import bounded, joining
 
     client = WebSocket(

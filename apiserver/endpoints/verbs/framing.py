@@ -24,7 +24,7 @@ class Lines:
         self.response = stream = Stream(context.request, content_type=JSON)
         self._stream = stream
         self.coding = "chunked" if stream.chunked else "plain"
-        """Key under which answers share :meth:`encode`'s results."""
+        """Answers share :meth:`encode`'s results by this key."""
         self.send = stream.push
         """Sends a result of :meth:`encode`; False: await :meth:`room`."""
         responses.add_headers(context, stream)
@@ -54,7 +54,7 @@ class Messages:
         request = context.request
         if not upgrade.is_well_formed(request):
             raise BadRequest("Upgrade request required: only WebSockets (RFC 6455) are supported")
-        from apiserver.endpoints.http import websocket  # late, because most servers never have one
+        from apiserver.endpoints.http import websocket  # late: rarely used
 
         task = request.task
         self.response = socket = websocket.WebSocket(

@@ -25,19 +25,19 @@ from apiserver.endpoints.verbs.bounded import Bounded
 from apiserver.registry.generic.strategy import Connect, Destination
 
 MAX_MESSAGE_BYTES: Final = 64 << 10
-"""A longer message ends the stream with 1009; senders may cut streams anywhere."""
+"""Longer ones end the stream with 1009; senders may cut streams anywhere."""
 DIAL_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
 _WINDOW_BYTES: Final = 64 << 10
 _MESSAGE_COST: Final = 128
 """Of a stored message, in bytes."""
 _FRAMES: Final = (1, 0)
-"""Messages waiting for the client: reading pauses above the first number, and resumes at the second."""
+"""Waiting for the client: reading pauses above the first number, and resumes at the second."""
 _MAX_REASON_BYTES: Final = 123
 _MAX_TEXT_BYTES: Final = 512
-"""Longest quote from a failed dial."""
+"""Of a failed dial."""
 Ending = Callable[[], Coroutine[None, None, End]]
-"""Waits until the server must end a stream; returns why."""
+"""Waits until the server must end a stream."""
 
 
 class _Dial(websocket):
@@ -60,7 +60,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
         ssl=destination.tls,
         server_hostname=destination.server_name,
         compression=None,
-        proxy=None,  # the environment's proxy is not for the cluster
+        proxy=None,  # not for the cluster
         user_agent_header=None,
         open_timeout=DIAL_SECONDS,
         close_timeout=CLOSE_SECONDS,
@@ -75,7 +75,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
     except InvalidStatus as error:
         raise _refusal(error.response) from error
     except (InvalidHandshake, OSError, TimeoutError) as error:
-        what = one_line(str(error), _MAX_TEXT_BYTES)  # may contain headers of the answer
+        what = one_line(str(error), _MAX_TEXT_BYTES)  # may contain headers
         why = f"the server of the stream at {destination.url.partition('/v1')[0]} cannot be reached: {what}"
         raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
     async with server:

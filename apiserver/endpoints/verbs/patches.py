@@ -17,7 +17,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
-"""Content types besides :data:`APPLY_PATCH`, also for OpenAPI, by which kubectl chooses."""
+"""For OpenAPI, without :data:`APPLY_PATCH`."""
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
@@ -36,7 +36,7 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
     value = {} if body.value is None and media_type == STRATEGIC_PATCH else body.value  # as Go reads it
     if media_type != JSON_PATCH and not isinstance(value, dict):
         raise BadRequest("error decoding patch: a merge patch must be an object")
-    patch = body.afresh()  # the result may share parts with it
+    patch = body.afresh()  # the result may share parts
     prefix = ""
     unknown: tuple[FieldError, ...] = ()
     if media_type == JSON_PATCH:
@@ -65,7 +65,7 @@ def _json_or_yaml(raw: bytes) -> bodies.Body:
         try:
             return bodies.decode(raw, JSON)
         except BadRequest:
-            pass  # flow YAML or an error
+            pass
     return bodies.decode(raw, YAML)
 
 

@@ -21,9 +21,9 @@ from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
 
 TURN_SECONDS: Final = 0.004
-"""Time per iteration of the event loop for an answer's objects, because one may cost as much as a thousand others."""
+"""Per iteration of the event loop: an object may cost as much as a thousand others."""
 MOST: Final = 128
-"""Most objects per iteration."""
+"""Objects per iteration."""
 
 
 async def get(served: Served, context: RequestContext) -> Response:

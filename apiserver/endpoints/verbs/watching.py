@@ -145,7 +145,7 @@ class _Stream:
         self._since = parse_revision(options.resource_version)
         self._columns = True
         self._form = f"{served.store.resource.api_version} {representation.transform} {representation.version}"
-        self._is_shared = representation.transform != TABLE  # a Table depends on its time, and the first has columns
+        self._is_shared = representation.transform != TABLE  # a Table depends on its time
         self._sink = sink = frames_of(context)
         self._send = sink.send
         self._coded_form = f"{sink.coding} {self._form}"

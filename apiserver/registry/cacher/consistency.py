@@ -12,7 +12,7 @@ from typing import Final
 from apiserver.registry.cacher.items import Item
 from storage.port import Storage
 
-PAGE: Final = 100  # per read: about a millisecond of the event loop
+PAGE: Final = 100  # a millisecond of the event loop
 
 Version = tuple[str, int]
 """A key and the revision of its last change."""

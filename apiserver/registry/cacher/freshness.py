@@ -21,8 +21,8 @@ from storage.port import Storage, StorageError
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 0.001
-ASK_AGAIN_SECONDS = 0.05  # etcd does not answer at first, if a member lags or a watch catches up
-# Interval of an idle cache, so that compaction never passes its watch, and bookmarks advance.
+ASK_AGAIN_SECONDS = 0.05  # etcd answers late, if a member lags or a watch catches up
+# So that compaction never passes the watch, and bookmarks advance.
 IDLE_SECONDS = 10.0
 
 NOW: Final = -1
@@ -50,7 +50,7 @@ class Freshness:
         self._behind = asyncio.Event()
         self._order = itertools.count()
         self.reads = 0
-        """Revision reads from the store."""
+        """From the store."""
 
     async def run(self) -> None:
         """Serve waiting readers until cancelled."""

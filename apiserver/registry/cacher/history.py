@@ -23,12 +23,12 @@ from storage.port import Batch, Compacted, Entry, Storage, StorageError
 logger = logging.getLogger(__name__)
 
 REPLAYS: Final = 16
-"""Most watches that read history; further ones get 429."""
+"""Further watches get 429."""
 TIMEOUT_SECONDS: Final = 10.0
 _SECONDS: Final = 1
 
 Read = Callable[[Entry], Item | None]
-"""Returns the item of an entry; None if it cannot be decoded."""
+"""None if undecodable."""
 
 
 def records_of(batch: Batch, read: Read) -> list[Record]:
@@ -90,7 +90,7 @@ class History:
         window, epoch = self._window, self._window.epoch
         records: list[Record] = []
         async with self._storage.watch(self._prefix, after=after) as batches:
-            await self._storage.request_progress()  # there may have been no change
+            await self._storage.request_progress()  # without a change
             async for batch in batches:
                 if window.epoch != epoch:
                     return

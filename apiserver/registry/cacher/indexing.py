@@ -14,7 +14,7 @@ from apiserver.registry.cacher.audiences import Trigger
 from apiserver.registry.cacher.items import Item, SortedItems
 
 FIELDS: Final = 8
-"""Most indexes; the least recently used goes first. Each costs about 1 µs per write."""
+"""The least recently used goes first. Each costs about 1 µs per write."""
 _SLICE: Final = 128
 _RARE: Final = 8
 """If more than one in so many objects match, a scan is as fast."""
@@ -67,7 +67,7 @@ class Indices:
     def clear(self) -> None:
         """Drop all indexes, because all objects are new."""
         for index in self._by_field.values():
-            index.ready.set()  # waiting readers find no index, and scan
+            index.ready.set()  # its readers scan
         self._by_field = OrderedDict()
 
     def changed(self, key: str, new: Item | None) -> None:
@@ -92,7 +92,7 @@ class Indices:
             snapshot, _ = items.slice("")
             for start in range(0, len(snapshot), _SLICE):
                 for item in snapshot[start : start + _SLICE]:
-                    if items.get(item.key) is item:  # otherwise the index has a newer one
+                    if items.get(item.key) is item:  # else the index has a newer one
                         index.put(item)
                 await asyncio.sleep(0)
         except BaseException:

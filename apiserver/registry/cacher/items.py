@@ -13,8 +13,8 @@ import orjson
 from apiserver.apis.meta.objects import HubObject, labels_of
 
 LAST_CHARACTER: Final = "\U0010ffff"  # above all keys of a prefix
-CHUNK: Final = 512  # an insertion moves at most twice as many keys: below a microsecond
-WARM: Final = 128  # decoded objects kept in the process
+CHUNK: Final = 512  # an insertion moves at most twice as many keys, below a microsecond
+WARM: Final = 128  # decoded objects in the process
 # ValueErrors of JSON and pydantic, others for unexpected shapes.
 DECODING_ERRORS: Final = (ValueError, LookupError, TypeError, AttributeError)
 
@@ -38,7 +38,7 @@ class Item:
         self.key = key
         self.revision = revision
         self.pieces = pieces
-        """The JSON to send, in the stored version with ``metadata.resourceVersion``; pieces may be shared."""
+        """To send, in the stored version with ``metadata.resourceVersion``; maybe shared."""
         self.stale = stale
         """Stored in an old form (key or version): the next write renews it, even without change."""
         self.labels_at = labels_at
@@ -117,7 +117,7 @@ class Snapshot:
     items: Sequence[Item]
     revision: int
     remaining: int = 0
-    """Items beyond the limit."""
+    """Beyond the limit."""
     by_trigger: bool = False
 
 

@@ -13,10 +13,10 @@ _MANAGED: Final = b'"managedFields":[{'  # unique, because strings escape quotes
 _FIELDS: Final = b'"fieldsV1":{'
 _ENTRY: Final = b'{"manager":'
 _SHORTEST: Final = 256
-"""Shorter pieces cost more than they save."""
+"""Shorter costs more than it saves."""
 _LONGEST: Final = 8192
 _REMEMBERED: Final = 512
-"""With ``_LONGEST``, limits data of deleted objects to 4 MiB."""
+"""Limits data of deleted objects to 4 MiB, with ``_LONGEST``."""
 _MOST: Final = 8
 
 

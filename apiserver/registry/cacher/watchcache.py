@@ -54,7 +54,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-PAGE_LIMIT = 500  # per read: about 2.5 MB, and a few milliseconds of decoding
+PAGE_LIMIT = 500  # about 2.5 MB, and milliseconds of decoding
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
 
@@ -64,9 +64,9 @@ class Times:
     """In seconds."""
 
     idle: float = IDLE_SECONDS
-    """Between progress requests without changes."""
+    """Between progress requests."""
     history: float = TIMEOUT_SECONDS
-    """Limit for reading changes before the window."""
+    """For changes before the window."""
     settled: float = 1.0
     """After a listing, until its buffers are free."""
     check: float = 300.0
@@ -128,25 +128,24 @@ class WatchCache:
         self.synced = asyncio.Event()
         self.undecodable: dict[str, Undecodable] = {}
         self.listings = 0
-        """Full listings: 1, plus one per compaction past the cache."""
+        """1, plus one per compaction past the cache."""
         self.lists = 0
-        """Answered."""
         self.list_fetched = 0
         """Objects read for lists."""
         self.list_returned = 0
         """Objects returned by lists."""
         self.consistent_reads = {"success": 0, "fallback": 0}
-        """Linearizable lists, answered by the cache, or by storage because the cache was late."""
+        """Linearizable lists by the cache, or by storage because the cache was late."""
         self.dispatched = 0
-        """Changes offered to watches."""
+        """Offered to watches."""
         self.decode_errors = 0
         """Undecodable revisions of keys."""
         self.changes = 0
         """From storage."""
         self.checks = {"success": 0, "failure": 0, "error": 0}
-        """Comparisons with storage: equal, different, impossible."""
+        """Equal, different, impossible."""
         self.is_usable = False
-        """True if listed, and without a difference since."""
+        """Listed, and without a difference since."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -287,7 +286,6 @@ class WatchCache:
             except StorageError as error:
                 logger.warning("The watch cache cannot read the storage; retrying", extra={"prefix": self._prefix, "error": str(error)})
             failures += 1
-            # Jitter spreads several servers' listings.
             await asyncio.sleep(pause_seconds(failures, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # no secret
 
     async def _keep_up(self, revision: int) -> None:

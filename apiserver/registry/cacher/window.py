@@ -32,18 +32,18 @@ class Limits:
     """Batch sizes and pauses."""
 
     chunk: int = 256
-    """Changes per step of a watch: bounds its memory and time."""
+    """Per step of a watch: bounds its memory and time."""
     pushed: int = 64
-    """Changes pushed before the receiver must confirm room."""
+    """Before the receiver must confirm room."""
     dropped: int = 32
     """Changes that the window drops at once."""
     framed: int = 64
-    """Changes with cached frames; slower watches encode again."""
+    """Changes with cached frames."""
     pause_seconds: float = 100e-6
-    """Per watch: four times a dispatch's cost."""
+    """Four times a dispatch's cost, per watch."""
     longest_pause_seconds: float = 0.05
     few: int = 20
-    """Most watches without a pause: timers are imprecise."""
+    """Without a pause, because timers are imprecise."""
 
 
 LIMITS: Final = Limits()
@@ -74,11 +74,11 @@ class Window:
         self._limits = limits
         self._records: list[Record] = []
         self._base = 0  # sequence number of the first record
-        self._framed = 0  # sequence number of the first record with frames
+        self._framed = 0  # of the first record with frames
         self._audiences: Audiences[Watch] = Audiences()
         self._is_dispatching = False
         self._pause_until = 0.0
-        self._dispatching: asyncio.Handle | None = None  # the scheduled dispatch
+        self._dispatching: asyncio.Handle | None = None
         self.end = 0
         """The next record's sequence number."""
         self.told = 0
@@ -110,7 +110,7 @@ class Window:
         self.end += len(records)
         self.revision = revision
         self._tell_soon()
-        if len(self._records) > self._capacity + self._limits.dropped:  # dropping singly would move all others each time
+        if len(self._records) > self._capacity + self._limits.dropped:  # singly, all others would move each time
             self._tell_all()
             self._drop(len(self._records) - self._capacity)
         for position in range(max(self._framed, self._base), self.end - self._limits.framed):
@@ -197,7 +197,7 @@ class Window:
         batches, number = _EventBatches(), 0
         for audience, concerning in self._audiences.concerned(records):
             first, whole = concerning[0].revision, None
-            for watch in tuple(audience.watches):  # a copy, because full receivers leave
+            for watch in tuple(audience.watches):  # full receivers leave
                 if not watch.is_idle:
                     continue
                 try:
@@ -252,13 +252,13 @@ class Watch:
         self.key = key
         self.trigger = trigger
         self.every_after = after if predicate is None else inf
-        """Changes above it are events without a check."""
+        """Above it, changes are events without a check."""
         self.is_idle = False
-        """True while waiting, with all dispatched events delivered."""
+        """Waits, with all dispatched events delivered."""
         self.receive: Callable[[EventBatch], bool] = self._keep
         """Takes dispatched events while it waits."""
         self.failure: Exception | None = None
-        """Of predicate or receiver, during the wait."""
+        """Of predicate or receiver."""
         self._window = window
         self._after = after
         self._predicate = predicate
@@ -337,7 +337,7 @@ class Watch:
         if window.closed:
             return None
         if self._position < window.told:
-            await asyncio.sleep(0)  # no matches in this chunk
+            await asyncio.sleep(0)
         elif self._bookmark_at is not None and (bookmark := self._bookmark()):
             return [bookmark]
         else:
@@ -389,7 +389,7 @@ class Watch:
         self._bookmark_at = now + self._bookmark_seconds
         if self._window.told_revision < self._after:
             return None  # silent until its future revision
-        self._revision = max(self._revision, self._window.told_revision)  # it has read everything
+        self._revision = max(self._revision, self._window.told_revision)
         return Event(EventType.BOOKMARK, None, None, self._revision)
 
 

@@ -12,7 +12,7 @@ from apiserver.registry.cacher.items import Item
 from storage.port import Entry
 
 MAX_WRITES: Final = 256
-"""Most registered writes without event: failed, or reported late."""
+"""Without event: failed, or reported late."""
 
 
 class Write:

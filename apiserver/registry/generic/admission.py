@@ -33,7 +33,7 @@ class Reinvocation:
     """A plug-in changed what an earlier one wants to see again."""
     again: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
-    """Data by plug-in."""
+    """By plug-in."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,9 +49,9 @@ class Attributes:
     """Empty on a create with ``generateName``."""
     user: User = ANONYMOUS
     obj: HubObject | None = None
-    """The new object, its ``Scale``, or a stream's options. ``mutate`` may replace, but never change it."""
+    """The new object, its ``Scale``, or a stream's options. Replace, never change it."""
     old: HubObject | None = None
-    """The stored object or ``Scale``, shared: never change it."""
+    """Shared: never change it."""
     options: Object = field(default_factory=dict)
     """``CreateOptions``, ``UpdateOptions`` (patches too) or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
     dry_run: bool = False
@@ -60,7 +60,7 @@ class Attributes:
     annotate: Callable[[str, str], None] = _nobody
     wait: Callable[[str, float], None] = _nobody
     mutators: dict[str, None] = field(default_factory=dict)
-    """Plug-ins that changed the object."""
+    """They changed the object."""
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 

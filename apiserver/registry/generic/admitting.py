@@ -33,7 +33,7 @@ class Admitter:
         strategy = self._strategy
         stored = strategy.to_hub(obj)
         if strategy.hub is not strategy:
-            strategy.hub.default(stored)  # for fields that the request's version lacks
+            strategy.hub.default(stored)  # fields that the request's version lacks
         return stored
 
     async def update(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:

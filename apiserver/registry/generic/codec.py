@@ -50,7 +50,7 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
     another = obj.get("apiVersion") != strategy.resource.api_version
     if another:
         obj = _converted(strategy, obj)
-    amounts.write_as_strings(strategy.model, obj)  # early releases stored numbers
+    amounts.write_as_strings(strategy.model, obj)  # old objects have numbers
     strategy.default(obj)
     return form_of(strategy).item(entry.key, entry.mod_revision, obj, stale=another or entry.stale)
 

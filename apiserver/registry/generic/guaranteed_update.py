@@ -15,7 +15,7 @@ from apiserver.registry.generic.stored import StoredObjects
 from apiserver.registry.generic.transactions import Overtaken
 
 Planning = Callable[[Item], Awaitable[Plan]]
-"""Plans the new object; called again with a newer item."""
+"""Called again with a newer item."""
 
 
 async def guaranteed_update(

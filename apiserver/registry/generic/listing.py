@@ -38,7 +38,7 @@ _FORMAT: Final = "meta.k8s.io/v1"
 _MAX_TOKEN: Final = 4096
 _PAGE: Final = 500
 _STROKE: Final = 50_000
-"""Terms evaluated before other tasks run: about 10 ms."""
+"""Before other tasks run: about 10 ms."""
 _ANY: Final = -1
 _UNREADABLE: Final = "invalid continue token: continue key is not valid"
 _TOO_OLD: Final = (
@@ -115,7 +115,7 @@ class Listing:
     revision: int
     continue_token: str = ""
     remaining: int | None = None
-    """Following objects; None if zero or unknown."""
+    """None if zero or unknown."""
 
 
 async def run(store: Store, query: ListQuery) -> Listing:
@@ -227,7 +227,7 @@ def _decoded(store: Store, entry: Entry) -> Item | None:
     try:
         return store.decode(entry)
     except DECODING_ERRORS:
-        return None  # reported by the watch cache
+        return None  # reported already
 
 
 def _page(items: Sequence[Item], prefix: str, revision: int, left: int, *, counted: bool, last: str = "") -> Listing:

@@ -22,18 +22,18 @@ def _nobody(*_: object) -> None:
     """Ignore it."""
 
 
-@dataclass(slots=True, eq=False)  # freezing would triple the time of each write's objects
+@dataclass(slots=True, eq=False)  # freezing would triple the time
 class Caller:
     """The client of a request. Immutable."""
 
     user: User = ANONYMOUS
     agent: str = ""
     warn: Callable[[str], None] = _nobody
-    """Adds a warning to a successful answer; ignores repeats."""
+    """Adds a warning to a successful answer."""
     annotate: Callable[[str, str], None] = _nobody
-    """Adds an annotation (key, value) for the log."""
+    """Adds an annotation (key, value) to the log."""
     wait: Callable[[str, float], None] = _nobody
-    """Takes a component (``mutating-webhook``) and the seconds waited for it."""
+    """Adds seconds waited for a component (``mutating-webhook``)."""
 
 
 NOBODY: Final = Caller()
@@ -49,10 +49,10 @@ class WriteOptions:
     field_manager: str = ""
     """As given; :attr:`manager` has the default."""
     force: bool = False
-    """Server-side apply takes fields from other managers."""
+    """Takes fields from other managers."""
     caller: Caller = NOBODY
     superfluous: tuple[FieldError, ...] = ()
-    """Treated as unknown fields: repeated keys, unknown members of a JSON patch."""
+    """Repeated keys, unknown members of a JSON patch."""
 
     @property
     def manager(self) -> str:
@@ -88,7 +88,7 @@ class DeleteOptions:
     resource_version: str | None = None
     """As ``uid``."""
     has_preconditions: bool = False
-    """The client gave preconditions, possibly empty as in client-go."""
+    """Possibly empty, as in client-go."""
     grace_period_seconds: int | None = None
     """Only for admission."""
     ignore_read_error: bool = False

@@ -22,7 +22,7 @@ from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.strategy import NOTHING_WRONG, Reading, Strategy
 
 Part = Literal["", "status", "scale"]
-"""Part of an object to write: all but status, status, or replicas."""
+"""All but status, status, or replicas."""
 _STATUS: Final = frozenset({"status"})
 
 
@@ -58,7 +58,7 @@ class Planner:
         reading = self._strategy.read(obj)
         if part != "status" and self._hub.has_status and any(_is_within(each.path, _STATUS) for each in reading.errors):
             del obj["status"]
-            rest = self._strategy.read(obj)  # an excessively nested status hides other errors
+            rest = self._strategy.read(obj)  # an excessively nested status hides errors
             reading = Reading((*reading.unknown, *rest.unknown), rest.errors)
         if reading is NOTHING_WRONG and not unknown and not wrong and not options.superfluous:
             return []
@@ -155,7 +155,7 @@ class Planner:
         """Plan a verb's change of ``old`` to ``wanted``, spec and status; raises Invalid."""
         hub = self._hub
         hub.default(wanted)
-        hub.prepare_for_update(wanted, old)  # mutating admission may have edited the spec
+        hub.prepare_for_update(wanted, old)  # mutating admission may have changed it
         metadata.grow_generation(wanted, old)
         self._raise(hub.validate_update(wanted, old), wanted)
         return Plan(metadata.tidy(wanted))

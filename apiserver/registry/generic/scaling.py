@@ -25,7 +25,7 @@ class Scaling:
     """Paths of a kind's replicas, in the stored version."""
 
     selector: Callable[[Object], str]
-    """Returns the label selector of the scaled objects, for autoscalers."""
+    """Returns a label selector, for autoscalers."""
     spec_replicas: tuple[str, ...] = ("spec", "replicas")
     status_replicas: tuple[str, ...] = ("status", "replicas")
 

@@ -12,7 +12,7 @@ from apiserver.registry.cacher.audiences import Trigger
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.strategy import Strategy
 
-_KNOWN = 4096  # cached sets of labels per list
+_KNOWN = 4096  # per list
 _METADATA = frozenset({"metadata.name", "metadata.namespace"})
 
 

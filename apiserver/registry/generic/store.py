@@ -35,9 +35,9 @@ GENERATED_NAMES: Final = 8
 """Random names to try."""
 
 Stored = Callable[[], Object]
-"""Returns a copy of the stored object in the store's version."""
+"""Returns a copy in the store's version."""
 Change = Callable[[Stored], Object]
-"""Returns the wanted object; called again with a newer stored one."""
+"""Called again with a newer stored object."""
 
 
 class Store:
@@ -228,7 +228,7 @@ class Store:
                     await may_create()
                 return await self._create_applied(namespace, name, owners, applied, options), True
             except AlreadyExists:
-                continue  # created by another client: merge with it
+                continue  # merge with it
 
     async def apply_scale(self, namespace: str, name: str, applied: Object, options: WriteOptions) -> Item:
         """Merge an applied ``Scale`` and return the object; its manager then owns the replicas. Raises as :meth:`apply`."""

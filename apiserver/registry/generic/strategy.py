@@ -49,7 +49,7 @@ class Reading:
     """Violations of the schema in a body."""
 
     unknown: tuple[str, ...] = ()
-    """Paths of unknown, already dropped fields (``spec.disks[0].bar``)."""
+    """Dropped already (``spec.disks[0].bar``)."""
     errors: tuple[FieldError, ...] = ()
     """Fields of wrong type, missing, or outside an enumeration: refused.
 
@@ -156,7 +156,7 @@ class Destination:
 
     url: str
     server_name: str
-    """Required name in the server's certificate."""
+    """In the certificate."""
     tls: ssl.SSLContext
     trust: ServerTrust | None = None
 
@@ -178,9 +178,9 @@ class Connect:
     """Both sides use the client's first supported one."""
     ping_seconds: ClassVar[float] = 20.0
     interactive: bool = True
-    """True if clients can do more than read, which requires ``create``."""
+    """Clients can do more than read: requires ``create``."""
     holder_header: ClassVar[str] = ""
-    """Header with an opaque token, the same for all streams of a user."""
+    """For an opaque token, the same for all streams of a user."""
 
     @property
     def parameters(self) -> tuple[QueryParameter, ...]:
@@ -234,7 +234,7 @@ class Strategy:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     model: type[Any]
-    """The pydantic model (:class:`apiserver.apis.meta.schema.Kind`), for validation and OpenAPI."""
+    """A :class:`apiserver.apis.meta.schema.Kind`, for validation and OpenAPI."""
     has_status: bool = True
     scaling: Scaling | None = None
     """For ``/scale``."""
@@ -242,7 +242,7 @@ class Strategy:
     connects: Mapping[str, Connect] = {}
     reads: Mapping[str, Read] = {}
     spokes: Mapping[str, Spoke] = {}
-    """Further served versions by ``apiVersion``; each adds itself."""
+    """By ``apiVersion``; each adds itself."""
 
     @property
     def hub(self) -> Strategy:

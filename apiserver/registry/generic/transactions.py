@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 _RETRY: Final = Details(retry_after_seconds=1)
 MAX_COMPLETE: Final = 16_384
-"""Most objects remembered as having all locks in storage; the next write checks others."""
+"""The next write checks others."""
 ALONE: Final = ""
-"""Replaces the group of an exclusive lock."""
+"""Instead of a group, for an exclusive lock."""
 Locks: TypeAlias = frozenset[tuple[str, str]]
-"""Pairs of a lock and the group that shares it."""
+"""Pairs of lock and group."""
 NOTHING: Final[Locks] = frozenset()
 
 
@@ -81,7 +81,7 @@ class Transactions:
         self._strategy = strategy
         self._root = root
         self._max_complete = max_complete
-        # Keys with complete locks in storage, including those that other replicas removed.
+        # Keys with complete locks in storage.
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
@@ -122,9 +122,9 @@ class Transactions:
         self, key: str, revision: int, new: tuple[Object, bytes] | None, held: Locks, about: Object, *, repeatable: bool
     ) -> int:  # fmt: skip
         wanted = self._locks(new[0]) if new is not None else NOTHING
-        ours: set[str] = set()  # this object's locks in storage, although not of the strategy
+        ours: set[str] = set()  # in storage, although not the strategy's
         missing = await self._lacking(key, held)
-        lacking, given_up = missing & wanted, held - wanted - missing  # never release a missing lock: it may be another object's
+        lacking, given_up = missing & wanted, held - wanted - missing  # a missing lock may be another object's: never release it
         has_all = True
         self._complete.pop(key, None)
         while True:

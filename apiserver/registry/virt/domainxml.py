@@ -11,14 +11,14 @@ from apiserver.registry.virt.reads import HandlerRead
 
 
 class DomainXML(HandlerRead):
-    """The subresource ``domainxml``."""
+    """Serves ``domainxml``."""
 
     name = subresource.NAME
     answers = Resource(names.GROUP, names.VERSION, "virtualmachinedomainxmls", "VirtualMachineDomainXML")
     model = VirtualMachineDomainXML
 
     def fields(self, answer: Object) -> Object:
-        """Return ``{"xml": text}``, checked, because the node is not trusted."""
+        """Return ``{"xml": text}``, checked."""
         text = answer.get(subresource.FIELD)
         if not isinstance(text, str):
             raise ValueError(f"{subresource.FIELD} must be a string")  # noqa: TRY004  # what read expects of what is no such answer

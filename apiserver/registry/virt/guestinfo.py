@@ -11,12 +11,12 @@ from apiserver.registry.virt.reads import HandlerRead
 
 
 class GuestInfo(HandlerRead):
-    """The subresource ``guestinfo``."""
+    """Serves ``guestinfo``."""
 
     name = guestinfo.NAME
     answers = Resource(names.GROUP, names.VERSION, "virtualmachineguestinfos", "VirtualMachineGuestInfo")
     model = VirtualMachineGuestInfo
 
     def fields(self, answer: Object) -> Object:
-        """Return the answer within its bounds: the node is not trusted."""
+        """Return the answer within its bounds."""
         return guestinfo.bounded(answer)

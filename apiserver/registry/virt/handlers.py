@@ -12,7 +12,7 @@ from apiserver.registry.generic.strategy import Destination
 from apiserver.registry.virt.revoking import RevokedNodes
 
 LocateHandler = Callable[[str], Awaitable[tuple[str, int]]]
-"""Returns a virt-handler's host and port; raises ServiceUnavailable if not found."""
+"""Returns a virt-handler's host and port; raises ServiceUnavailable."""
 
 
 class Handlers:
@@ -27,8 +27,7 @@ class Handlers:
     async def destination(self, vm: Object, what: str) -> Destination:
         """Return virt-handler on the machine's node as destination of a stream or read ``what``.
 
-        Raises:
-            ServiceUnavailable: it is not found, or not trusted.
+        Raises ServiceUnavailable if it is not found, or not trusted.
         """
         node = str(vm["status"]["nodeName"])
         try:

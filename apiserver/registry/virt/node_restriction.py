@@ -1,12 +1,13 @@
 """NodeRestriction: virt-handler may only write objects of its own node.
 
-As Kubernetes' plug-in for kubelets. All virt-handlers share a service account, so RBAC cannot distinguish them. Their tokens are bound to
-pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it proxies, in its TokenReview otherwise. Clients
-cannot forge it: only the front proxy may send these headers, and impersonating such an ``extra`` needs its own right.
+As Kubernetes' plug-in for kubelets. All virt-handlers share a service account, so RBAC cannot distinguish them. Their
+tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it proxies,
+in its TokenReview otherwise. Clients cannot forge it: only the front proxy may send these headers, and impersonating
+such an ``extra`` needs its own right.
 
-For any write, the new object is compared with the stored one (:mod:`apiserver.apis.virt.rights.node_rights`) at the write's revision, and
-again after a conflict. Other objects are read outside the transaction, which suffices: the parties of an unfinished Migration may do what
-was allowed when it was read.
+The new object is compared with the stored one (:mod:`apiserver.apis.virt.rights.node_rights`) at the write's revision.
+Other objects are read outside the transaction, which suffices: the parties of an unfinished Migration may do what was
+allowed when it was read.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class NodeRestriction:
     ) -> None:
         """Validate the writes of service account ``username``.
 
-        Its tokens must name their node if ``required``; if not, others are not checked. ``revoked`` returns whether a node is revoked, and
-        raises ServiceUnavailable while unknown.
+        Its tokens must name their node if ``required``; if not, others are not checked. ``revoked`` returns whether a node is
+        revoked, and raises ServiceUnavailable while unknown.
         """
         self._username = username
         self._required = required
@@ -72,9 +73,8 @@ class NodeRestriction:
     async def validate(self, attributes: Attributes) -> None:
         """Validate a request.
 
-        Raises:
-            Forbidden: the token names no node, the node is revoked, or may not write these fields.
-            ServiceUnavailable: the node's virt-handler or revocation is unknown.
+        Raises Forbidden if the token names no node, the node is revoked, or may not write these fields; ServiceUnavailable if
+        its virt-handler or revocation is unknown.
         """
         if attributes.user.name != self._username:
             return

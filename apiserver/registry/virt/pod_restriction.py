@@ -1,11 +1,10 @@
 """PodRestriction: a status may only name pods of its own virtual machine.
 
-virt-handler starts a guest in the pod with the status' uid, so a writer of statuses could otherwise run a machine in any pod, next to its
-mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``podUID`` of a VirtualMachine, or ``targetPodUID`` of a Migration, is checked
-against kube-apiserver's pod, the only source of its node and mounts. A Migration's ``targetPodIPs`` must be that pod's. This costs one
-request per start and two per migration.
-
-A pod with a claim for a running guest (``status.volumeStatus``) is checked as well, because virt-handler takes its mount.
+virt-handler starts a guest in the pod with the status' uid, so a writer of statuses could otherwise run a machine in
+any pod, next to its mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``podUID`` of a VirtualMachine, or
+``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the only source of its node and mounts. A
+Migration's ``targetPodIPs`` must be that pod's. This costs one request per start and two per migration. A pod with a
+claim for a running guest (``status.volumeStatus``) is checked as well, because virt-handler takes its mount.
 
 It applies to every writer. Exempt is the end of a live migration, because the guest waits: the machine gets the pod for
 which its Migration was checked.
@@ -35,15 +34,14 @@ from apiserver.registry.generic.admission import Attributes, Operation
 from apiserver.registry.generic.store import Store
 
 MAX_CAUSES: Final = 16
-"""Most reasons in one error."""
+"""In one error."""
 SECONDS: Final = 10.0
-"""Time limit of a request to kube-apiserver."""
+"""For a request to kube-apiserver."""
 _FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     VIRTUAL_MACHINES.plural: ("podName", "podUID"),
     MIGRATIONS.plural: ("targetPod", "targetPodUID"),
 }
 _ADDRESSES: Final = "targetPodIPs"
-"""A Migration's field with the target pod's addresses."""
 
 
 class PodRestriction:
@@ -52,7 +50,6 @@ class PodRestriction:
     name = "PodRestriction"
 
     def __init__(self, client: Client) -> None:
-        """Take the client of kube-apiserver."""
         self._client = client
         self._stores: Mapping[Resource, Store] = {}
 
@@ -71,9 +68,7 @@ class PodRestriction:
     async def validate(self, attributes: Attributes) -> None:
         """Validate new pods and pod addresses in a status.
 
-        Raises:
-            Forbidden: the pod is not the machine's, or the addresses are not the pod's, with reasons.
-            ServiceUnavailable: kube-apiserver does not answer.
+        Raises Forbidden with reasons, ServiceUnavailable if kube-apiserver does not answer.
         """
         await self._validate_pod(attributes)
         if attributes.resource.plural == VIRTUAL_MACHINES.plural:

@@ -40,10 +40,10 @@ class HandlerRead(Read):
     """A subresource answered by virt-handler."""
 
     name: ClassVar[str]
-    """Name of the subresource, also at virt-handler."""
+    """Also at virt-handler."""
     max_bytes: ClassVar[int] = noderead.MAX_BYTES
     max_waiting: ClassVar[int] = MAX_WAITING
-    """How many may wait at once; each answer takes memory."""
+    """At once; each answer takes memory."""
 
     def __init__(self, handlers: Handlers, seconds: float = noderead.SECONDS) -> None:
         self._handlers = handlers
@@ -51,11 +51,7 @@ class HandlerRead(Read):
         self._waiting = Waiting(self.max_waiting)
 
     def fields(self, answer: Object) -> Object:
-        """Return our object's fields, except ``metadata``, from virt-handler's untrusted answer.
-
-        Raises:
-            ValueError: the answer is invalid.
-        """
+        """Return our object's fields, except ``metadata``, from virt-handler's untrusted answer; raises ValueError."""
         return answer
 
     async def read(self, obj: Object) -> Object:
@@ -91,11 +87,7 @@ class Waiting:
 
     @contextmanager
     def one(self, vm: Object, name: str) -> Iterator[None]:
-        """Count a request while the block runs.
-
-        Raises:
-            TooManyRequests: there are too many.
-        """
+        """Count a request while the block runs; raises TooManyRequests."""
         machine, namespace = vm["metadata"]["uid"], f"/{vm['metadata']['namespace']}"
         left = self.max_waiting - sum(count for key, count in self._waiting.items() if key.startswith("/"))
         if self._waiting[machine] >= MAX_WAITING_PER_MACHINE or self._waiting[namespace] >= (left + 1) // 2:
@@ -112,8 +104,7 @@ class Waiting:
 async def ask(destination: Destination, name: str, seconds: float, max_bytes: int, posted: bytes | None = None) -> dict[str, Any]:
     """Return virt-handler's answer to a GET, or to a POST of JSON; ``name`` names it in errors.
 
-    Raises:
-        StatusError: virt-handler refused, or did not answer.
+    Raises a StatusError if virt-handler refused, or did not answer.
     """
     url = urlsplit(destination.url)
     where = f"virt-handler at {url.netloc}"
@@ -147,7 +138,7 @@ def _object(response: Response, body: bytes, where: str) -> dict[str, Any]:
         error = errors.from_status(found, response.status)
     else:
         error = errors.from_http(response.status, body[:MAX_ERROR_TEXT].decode(errors="replace"))
-    error = errors.of_stranger(error)  # not trusted: root on the node controls virt-handler
+    error = errors.of_stranger(error)  # root on the node controls virt-handler
     if isinstance(error, errors.UnknownStatus) or response.status < 400:
         raise errors.ServiceUnavailable(f"{where} returned an invalid response: {error.message}", error.details)
     raise error

@@ -29,11 +29,7 @@ class RevokedNodes:
         config.subscribe(lambda _, new: self._changed(new))
 
     def is_revoked(self, node: str) -> bool:
-        """True if this node's claims and certificates are rejected.
-
-        Raises:
-            ServiceUnavailable: the revocations are not loaded yet.
-        """
+        """True if this node's claims and certificates are rejected; raises ServiceUnavailable until loaded."""
         if not self._config.synced.is_set():
             details = Details(retry_after_seconds=2)
             raise ServiceUnavailable(
@@ -65,7 +61,7 @@ class RevokedNodes:
 
 
 class NodeTrust:
-    """Trust in the connections to one node."""
+    """Trust in one node's connections."""
 
     def __init__(self, revoked: RevokedNodes, node: str) -> None:
         self._revoked = revoked

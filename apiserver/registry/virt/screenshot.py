@@ -13,7 +13,7 @@ from apiserver.registry.virt.reads import HandlerRead
 
 
 class Screenshot(HandlerRead):
-    """The subresource ``screenshot``."""
+    """Serves ``screenshot``."""
 
     name = screenshot.NAME
     answers = Resource(names.GROUP, names.VERSION, "virtualmachinescreenshots", "VirtualMachineScreenshot")
@@ -22,7 +22,7 @@ class Screenshot(HandlerRead):
     max_waiting: ClassVar[int] = 8
 
     def fields(self, answer: Object) -> Object:
-        """Return ``{"png": base64}``, checked, because the node is not trusted."""
+        """Return ``{"png": base64}``, checked."""
         text = answer.get(screenshot.FIELD)
         if not isinstance(text, str):
             raise ValueError(f"{screenshot.FIELD} must be a string")  # noqa: TRY004  # what read expects of what is no such answer

@@ -19,8 +19,7 @@ Check = Callable[[object, Path], Iterator[FieldError]]
 def require(vm: Object, body: Object, allowed: frozenset[str], needed: frozenset[str] = frozenset()) -> None:
     """Check the body of a verb.
 
-    Raises:
-        Invalid: fields that are not ``allowed``, lack although ``needed``, or have invalid values.
+    Raises Invalid for fields that are not ``allowed``, lack although ``needed``, or have invalid values.
     """
     unknown = sorted(body.keys() - allowed - {"kind", "apiVersion"})
     found = [validation.unknown_field(each) for each in unknown]

@@ -1,9 +1,9 @@
 """The verbs of a virtual machine: requests and refusals.
 
 ``start``, ``stop`` and ``restart`` write ``status.request``, ``pause`` and ``unpause`` write ``status.pause``
-(:mod:`apiserver.apis.virt.lifecycle.power`). ``reset``, ``softreboot``, ``nmi``, ``sendkey``, ``freeze``
-and ``thaw`` append to ``status.operations`` (:mod:`apiserver.apis.virt.lifecycle.operations`), and so does ``unpause`` of a guest that a
-fault stopped. A verb without effect is a Conflict, because silence would look like a lost request.
+(:mod:`apiserver.apis.virt.lifecycle.power`). ``reset``, ``softreboot``, ``nmi``, ``sendkey``, ``freeze`` and ``thaw``
+append to ``status.operations`` (:mod:`apiserver.apis.virt.lifecycle.operations`). A verb without effect is a Conflict,
+because silence would look like a lost request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from apiserver.registry.generic.strategy import AnyVerb, CreatingVerb, DeletingV
 from apiserver.registry.virt import verb_options
 
 Refusal = str | None
-"""Why the verb is refused now; completes ``Operation cannot be fulfilled on … "vm1": …``."""
+"""Why the verb is refused; completes ``Operation cannot be fulfilled on … "vm1": …``."""
 NewId = Callable[[], str]
 
 
@@ -58,11 +58,7 @@ class LevelVerb(Verb):
         return obj
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Set the level, in place.
-
-        Raises:
-            StatusError: as :meth:`apply`.
-        """
+        """Set the level, in place. Raises as :meth:`apply`."""
         raise NotImplementedError
 
 
@@ -72,7 +68,7 @@ class Start(LevelVerb):
     options = frozenset({"paused", "nodeSelector", "discardState"})
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Record the verb in ``status.request``, and the pause in ``status.pause``; delete the image of a suspended guest if requested."""
+        """Record the verb and its pause; delete the image of a suspended guest if requested."""
         selector, discards = body.get("nodeSelector"), bool(body.get("discardState"))
         raise_if_refused(obj, refuse_discarding if discards else refuse_start)
         if selector and (fixed := objects.dig(obj, "spec", "nodeName")):
@@ -88,7 +84,7 @@ class Resume(LevelVerb):
     """Turns a suspended machine on: its guest continues from the image."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Record the verb in ``status.request`` for the next attempt."""
+        """Record the verb for the next attempt."""
         del body
         raise_if_refused(obj, refuse_resume)
         _request(obj, power.START, now)
@@ -98,7 +94,7 @@ class Restart(LevelVerb):
     """Ends the current attempt, and begins the next one."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Record the verb in ``status.request`` for the next attempt."""
+        """Record the verb for the next attempt."""
         del body
         raise_if_refused(obj, refuse_restart)
         _request(obj, power.RESTART, now)
@@ -114,7 +110,7 @@ class Stop(LevelVerb):
         self._grace_seconds = grace_seconds
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Record the verb in ``status.request``, with its grace period."""
+        """Record the verb with its grace period."""
         grace = body.get("gracePeriodSeconds") if self._grace_seconds is None else self._grace_seconds
         if grace is not None and grace > (most := power.grace_of_spec(obj)):
             raise verb_options.invalid(obj, "gracePeriodSeconds", grace, f"must not exceed spec.terminationGracePeriodSeconds: {most}")
@@ -127,21 +123,21 @@ class Pause(LevelVerb):
     """Sets the pause of the current attempt."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Request in ``status.pause`` that the guest's processors stop."""
+        """Request that the guest's processors stop."""
         del body
         raise_if_refused(obj, refuse_pause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True)
 
 
 class Unpause(LevelVerb):
-    """Ends the pause of the current attempt; a guest that something else stopped is resumed once, by an operation."""
+    """Ends the pause of the current attempt; an operation resumes, once, a guest that something else stopped."""
 
     def __init__(self, name: str, new: NewId = new_id) -> None:
         super().__init__(name)
         self._new_id = new
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Request in ``status.pause`` that the guest's processors run; resume a guest that a fault stopped."""
+        """Request that the guest's processors run; resume a guest that a fault stopped."""
         del body
         raise_if_refused(obj, refuse_unpause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=False)
@@ -183,9 +179,9 @@ class OperationVerb(Verb):
 
 
 class Migrate(CreatingVerb):
-    """Creates a Migration of this virtual machine; the body may have its ``nodeSelector`` and ``priority``.
+    """Creates a Migration of this virtual machine.
 
-    The body may hold an ``id``, which becomes part of the Migration's name.
+    The body may have ``nodeSelector``, ``priority``, and an ``id``, which becomes part of the Migration's name.
     """
 
     creates = MIGRATIONS
@@ -472,7 +468,7 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
 
 
 def _discard_image(vm: Object) -> None:
-    """Remove the image from the status, in place, with the hardware that it needs: the next start boots, and deletes the file."""
+    """Remove the image from the status, in place, with its hardware: the next start boots, and deletes the file."""
     if (claim := (managed_save.of(vm) or {}).get("claimName")) != managed_save.claim_of(vm["spec"]):
         raise conflict(
             vm, f"the image is in PersistentVolumeClaim {claim}, which spec.managedSave no longer names: it could not be deleted"

@@ -15,7 +15,7 @@ from storage.port import Condition, Put, RevisionMismatch, Storage, StorageError
 logger = logging.getLogger(__name__)
 
 KEY: Final = "compact_rev_key"
-"""Unprefixed; its value is the revision at the end of the last interval."""
+"""Unprefixed; its value is the last interval's end."""
 
 
 class Compactor:
@@ -25,7 +25,7 @@ class Compactor:
         """Take the storage with unprefixed keys."""
         self._storage = storage
         self._seen = 0
-        """Of the key's last known change; 0: absent."""
+        """The key's last change; 0: absent."""
         self._revision = 0
         """The store's, at that time."""
         self.compacted = 0

@@ -17,7 +17,7 @@ from storage.port import Storage, StorageError
 logger = logging.getLogger(__name__)
 
 LOCKS: Final = "claims"
-"""Group of the uniqueness locks' keys; their values, names of keys, stay unencrypted."""
+"""Their values, names of keys, stay unencrypted."""
 
 
 class Encryption:
@@ -79,7 +79,7 @@ class Encryption:
         try:
             rules = _rules(self._file, content)
         except Misconfigured:
-            self._content = content  # report it once
+            self._content = content
             raise
         try:
             for each in rules.services:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CLUSTER: Final = "etcd-0"
-"""Go's name for a server's first etcd, in metrics."""
+"""As in Go's metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class HealthCheck:
         self._storage = storage
         self._seconds = seconds
         self._turn = asyncio.Lock()
-        self._asked = -inf  # loop time at which the last answered read began
+        self._asked = -inf  # when the last answered read began
         self._well = False
 
     async def __call__(self) -> bool:
@@ -86,7 +86,7 @@ class HealthCheck:
             if self._asked <= came:
                 began = loop.time()
                 self._well = await self._ask()
-                self._asked = began  # set afterwards: after a cancellation, the others need their own read
+                self._asked = began  # afterwards: others need their own read if this is cancelled
             return self._well
 
     async def _ask(self) -> bool:
