@@ -1,7 +1,4 @@
-"""Log to standard error, for virt-api, virt-controller, virt-handler and virt-launcher: one JSON object per line, or text.
-
-``extra`` carries a line's fields.
-"""
+"""Log to standard error: one JSON object per line, or text. ``extra`` carries a line's fields."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ def configure(level: str, form: Literal["json", "text"] = "json") -> None:
 
 
 class JSONFormatter(logging.Formatter):
-    """Formats an object per line: time, level, logger, message, ``extra``, and an exception's traceback."""
+    """Formats an object per line: time, level, logger, message, ``extra``, and a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -52,7 +49,7 @@ class JSONFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Formats time, level, message and ``key=value``; an exception's traceback follows on separate lines."""
+    """Formats time, level, message and ``key=value``, then a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and a traceback if present."""

@@ -1,7 +1,7 @@
-"""The chain of plug-ins that the registry calls.
+"""The chain of plug-ins that the registry calls; the first refusal ends it.
 
-Mutating plug-ins run in order. A plug-in that requests reinvocation (``reinvocationPolicy``) runs again if a later
-plug-in changed the object. Then validating plug-ins run on the complete object. The first refusal ends the chain.
+Mutating plug-ins run in order. One that requests reinvocation (``reinvocationPolicy``) runs again if a later plug-in
+changed the object. Then validating plug-ins run on the complete object.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Plan:
 
 
 class Chain:
-    """See the module. ``changes`` must count every change that may affect ``handles``; until then, interested plug-ins are cached."""
+    """See the module. ``changes`` must count every change that may affect ``handles``, which is cached."""
 
     def __init__(self, *, mutating: Sequence[Plugin], validating: Sequence[Plugin], metrics: AdmissionMetrics, changes: Changes) -> None:
         self._mutating = tuple(mutating)

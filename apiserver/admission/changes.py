@@ -26,7 +26,7 @@ class Changes:
         self.wait_for(informer.synced)
 
     def wait_for(self, known: asyncio.Event) -> None:
-        """Cache nothing before ``known`` is set; until then, plug-ins handle (and delay) every request."""
+        """Cache nothing before ``known`` is set; plug-ins then handle (and delay) every request."""
         self._unknown.append(known)
 
     @property

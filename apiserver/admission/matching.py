@@ -22,7 +22,7 @@ from apiserver.registry.generic.admission import Attributes
 
 @dataclass(frozen=True, slots=True)
 class ParsedSelector:
-    """A selector, or the problem to report when it is used."""
+    """A selector, or the problem to report on use."""
 
     selector: labels.Selector = labels.EVERYTHING
     problem: str = ""
@@ -64,8 +64,7 @@ class Matching:
     ) -> Resource | None:
         """Return the resource that the rules name: the requested one, else the first equivalent of the earliest rule.
 
-        ``equivalents``: other versions, possibly with the resource itself. ``name`` None: any name, for an index built before
-        the request.
+        ``equivalents``: other versions, possibly with the resource itself. ``name`` None: any name.
         """
         if not self.rules and self.everything:
             return resource
@@ -101,9 +100,9 @@ def _rest(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def matches(matching: Matching, attributes: Attributes, namespaces: Namespaces, versions: Versions) -> Resource | None:
-    """Return the matching resource: the requested one, or an equivalent version; None if the rules do not match.
+    """Return the matching resource: the requested one, or an equivalent version; None without match.
 
-    Raises a StatusError if they match, but a selector is invalid, or the namespace is absent or unavailable.
+    Raises a StatusError if the rules match, but a selector is invalid, or the namespace unavailable.
     """
     problem: StatusError | None = None
     try:
@@ -123,8 +122,8 @@ async def matches(matching: Matching, attributes: Attributes, namespaces: Namesp
 async def selects(matching: Matching, attributes: Attributes, namespaces: Namespaces) -> bool:
     """Return whether both selectors match the object as earlier plug-ins left it.
 
-    Raises NotFound without the namespace; InternalError if a selector is invalid or the namespace unknown, and the
-    other one matches.
+    Raises NotFound without the namespace; InternalError for an invalid selector or unknown namespace, if the other one
+    matches.
     """
     problem: StatusError | None = None
     try:

@@ -19,7 +19,7 @@ _MAX_CODE: Final = 600
 
 
 class _Summary:
-    """A histogram's sums as Go's summary, without its quantiles over five hours."""
+    """Go's summary, without its quantiles over five hours."""
 
     def __init__(self, name: str, documentation: str, cells: dict[tuple[str, ...], HistogramCell], labels: tuple[str, ...]) -> None:
         self.name = name
@@ -93,7 +93,7 @@ class AdmissionMetrics:
         cell.observe(seconds)
 
     def webhook(self, name: str, type_: Type, operation: str, seconds: float, code: int, *, rejected: bool) -> None:
-        """Count a call of a webhook; ``code`` is 200, the refusal's, or that of the failed call."""
+        """Count a webhook's call; ``code`` is 200, the refusal's, or the failure's."""
         refused = "true" if rejected else "false"
         self._webhook.observe(seconds, name, type_, operation, refused)
         self._requests.increment(name, type_, operation, str(min(code, _MAX_CODE)), refused)
@@ -103,11 +103,11 @@ class AdmissionMetrics:
         self._rejections.increment(name, type_, operation, error_type, str(min(code, _MAX_CODE)))
 
     def failed_open(self, name: str, type_: Type) -> None:
-        """Count a failed call of a webhook that fails open."""
+        """Count a failed call that was ignored."""
         self._failed_open.increment(name, type_)
 
     def conditions(self, name: str, kind: str, type_: str, operation: str, seconds: float) -> None:
-        """Count an evaluation of match conditions (of a ``webhook`` or ``policy``)."""
+        """Count an evaluation of a webhook's or policy's match conditions."""
         self._condition_seconds.observe(seconds, name, kind, type_, operation)
 
     def condition_error(self, name: str, kind: str, type_: str, operation: str) -> None:

@@ -31,7 +31,7 @@ class NamespaceLifecycle:
     async def mutate(self, attributes: Attributes) -> None:
         """Check the namespace of a new object.
 
-        Raises NotFound; Forbidden with cause ``NamespaceTerminating``; ServiceUnavailable if kube-apiserver does not answer.
+        Raises NotFound; Forbidden with cause ``NamespaceTerminating``; ServiceUnavailable without kube-apiserver.
         """
         found = await self._namespaces.get(attributes.namespace)
         if is_deleting(found) or dig(found, "status", "phase") == "Terminating":

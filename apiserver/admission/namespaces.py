@@ -12,7 +12,7 @@ from apiserver.client.rest import Client, TransportError
 
 
 class Namespaces:
-    """Namespaces of an informer, with a client for missing ones."""
+    """Namespaces from an informer, or a client if missing there."""
 
     def __init__(self, informer: Informer, client: Client) -> None:
         self.informer = informer
@@ -29,10 +29,7 @@ class Namespaces:
         return self.informer.synced
 
     async def get(self, name: str) -> Object:
-        """Return a namespace, read-only.
-
-        Raises NotFound, or ServiceUnavailable if kube-apiserver does not answer.
-        """
+        """Return a namespace, read-only. Raises NotFound, or ServiceUnavailable without kube-apiserver."""
         return self.informer.get("", name) or await self._look_up(name)
 
     async def _look_up(self, name: str) -> Object:
@@ -46,5 +43,5 @@ class Namespaces:
 
 
 def trim(namespace: Object) -> Object:
-    """Return a namespace without its managed fields, often its larger half."""
+    """Drop a namespace's managed fields, often its larger half."""
     return without_managed_fields(namespace)

@@ -1,8 +1,8 @@
 """ResourceQuota: limit a namespace's objects to ``count/<resource>.<group>`` of its quotas.
 
-The cluster's quota controller counts objects; between its counts, this plug-in adds creations to the quota's status, at
-the revision that it read. So several servers admit no more than one. The controller's next count corrects charges for
-objects that were not stored. Source: ``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
+Between the counts of the cluster's quota controller, this plug-in adds creations to the quota's status, at the revision
+that it read. So several servers admit no more than one. The next count corrects charges for objects that were not
+stored. Source: ``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Waiter:
 
 @dataclass(eq=False, slots=True)
 class _Queue:
-    """Creations of one namespace, evaluated in batches with one write each."""
+    """Creations of one namespace; each batch needs one write."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: list[_Waiter] = field(default_factory=list)
@@ -73,7 +73,7 @@ class ResourceQuotas:
     async def validate(self, attributes: Attributes) -> None:
         """Charge every quota that counts the object.
 
-        Raises Forbidden if one is exhausted, or its usage unknown; InternalError without decision in time.
+        Raises Forbidden by a quota that is exhausted or has no usage; InternalError without decision in time.
         """
         try:
             async with asyncio.timeout(SECONDS):
@@ -160,7 +160,7 @@ class ResourceQuotas:
         return failed, error
 
     async def _look_again(self, quota: Object, why: Exception) -> None:
-        """Read a quota after a conflict, instead of waiting for the informer."""
+        """Read a quota after a conflict: the informer may lag."""
         if not isinstance(why, Conflict):
             logger.warning(
                 "cannot write the usage of a quota", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}
@@ -177,7 +177,7 @@ class ResourceQuotas:
 
 
 class Usage:
-    """A batch's quotas, with the usage after the creations that fit so far. Pure."""
+    """A batch's quotas, including its creations that fit so far. Pure."""
 
     def __init__(self, quotas: Sequence[Object], counted: str, hard: Sequence[Quantity], used: list[Quantity | None]) -> None:
         self._quotas = quotas
@@ -188,13 +188,13 @@ class Usage:
 
     @classmethod
     def of(cls, quotas: Sequence[Object], counted: str) -> Usage:
-        """Return the usage of ``counted`` in quotas that all count it."""
+        """Return the usage of ``counted`` in quotas that count it."""
         hard = [quantity.parse(str(each["status"]["hard"][counted])) for each in quotas]
         used = [dig(each, "status", "used", counted) for each in quotas]
         return cls(quotas, counted, hard, [None if each is None else quantity.parse(str(each)) for each in used])
 
     def check(self, attributes: Attributes) -> StatusError | None:
-        """Return the error if one more does not fit, else None."""
+        """Return why one more does not fit, or None."""
         for quota, hard, used in zip(self._quotas, self._hard, self._used, strict=True):
             if used is None:
                 return forbidden(attributes, f"status unknown for quota: {name_of(quota)}, resources: {self._counted}")
@@ -219,11 +219,11 @@ class Usage:
 
 
 def count_name(resource: Resource) -> str:
-    """Return the name of a resource's object count in quotas: ``count/virtualmachines.kubevirt.io``."""
+    """Return a resource's count in quotas: ``count/virtualmachines.kubevirt.io``."""
     return f"count/{resource.plural}.{resource.group}" if resource.group else f"count/{resource.plural}"
 
 
 def counts(quota: Object, counted: str) -> bool:
-    """Return whether a quota, as its controller accepted it, counts this; scoped ones (for pods) do not."""
+    """Return whether an accepted quota counts this; scoped ones (for pods) do not."""
     spec = quota.get("spec") or {}
     return dig(quota, "status", "hard", counted) is not None and not spec.get("scopes") and not spec.get("scopeSelector")

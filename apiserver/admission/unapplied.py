@@ -1,4 +1,4 @@
-"""Explain why a webhook's or policy's JSON patch does not apply, with the words of Go's library for common cases."""
+"""Explain why a webhook's or policy's JSON patch does not apply, in Go's words for common cases."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 class Versions(Protocol):
-    """Versions of a resource, and conversions from and to the stored one."""
+    """Versions of a resource, and conversions of the stored one."""
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
         """Return every served version of the resource, itself included."""
@@ -24,9 +24,9 @@ class Versions(Protocol):
         ...
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Convert an object that a webhook or policy changed as ``source`` to the stored version; unknown fields are dropped.
+        """Convert a webhook's or policy's object from ``source`` to the stored version, without unknown fields.
 
-        Raises InternalError if it violates the schema of ``source``.
+        Raises InternalError by the schema of ``source``.
         """
         ...
 

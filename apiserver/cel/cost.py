@@ -1,7 +1,7 @@
 """Cost limits of evaluations, and the costs of steps.
 
-Limits are Kubernetes' (``k8s.io/apiserver/pkg/apis/cel``), costs are cel-go's runtime costs and Kubernetes' library
-costs (``pkg/cel/library/cost.go``); ``tests/reference_cel`` compares the totals.
+Limits are Kubernetes' (``k8s.io/apiserver/pkg/apis/cel``), costs cel-go's at run time and Kubernetes' library costs
+(``pkg/cel/library/cost.go``); ``tests/reference_cel`` compares the totals.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIZED: Final = (str, bytes, list, dict)
 
 
 def size(value: Value) -> int:
-    """Return a value's size for costs: 1 if it has none."""
+    """Return a value's size; 1 if it has none."""
     if type(value) in _SIZED:
         return len(value)
     if isinstance(value, Optional) and value.present:
@@ -45,12 +45,12 @@ def traversal(length: int, factor: int = 1) -> int:
 
 
 def regex(text: int, pattern: int) -> int:
-    """Return the cost of matching ``text`` characters with a pattern of length ``pattern``."""
+    """Return the cost of matching a text with a pattern, by lengths."""
     return traversal(text + 1) * -(-pattern // 4)
 
 
 def nodes(value: Value) -> int:
-    """Return the number of values in a list or map, itself included."""
+    """Return the number of values in a list or map, including itself."""
     kind = type(value)
     if kind is list:
         return 1 + sum(map(nodes, value))
@@ -60,7 +60,7 @@ def nodes(value: Value) -> int:
 
 
 def deep(value: Value) -> int:
-    """Return the cost of traversing a whole value (``sum``, ``indexOf`` and so on)."""
+    """Return the cost of traversing a whole value (``sum``, ``indexOf``)."""
     kind = type(value)
     if kind is str or kind is bytes:
         return len(value) // 10

@@ -42,7 +42,7 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """True if there is an error instead of a value."""
+        """True for an error instead of a value."""
         return bool(self.error)
 
 
@@ -57,7 +57,7 @@ class Program:
     slots: int
 
     def evaluate(self, variables: Mapping[str, Value], *, limit: int = PER_CALL_LIMIT) -> Result:
-        """Evaluate with these variables. CelError, exceeded limits and deep nesting become the Result's error; ``Undecided`` propagates."""
+        """Evaluate. CelError, exceeded limits and deep nesting become the Result's error; ``Undecided`` propagates."""
         frame = Frame(variables, self.slots, limit)
         frame.cost = self.cost
         try:

@@ -9,7 +9,7 @@ from apiserver.cel.values import CostExceeded, Value
 
 
 class Frame:
-    """Variables, loop variables by slot, and the cost so far."""
+    """Variables, loop variables by slot, and the cost."""
 
     __slots__ = ("cost", "limit", "slots", "toiled", "variables")
 
@@ -21,13 +21,13 @@ class Frame:
         self.limit = limit
 
     def charge(self, cost: int) -> None:
-        """Add a cost, before work that depends on arguments, or raise CostExceeded."""
+        """Add a cost, before work that depends on arguments; raises CostExceeded."""
         self.cost += cost
         if self.cost > self.limit:
             raise CostExceeded
 
     def toil(self, values: int) -> None:
-        """Count visited values, for steps cheaper than their work, or raise CostExceeded."""
+        """Count visited values, for steps cheaper than their work; raises CostExceeded."""
         self.toiled += values
         if self.toiled > MAX_TOIL:
             raise CostExceeded

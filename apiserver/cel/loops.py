@@ -19,7 +19,7 @@ _MAP_TURN: Final = 12
 
 
 def compile_loop(nodes: Nodes, node: Comprehension, scope: dict[str, int]) -> Code:
-    """Compile a looping macro (``all``, ``map`` and so on); ``scope`` has the slots of variables."""
+    """Compile a looping macro (``all``, ``map`` …); ``scope`` has the slots of variables."""
     over = nodes.compile(node.over, scope)
     slots = tuple(nodes.slot() for _ in node.variables)
     inner = {**scope, **dict(zip(node.variables, slots, strict=True))}
@@ -231,7 +231,7 @@ def compile_sort_by(nodes: Nodes, node: SortBy, scope: dict[str, int]) -> Code:
 
 
 def sort(frame: Frame, elements: list[Value], keys: list[Value]) -> list[Value]:
-    """Return the elements sorted by their keys, which must have one ordered type."""
+    """Return the elements sorted by keys of one ordered type."""
     frame.charge(cost.LIST + 1 + 2 * len(keys) ** 2)
     if not keys:
         return elements

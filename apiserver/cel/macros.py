@@ -1,6 +1,6 @@
 """Macros: calls with names and expressions instead of values.
 
-As in Kubernetes: the standard macros, those of optionals, ``sortBy``, and comprehensions with two variables.
+As in Kubernetes: the standard macros, optionals', ``sortBy``, and comprehensions with two variables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TWO_VARIABLES: Final = {
 
 
 def expand(source: Source, call: Call) -> Node:
-    """Expand a macro; return other calls unchanged. Raises CompileError if a macro's variables are not names."""
+    """Expand a macro; return other calls unchanged. Raises CompileError for variables that are not names."""
     shape = (call.function, len(call.args))
     if call.target is None:
         return _has(source, call) if shape == ("has", 1) else call

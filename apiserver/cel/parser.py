@@ -229,7 +229,7 @@ class _Parser:
 
 
 def qualified(node: Node) -> str | None:
-    """Return ``a.b.c`` for a chain of selections that begins with a name, else None."""
+    """Return ``a.b.c`` for selections from a name, else None."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.optional and not node.test:
         parts.append(node.field)

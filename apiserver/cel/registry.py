@@ -17,7 +17,7 @@ class ANY:
 
 
 class Function:
-    """A function with all its signatures; a member function's first argument is the target."""
+    """A function's signatures; a member function's first argument is the target."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class Function:
         self.counts.add(len(signature))
 
     def resolve(self, kinds: tuple[type, ...]) -> Implementation:
-        """Return the implementation for arguments of these types, or raise CelError."""
+        """Return the implementation for these types, or raise CelError."""
         if (known := self._known.get(kinds)) is not None:
             return known
         for signature, implementation in self._signatures:
@@ -53,7 +53,7 @@ class Library:
         self.members: dict[str, Function] = {}
 
     def function(self, name: str, *signature: type) -> Callable[[Implementation], Implementation]:
-        """Return a decorator that registers a function; its name may have dots, such as ``sets.contains``."""
+        """Return a decorator that registers a function, such as ``sets.contains``."""
         return self._into(self.functions, name, signature)
 
     def member(self, name: str, *signature: type) -> Callable[[Implementation], Implementation]:

@@ -52,7 +52,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function, or an operator by its sign (``&&``, ``!``, ``?:``), with the target of a member call."""
+    """A function, or an operator by its sign (``&&``, ``!``, ``?:``), with a member call's target."""
 
     at: int
     function: str

@@ -1,8 +1,7 @@
 """Values of the expression language, and its errors.
 
-JSON values need no conversion: ``None``, ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``list`` and
-``dict`` are CEL's null, bool, int, double, string, bytes, list and map. Source: the CEL specification
-(github.com/google/cel-spec, doc/langdef.md).
+``None``, ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``list`` and ``dict`` are CEL's null, bool, int,
+double, string, bytes, list and map. Source: the CEL specification (github.com/google/cel-spec, doc/langdef.md).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Head(NamedTuple):
 
 
 class Answer:
-    """The response to one request; interim responses (1xx) are skipped."""
+    """The response to one request, without interim responses (1xx)."""
 
     __slots__ = ("_begun", "_fields", "_has_body", "_is_endless", "_parser", "_reason", "head", "is_last", "is_whole", "parts")
 

@@ -8,7 +8,7 @@ from apiserver.apis.meta.backoff import pause_seconds
 
 
 class Backoff:
-    """Doubling pauses from ``initial_seconds`` to ``maximum_seconds``, randomly shortened by up to half."""
+    """Pauses that double from ``initial_seconds`` to ``maximum_seconds``, randomly shortened by up to half."""
 
     def __init__(self, initial_seconds: float, maximum_seconds: float) -> None:
         self._initial = initial_seconds

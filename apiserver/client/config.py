@@ -24,7 +24,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class Config:
-    """Address and credentials of an API server. Files override data; both may be rotated."""
+    """Address and credentials of an API server. Files override data, and may be rotated."""
 
     server: str
     """``https://host:port``, without a path at its end."""
@@ -46,7 +46,7 @@ class Config:
 
     @classmethod
     def in_cluster(cls, directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Config:
-        """Return the pod's service-account configuration. Raises ConfigError outside of a pod, or without a token."""
+        """Return the pod's service-account configuration; raises ConfigError elsewhere."""
         host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
         token_file, ca_file, namespace_file = (directory / each for each in ("token", "ca.crt", "namespace"))
         if not host or not token_file.exists():
@@ -59,7 +59,7 @@ class Config:
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> Config:
         """Return a context of a kubeconfig with certificates or a token.
 
-        Raises ConfigError if it is unreadable, lacks the context, or needs a credential plugin (only for the kubectl plugin).
+        Raises ConfigError if it is unreadable, lacks the context, or needs a credential plugin.
         """
         path = Path(path)
         try:
@@ -105,7 +105,7 @@ class Config:
     def ssl_context(self) -> ssl.SSLContext:
         """Return a context that trusts only the CA (default: the system's) and presents the client certificate.
 
-        Raises ConfigError if OpenSSL cannot use a file or field.
+        Raises ConfigError for a file that OpenSSL cannot use.
         """
         try:
             context = contexts.trusting(file=self.ca_file, pem=None if self.ca_file else _text(self.ca_data))

@@ -4,9 +4,8 @@ Guarantees:
 
 * at most ``limit`` exchanges per origin run at once; further ones wait in order;
 * a connection that the server closed, or on which it sent unexpected bytes, is not reused;
-* only idempotent requests (RFC 9110, 9.2.2) are repeated, if a pooled connection ended before any byte of the answer;
-* leaving a response starts the next exchange, on the same connection after a complete body;
-* closing fails all running exchanges.
+* only idempotent requests (RFC 9110, 9.2.2) are repeated, if a pooled connection ended before any answer;
+* leaving a response starts the next exchange, on the same connection after a complete body.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Origin(NamedTuple):
 class Response:
     """A response with an unread body, for one task. A context manager: leaving it ends the exchange.
 
-    Reading raises ExchangeFailed or TimeoutError for an incomplete body.
+    Reading raises ExchangeFailed or TimeoutError.
     """
 
     def __init__(self, head: Head, connection: Connection, left: Callable[[], object]) -> None:
@@ -170,8 +169,8 @@ class Connections:
     ) -> Response:
         """Send a request and return its response, with any status.
 
-        ``target``: path and query, quoted if necessary. ``headers``: besides Host and Content-Length. ``timeouts``: in total
-        and per step. ``refusal`` returns why the server's certificate is not trusted; asked before anything is sent.
+        ``target``: path and query, quoted. ``headers``: besides Host and Content-Length. ``timeouts``: in total and per step.
+        ``refusal`` returns why the server's certificate is not trusted; asked before anything is sent.
 
         Raises NotTrusted, ExchangeFailed or TimeoutError.
         """

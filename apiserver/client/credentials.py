@@ -42,7 +42,7 @@ class Token:
 
 
 class Certificates:
-    """The TLS context of a configuration, renewed for new connections when its files change."""
+    """The TLS context of a configuration, renewed when its files change."""
 
     def __init__(self, config: Config, now: Callable[[], float]) -> None:
         self._config = config
@@ -52,7 +52,7 @@ class Certificates:
         self._looked_at = float("-inf")
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection; the previous one while files are incomplete."""
+        """Return the context for the next connection; the last one while files are incomplete."""
         if self._context is None:
             self._stamps = self._stat()
             self._context = self._config.ssl_context()

@@ -1,7 +1,7 @@
 """Delegated authentication and authorization: kube-apiserver decides who may read a path.
 
-For ``/metrics`` of virt-controller and virt-handler, as in kube-controller-manager: TokenReview, then
-SubjectAccessReview for the path (a non-resource URL).
+For ``/metrics``, as in kube-controller-manager: TokenReview, then SubjectAccessReview for the path (a non-resource
+URL).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Refusal:
 
 
 class Access:
-    """Checks requests, with a cache by the token's hash, so that no token stays in memory."""
+    """Checks requests; caches by hash, so that no token stays in memory."""
 
     def __init__(self, client: Client, *, now: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -47,7 +47,7 @@ class Access:
     async def refusal(self, authorization: str, path: str) -> Refusal | None:
         """Return why the bearer of an ``Authorization`` header may not ``get`` the path, or None.
 
-        401 for a missing or invalid token, 403 without the right, 503 without an answer.
+        401 for an invalid token, 403 without the right, 503 without an answer.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()

@@ -23,7 +23,7 @@ _Made = TypeVar("_Made", bound=Abortable)
 
 
 async def addresses(host: str, port: int) -> list[str]:
-    """Resolve a host, alternating between families, the system's preferred one first; raises gaierror."""
+    """Resolve a host, alternating between families, the system's preferred one first. Raises gaierror."""
     try:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -42,7 +42,7 @@ def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> lis
 
 
 async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _Made:
-    """Return the first result, trying the next address when one is slow or fails. Raises the last OSError if all failed."""
+    """Return the first result, trying the next address when one is slow or fails; raises the last OSError."""
     if len(given) == 1:
         return await dial(given[0])
     made: list[_Made] = []

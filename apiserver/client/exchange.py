@@ -8,7 +8,7 @@ One task sends (:meth:`Connection.ask`), reads the body (:meth:`Connection.piece
 * input before a broken connection is read before its error is raised;
 * after an error, a cancellation or an incomplete body, the connection is not reused.
 
-No compression, redirects or cookies are handled.
+Without compression, redirects or cookies.
 """
 
 from __future__ import annotations

@@ -7,10 +7,9 @@ Guarantees (tests: ``tests/component/client/test_informer.py`` and ``tests/unit/
    objects.
 3. Every deletion is reported, even while disconnected; so is a changed uid under the same name.
 4. Only cancellation ends :meth:`Informer.run`. While the server is unreachable, refuses or lacks the resource, the copy
-   stays, and is updated afterwards.
+   stays.
 5. Memory is bounded by the server's objects: there is no event queue.
-6. No object ends it: one without a name is skipped, and exceptions of ``trim``, indexers and callbacks are logged and
-   counted in :attr:`Informer.faults`.
+6. Objects without a name are skipped, and exceptions of ``trim``, indexers and callbacks logged; :attr:`Informer.faults` counts both.
 
 Callbacks run in the event loop between events: add a key to a work queue and return.
 """
@@ -93,7 +92,7 @@ class Informer:
         return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:
-        """Return all objects (of a namespace), read-only, by a scan; use an index for frequent calls."""
+        """Return all objects (of a namespace), read-only, by a scan."""
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:

@@ -2,7 +2,7 @@
 
 Server errors are :class:`~apiserver.apis.meta.errors.StatusError`, by reason; without a response,
 :class:`TransportError`. The client only repeats requests rejected with ``Retry-After`` (429 and 5xx, as client-go), and
-once after 401 with a new token in the file.
+once after 401 with a new token.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Client:
     ) -> Object:
         """Return the whole List, read in pages of ``limit`` objects; items have ``kind`` and ``apiVersion``.
 
-        ``trim`` returns the part of an object to keep. If a continue token expires, list again without pages, consistently.
+        ``trim`` returns the part of an object to keep. After an expired continue token, list again without pages.
         """
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))
@@ -140,7 +140,7 @@ class Client:
         content_type: str = MERGE_PATCH,
         field_manager: str = "",
     ) -> Object:
-        """Apply a patch and return the result; a merge patch with an old ``metadata.resourceVersion`` raises Conflict."""
+        """Apply a patch and return the result. A merge patch with an old ``metadata.resourceVersion`` raises Conflict."""
         path = resource.path(namespace, name, subresource)
         headers = {"Content-Type": content_type}
         return await self._object("PATCH", path, params=_query(fieldManager=field_manager), body=patch, headers=headers)
@@ -164,8 +164,7 @@ class Client:
         """Yield changes after ``resource_version`` until the server ends the watch, by ``timeout_seconds``.
 
         With ``initial_events``, existing objects come first, ADDED, and a BOOKMARK with ``INITIAL_EVENTS_END``. Silence of
-        ``idle_seconds`` is an error. Use ``contextlib.aclosing`` to leave early. Raises Expired if ``resource_version`` is too
-        old.
+        ``idle_seconds`` is an error. Use ``contextlib.aclosing`` to leave early. Raises Expired.
         """
         params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
         params |= {"resourceVersion": resource_version} if resource_version else {}

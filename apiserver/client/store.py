@@ -6,7 +6,7 @@ Lists, watch events and our own writes pass the store, so that:
 * a changed uid under one name is a deletion and an addition;
 * repeated states are not reported.
 
-Exceptions of callbacks and indexers are logged and counted in :attr:`Store.faults`. In client-go such a panic ends the process.
+Exceptions of callbacks and indexers are logged and counted in :attr:`Store.faults` (client-go: end the process).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Store:
         return self._objects.values()
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the oldest, at bounded cost."""
+        """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the oldest."""
         keys = self._indexes[name].get(value, {})
         return [self._objects[key] for key in (islice(keys, limit) if limit else sorted(keys))]
 

@@ -65,7 +65,7 @@ def transport_error(method: str, path: str, error: Exception) -> TransportError:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Enable keepalive: a vanished peer breaks even a quiet connection within half a minute."""
+    """Enable keepalive: a vanished peer breaks the connection within half a minute."""
     connected: socket.socket = transport.get_extra_info("socket")
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)

@@ -40,7 +40,7 @@ class Parts:
 
 
 class Application:
-    """Routes each request to the verb or the document that answers it."""
+    """Routes each request to its verb or document."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

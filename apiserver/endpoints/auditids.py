@@ -19,5 +19,5 @@ def audit_id(given: str) -> str:
 
 
 def new_id() -> str:
-    """Return an id in UUIDv4 form, not secret: a prefix per process, and a counter with a random start."""
+    """Return an id in UUIDv4 form, not secret: the process's prefix and a counter with a random start."""
     return f"{_OURS}{next(_NUMBERS) & _LAST_PART:012x}"

@@ -1,7 +1,6 @@
 """Read request bodies within a limit and decode them from JSON or YAML, reporting duplicate keys.
 
-Bodies are hostile: size, depth, numbers, text and YAML aliases are bounded, and every result can be encoded as JSON
-again.
+Bodies are hostile: size, depth, numbers, text and YAML aliases are bounded.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
 
 
 async def read_object(request: Request, *, notice_duplicates: bool = True, required: bool = False) -> Body:
-    """Decode a body that holds an object. Unless ``required``, an empty body or ``null`` is an empty object.
+    """Decode a body that holds an object, by default ``{}`` for an empty body or ``null``.
 
     Raises BadRequest, UnsupportedMediaType, RequestEntityTooLarge.
     """

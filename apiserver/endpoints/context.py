@@ -52,7 +52,7 @@ class RequestContext:
         return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate, self.wait)
 
     def annotate(self, key: str, value: str) -> None:
-        """Add an annotation to the request's log line; the first value of a key stays."""
+        """Add an annotation to the log line; a key's first value stays."""
         if key not in self.annotations:
             self.annotations = {**self.annotations, key: value}
 

@@ -1,7 +1,4 @@
-"""Discovery documents: plain (``APIGroupList`` and below) and aggregated (v2).
-
-Resources do not change at run time, so each is built once.
-"""
+"""Discovery documents: plain (``APIGroupList`` and below) and aggregated (v2), built once."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class MediaType:
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """An answer's encoding, and the kind to convert to (empty: none)."""
+    """An answer's encoding, and the kind to convert to, if any."""
 
     media_type: str = JSON
     transform: str = ""
@@ -127,10 +127,7 @@ def wants_aggregated_discovery(header: str) -> bool:
 
 
 def body_type(header: str | None) -> str:
-    """Return a body's type, JSON or YAML; missing means JSON (``kubectl scale --current-replicas``).
-
-    Raises UnsupportedMediaType.
-    """
+    """Return a body's type, JSON or YAML; missing means JSON (``kubectl scale --current-replicas``). Raises UnsupportedMediaType."""
     name = media_name(header)
     if name in {"", JSON}:
         return JSON

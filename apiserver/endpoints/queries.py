@@ -1,6 +1,6 @@
 """Parse query parameters with apimachinery's rules for booleans, numbers and errors.
 
-Unknown parameters are ignored, because each kubectl release adds some; wrong values are BadRequest.
+Unknown parameters are ignored: each kubectl release adds some.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}").fullmatch
 
 
 def truth(value: str | None) -> bool:
-    """Parse a boolean: absent, ``false`` and ``0`` are false, others true, even the empty one."""
+    """Parse a boolean: absent, ``false`` and ``0`` are false, others true, even empty."""
     return value is not None and value.lower() not in {"false", "0"}
 
 
 def integer(query: Query, name: str) -> int | None:
-    """Return the number in parameter ``name``; None if absent. Raises BadRequest beyond decimal 64 bits."""
+    """Return the number in parameter ``name`` (64 bits); None if absent. Raises BadRequest."""
     text = query.get(name)
     if text is None:
         return None
@@ -72,8 +72,8 @@ class ListOptions:
 def list_options(query: Query, *, watch: bool) -> ListOptions:
     """Parse the parameters of list, watch and deletecollection.
 
-    Raises BadRequest for a value that is malformed or contradicts ``continue``, Invalid for values that contradict each
-    other (apimachinery's ``internalversion/validation``).
+    Raises BadRequest for a value that is malformed or contradicts ``continue``, Invalid for other contradictions
+    (apimachinery's ``internalversion/validation``).
     """
     initial = query.get("sendInitialEvents")
     options = ListOptions(
@@ -140,10 +140,7 @@ def _watch_causes(options: ListOptions) -> list[Cause]:
 
 
 def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str = "UpdateOptions", apply: bool = False) -> WriteOptions:
-    """Parse a write's parameters; ``kind`` names the options' type, ``dry_run`` has all values of ``dryRun``.
-
-    Raises Invalid for a value that is unknown, or does not fit.
-    """
+    """Parse a write's parameters; ``kind`` names the options' type, ``dry_run`` has all values of ``dryRun``. Raises Invalid."""
     causes = list(_dry_run_causes(dry_run))
     validation = query.get("fieldValidation", "")
     if validation not in FIELD_VALIDATION:
@@ -185,9 +182,8 @@ _IGNORE_READ_ERROR: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], caller: Caller = NOBODY) -> DeleteOptions:
     """Parse a delete's options from a non-empty body, else from the query.
 
-    Go ignores the query for a body of any bytes: there, ``{}`` with ``?dryRun=All`` deletes.
-
-    Raises BadRequest for a malformed body, Invalid for values that are unknown or contradict each other.
+    Go ignores the query for a body of any bytes: there, ``{}`` with ``?dryRun=All`` deletes. Raises BadRequest for a
+    malformed body, Invalid for unknown or contradicting values.
     """
     if body:
         options, dry_run = _from_body(body)
@@ -262,10 +258,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 
 
 def timeout(query: Query, limit: float) -> float:
-    """Return the client's time limit in seconds, at most (and by default) ``limit``.
-
-    Raises BadRequest if ``timeout`` is not a Go duration.
-    """
+    """Return the client's time limit in seconds, at most (and by default) ``limit``. Raises BadRequest by Go's format."""
     text = query.get("timeout")
     if not text:
         return limit

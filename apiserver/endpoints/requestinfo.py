@@ -53,7 +53,7 @@ class RequestInfo:
 
     @property
     def mutating(self) -> bool:
-        """True if it may change something; reads and writes have separate limits."""
+        """True for writes, which have a separate limit."""
         return self.verb in _MUTATING if self.is_resource else self.method not in {"GET", "HEAD", "OPTIONS"}
 
     @property
@@ -80,7 +80,7 @@ def _of(method: str, target: str) -> RequestInfo:
 
 
 def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Return a request's attributes. ``path`` is percent-decoded; extra slashes at its ends are ignored."""
+    """Return a request's attributes. ``path`` is percent-decoded; extra slashes at its ends do not matter."""
     parts = path.strip("/").split("/")
     if len(parts) < 4 or parts[0] != "apis" or "" in _without_namespace(parts):
         return _nonresource(method, path)
@@ -146,7 +146,7 @@ def _without_namespace(parts: list[str]) -> list[str]:
 def _selected_name(selector: str) -> str:
     r"""Return the name that a field selector requires, or empty, for RBAC's resourceNames.
 
-    Uses the selector's own parser, because authorization must match: ``spec.a!=x\,metadata.name=b`` requires no name.
+    By the selector's own parser, because authorization must match: ``spec.a!=x\,metadata.name=b`` requires no name.
     """
     try:
         return fields.parse(selector).exact(_NAME_FIELD) or ""

@@ -32,7 +32,7 @@ _MOST_WARNINGS: Final = 64
 
 
 def dump(value: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes:  # noqa: ANN401 - any JSON value
-    """Encode a value as JSON or YAML, with a newline at the end."""
+    """Encode a value as JSON or YAML, with a final newline."""
     if media_type == YAML:
         return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True).encode()
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if pretty else 0))
@@ -69,7 +69,7 @@ async def answer(
 
 
 async def compressed(request: Request, response: Response) -> Response:
-    """Return the response; compress its large body in a thread, if the client accepts gzip."""
+    """Return the response; compress a large body in a thread, if the client accepts gzip."""
     if response.length >= LARGE:
         response.headers["Vary"] = "Accept-Encoding"
         if takes_gzip(request):
@@ -91,7 +91,7 @@ def _gzip(body: bytes | Joined) -> bytes:
 
 
 def status_of(context: RequestContext, error: StatusError) -> Response:
-    """Return an error's ``Status`` response, in JSON if the client accepts no supported type."""
+    """Return an error's ``Status``, in JSON if the client accepts no supported type."""
     try:
         media_type = context.represent().media_type
     except NotAcceptable:
@@ -111,7 +111,7 @@ def plain(code: int, text: str) -> Response:
 
 
 def add_headers(context: RequestContext, response: Response) -> None:
-    """Add audit id, cache control and warnings to an answer, before the head is sent."""
+    """Add audit id, cache control and warnings to an answer."""
     cached = b"" if response.sets("Cache-Control") else NOT_CACHED
     response.encoded = b"Audit-Id: %b\r\n%b%b" % (context.audit_id.encode(), cached, response.encoded)
     if context.warnings:
@@ -122,7 +122,7 @@ def add_headers(context: RequestContext, response: Response) -> None:
 def warnings(texts: Iterable[str]) -> list[str]:
     """Return values of ``Warning`` headers. Above 4096 characters, cut each to 256 and drop the last.
 
-    At most 64: some clients (Python's ``http.client``) reject answers with over 100 headers.
+    At most 64: some clients (Python's ``http.client``) reject over 100 headers.
     """
     listed = list(islice(filter(None, texts), _MOST_WARNINGS))
     if sum(map(len, listed)) <= _WARNINGS:

@@ -20,7 +20,7 @@ _MAX_DEPTH: Final = 200
 class Reader:
     """Builds a document from parser events: PyYAML's composer recurses in C, so deep documents would crash.
 
-    Every use of an alias counts, so that aliases cannot multiply.
+    Every use of an alias counts.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -32,8 +32,7 @@ class Reader:
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
         """Return the first document; an empty one is an empty object.
 
-        Raises BadRequest if too large, not representable in JSON, or followed by another document; yaml.YAMLError or ValueError
-        if malformed.
+        Raises BadRequest if too large, not JSON, or followed by another document; yaml.YAMLError or ValueError if malformed.
         """
         try:
             self._next()

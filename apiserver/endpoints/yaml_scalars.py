@@ -61,7 +61,7 @@ def plain(text: str) -> Scalar:
 
 
 def tagged(tag: str, text: str) -> Scalar:
-    """Return the value of a tagged scalar; raises BadRequest if the text does not match."""
+    """Return a tagged scalar's value; raises BadRequest for another type."""
     kind = tag.removeprefix(TAG) if tag.startswith(TAG) else ""
     if kind == "binary":
         return _decoded(text)
@@ -95,7 +95,7 @@ def key(scalar: Scalar) -> str:
 def value(scalar: Scalar) -> Scalar:
     """Return a scalar after Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits.
 
-    Raises BadRequest if JSON has no such number.
+    Raises BadRequest for what JSON lacks.
     """
     if not isinstance(scalar, float):
         return scalar

@@ -6,8 +6,7 @@ runs a command. ``verbs`` (start, stop, …) and ``guestinfo`` send one request;
 (``terminal``), without repeating output (``scrollback``); ``displays``, ``usbredir`` and ``portforward`` connect to a
 local port (``proxy``), and ``ssh`` runs ssh and scp through it.
 
-Functions raise ``messages.Failure``, with the text for the user in kubectl's words, if a request is refused or
-unanswered.
+If a request is refused or unanswered, functions raise ``messages.Failure``, with kubectl's words for the user.
 
 It depends only on kubernetes_asyncio (kubeconfig; it brings aiohttp) and websockets.
 """

@@ -1,6 +1,6 @@
 """Access to a cluster by kubectl's kubeconfig, for HTTP and websocket clients.
 
-kubernetes_asyncio reads and merges files and runs credential plugins (exec, OIDC, GCP).
+kubernetes_asyncio reads files and runs credential plugins (exec, OIDC, GCP).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def paths(selection: Selection, environ: Mapping[str, str]) -> str:
 
 
 async def load(selection: Selection, environ: Mapping[str, str] = os.environ) -> Access:
-    """Return the access by flags, environment and kubeconfig. Raises Failure, also by a credential plugin."""
+    """Return the access by flags, environment and kubeconfig."""
     named = paths(selection, environ)
     if selection.kubeconfig and not _exists(selection.kubeconfig):
         raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist or is a directory")

@@ -35,7 +35,7 @@ class Begun:
 
 
 async def each(names: Sequence[str], act: Callable[[str], Awaitable[object]]) -> int:
-    """Call ``act`` for all names, and print their failures; return the exit code, as kubectl: 1 if any failed."""
+    """Call ``act`` for all names, and print failures; return kubectl's exit code: 1 if any failed."""
     failed = False
     for name in names:
         try:
@@ -47,7 +47,7 @@ async def each(names: Sequence[str], act: Callable[[str], Awaitable[object]]) ->
 
 
 async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, Any], waiting: Waiting, *, dry_run: bool = False) -> int:
-    """Request a verb of all machines, and wait for all if ``waiting.wait``; return the exit code."""
+    """Request a verb of all machines; if ``waiting.wait``, wait for all. Return the exit code."""
     access = await load()
     begun: list[Begun] = []
 
@@ -119,7 +119,7 @@ async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting:
 
 
 async def _tell(name: str, verb: str, newest: Callable[[], Object], seconds: float) -> None:
-    """Print what the machine waits for, at each change that lasts, until cancelled."""
+    """Print what the machine waits for, at each lasting change, until cancelled."""
     told = ""
     while True:
         await asyncio.sleep(seconds)

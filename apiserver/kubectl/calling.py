@@ -41,7 +41,7 @@ class Kubectl:
         self._command: Sequence[str] = (PROGRAM, *flags(selection), *((f"--namespace={namespace}",) if namespace else ()))
 
     async def __call__(self, *arguments: str, given: Object | None = None) -> str:
-        """Return kubectl's output; ``given`` is its standard input, as JSON. Raises Failure with kubectl's words."""
+        """Return kubectl's output; ``given`` is its standard input, as JSON."""
         stdin = json.dumps(given).encode() if given is not None else None
         async with self._started(*arguments, stdin=PIPE if stdin is not None else asyncio.subprocess.DEVNULL, stdout=PIPE) as process:
             output, errors = await process.communicate(stdin)
@@ -55,7 +55,7 @@ class Kubectl:
         return json.loads(found) if found.strip() else None
 
     async def pipe(self, first: Sequence[str], second: Sequence[str]) -> None:
-        """Pipe one kubectl process into another; Failure is that of the first that failed."""
+        """Pipe one kubectl process into another; Failure is the first one's."""
         out, into = os.pipe()
         try:
             async with self._started(*first, stdout=into) as reader:

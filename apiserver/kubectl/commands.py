@@ -1,6 +1,6 @@
 """Run one command of the plugin and return its exit code.
 
-As kubectl: 0, 1 for any failure including arguments, and 128 plus the number of the signal (SIGPIPE without a reader).
+As kubectl: 0, 1 for any failure including arguments, and 128 plus the signal's number (SIGPIPE without a reader).
 Tracebacks are never shown.
 """
 
@@ -85,7 +85,7 @@ def _failed(text: str) -> int:
 
 
 def _drop(stream: int) -> None:
-    """Redirect standard output (1) or error (2) to ``/dev/null``: Python would retry, complain, and exit with 120."""
+    """Redirect standard output (1) or error (2) to ``/dev/null``: Python would complain, and exit with 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream)
     os.close(nowhere)

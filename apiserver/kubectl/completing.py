@@ -1,4 +1,4 @@
-"""``kubectl_complete-virt``: words that may follow on a command line, for kubectl's completion in every shell.
+"""``kubectl_complete-virt``: completes command lines for kubectl in every shell.
 
 kubectl calls it with the words after ``kubectl virt``; the last one, perhaps empty, is to be completed. It answers with
 a word per line, and with the directive for its shells' scripts.
@@ -27,9 +27,9 @@ _VALUES: Final = {"-n": "namespace", "--namespace": "namespace", "--kubeconfig":
 
 
 def words(given: Sequence[str], machines: Sequence[str], options: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the words that complete the last one of ``given``.
+    """Return the words that complete the last one of ``given``, after ``kubectl virt``.
 
-    ``given``: the words after ``kubectl virt``; ``machines``: names; ``options``: the flags of each command.
+    ``options``: the flags of each command.
     """
     *before, last = given or [""]
     command = command_of(before)
@@ -41,7 +41,7 @@ def words(given: Sequence[str], machines: Sequence[str], options: Mapping[str, S
 
 
 def command_of(before: Sequence[str]) -> str | None:
-    """Return the command among these words, which may follow kubectl's flags."""
+    """Return the command among these words, perhaps after kubectl's flags."""
     skip = False
     for word in before:
         if not skip and not word.startswith("-"):
@@ -51,7 +51,7 @@ def command_of(before: Sequence[str]) -> str | None:
 
 
 def needs_names(given: Sequence[str]) -> bool:
-    """Return whether the last word may be the name of a machine."""
+    """Return whether the last word may be a machine's name."""
     command = command_of(given[:-1])
     return command is not None and command not in WITHOUT_NAMES and not given[-1].startswith("-")
 
@@ -70,7 +70,7 @@ def selection_of(given: Sequence[str]) -> Selection:
 
 
 async def names(selection: Selection) -> list[str]:
-    """Return the names of virtual machines; none if the cluster does not answer in time."""
+    """Return the names of virtual machines; none without an answer in time."""
     try:
         async with asyncio.timeout(SECONDS):
             way = await access.load(selection)

@@ -59,10 +59,7 @@ def manifest(wanted: Wanted, user_data: str = "") -> Object:
 
 
 def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
-    """Return what the user wants after questions for what is missing; ``ask`` is None without a terminal.
-
-    Raises Failure if something stays missing.
-    """
+    """Ask for what is missing, and return the result; ``ask`` is None without a terminal. Raises Failure if incomplete."""
 
     def answer(given: str, question: str, missing: str, default: str = "") -> str:
         found = given or (ask(f"{question}{f' [{default}]' if default else ''}: ").strip() if ask is not None else "") or default
@@ -82,7 +79,7 @@ def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
 
 
 def run(wanted: Wanted) -> str:
-    """Return the YAML; ask for what is missing if standard input is a terminal."""
+    """Return the YAML; ask for what is missing on a terminal."""
     wanted = completed(wanted, ask if sys.stdin is not None and sys.stdin.isatty() else None)
     try:
         user_data = Path(wanted.cloud_init).read_text(encoding="utf-8") if wanted.cloud_init else ""
@@ -92,7 +89,7 @@ def run(wanted: Wanted) -> str:
 
 
 def ask(question: str) -> str:
-    """Ask on standard error, because standard output is the manifest; return the line, empty at the end of input."""
+    """Ask on standard error, because standard output is the manifest; return the line, empty at the end."""
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline()

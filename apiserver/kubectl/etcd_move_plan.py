@@ -1,7 +1,7 @@
 """Decisions of ``kubectl virt move-etcd``: whether the data can be moved, and the objects to create. Pure.
 
-The data, a directory on one node (``etcd.storage.type: NodeDisk`` in the chart), is copied whole while etcd is stopped,
-to keep acknowledged writes and revisions; a restored snapshot would be another cluster.
+The data, a directory on one node (``etcd.storage.type: NodeDisk`` in the chart), is copied whole, to keep acknowledged
+writes and revisions; a restored snapshot would be another cluster.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def sums(directory: str) -> str:
 
 
 def retire(suffix: str) -> str:
-    """Return the command that renames the source's data, so that etcd never starts with it."""
+    """Return the command that renames the source's data: etcd never starts with it."""
     return f"cd {DIRECTORY} && test ! -e {CURRENT} || {BUSYBOX} mv {CURRENT} {CURRENT}.moved-{suffix}"
 
 
@@ -113,7 +113,7 @@ def begin(volume: Object, node: Object) -> Move | None:
 
 
 def node_label(node: Object) -> str:
-    """Return the hostname label of a node, which volumes and pods use."""
+    """Return a node's hostname label, which volumes and pods use."""
     return str((dig(node, "metadata", "labels") or {}).get(HOSTNAME) or name_of(node))
 
 

@@ -1,8 +1,7 @@
 """``kubectl virt fence NODE --off``: a person states that an unreachable node is off, and its machines start elsewhere.
 
-The statement is Kubernetes' own taint ``out-of-service``. The command first watches the Leases of the node for longer
-than a renewal takes, so it compares no clocks. It writes the Node that it judged: if the Node changes meanwhile,
-kube-apiserver refuses the write.
+The statement is Kubernetes' taint ``out-of-service``. The command first watches the node's Leases for longer than a
+renewal takes, so it compares no clocks. If the Node changes after its judgement, kube-apiserver refuses the write.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ Ask = Callable[[str], str]
 async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: float = WATCH_SECONDS) -> str:
     """Fence a node; return what to print.
 
-    ``ask`` returns the name that the user types to confirm; None: the user confirmed. Raises Failure also if the node
-    reports, or the user does not confirm.
+    ``ask`` returns the name that the user types to confirm; None: confirmed. Raises Failure also if the node reports,
+    or without confirmation.
     """
     found = await _silent(access, node)
     if node_states.is_fenced(found):

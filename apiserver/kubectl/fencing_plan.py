@@ -29,7 +29,7 @@ def refusal(node: Object | None, name: str) -> str:
 
 
 def renewed(before: Mapping[str, Object | None], after: Mapping[str, Object | None]) -> str:
-    """Return which Lease changed between two looks, by the name of its process; empty if none did."""
+    """Return the process with a Lease that changed between two looks, or empty."""
     return next((each for each, lease in after.items() if _time(lease) != _time(before.get(each))), "")
 
 
@@ -38,7 +38,7 @@ def _time(lease: Object | None) -> object:
 
 
 def question(node: str, machines: Sequence[str] | None) -> str:
-    """Return what will happen, for the user who confirms it; ``machines`` is None if they are unknown."""
+    """Return what will happen, for confirmation; ``machines`` is None if unknown."""
     return f"{_what_follows(node)} {_there(machines)}\n{_WARNING}"
 
 

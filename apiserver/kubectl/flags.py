@@ -80,7 +80,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class CommandParser(Parser):
-    """Parser of one command that reports unknown flags itself instead of the main parser."""
+    """A command's parser, which reports unknown flags instead of the main one."""
 
     def option_strings(self) -> list[str]:
         """Return its flags, short and long."""
@@ -107,7 +107,7 @@ class Commands:
         self.parsers: dict[str, CommandParser] = {}
 
     def add(self, name: str, text: str, more: str = "", aliases: Sequence[str] = ()) -> CommandParser:
-        """Return a new command's parser; ``text`` is its line in the list, ``more`` adds to its own help."""
+        """Return a new command's parser; ``text`` is its line in the list, ``more`` adds to its help."""
         description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
         self.texts[name] = text
         self.parsers[name] = self._parsers.add_parser(
@@ -123,7 +123,7 @@ class Commands:
         return self.parsers[name]
 
     def add_for_machine(self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None) -> CommandParser:
-        """Return the parser of a new command on one machine; ``named`` parses its name."""
+        """Return the parser of a command on one machine; ``named`` parses its name."""
         parser = self.add(name, text, more)
         parser.add_argument("name", metavar="NAME", type=named or _machine, help="the virtual machine: NAME or vm/NAME")
         return parser
@@ -131,14 +131,14 @@ class Commands:
     def add_for_machines(
         self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None, aliases: Sequence[str] = ()
     ) -> CommandParser:
-        """Return the parser of a new command on machines; ``named`` parses a name."""
+        """Return the parser of a command on machines; ``named`` parses a name."""
         parser = self.add(name, text, more, aliases)
         parser.add_argument("names", metavar="NAME", nargs="+", type=named or _machine, help="virtual machines: NAME or vm/NAME")
         return parser
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Parse the arguments, always with ``selection``, ``command`` and ``name``. Exits with 1 on an error, as kubectl."""
+    """Parse the arguments, always with ``selection``, ``command`` and ``name``. Exits with 1 on an error."""
     program, commands, waiting = _program()
     arguments, guest_command = _split(sys.argv[1:] if arguments is None else arguments)
     parsed = program.parse_args(arguments)
@@ -299,7 +299,7 @@ def _add_ssh(commands: Commands) -> None:
 
 
 def _settle_login(parser: CommandParser, parsed: argparse.Namespace) -> None:
-    """Split USER@NAME, and for scp the guest's path, from ``name``. Exits with 1 if neither path is the guest's, or both are."""
+    """Split USER@NAME, and for scp the guest's path, from ``name``. Exits with 1 unless one path is the guest's."""
     if parsed.command == "scp":
         paths = [parsed.source, parsed.target]
         guests = [each for each in paths if _GUEST_PATH.match(each)]

@@ -32,7 +32,7 @@ class Following(Watching):
         super().__init__(load, access, MIGRATIONS, first, changed, times)
 
     async def end(self, seconds: float) -> Object:
-        """Return the Migration in its final phase, or as last seen before a deletion. Raises Failure also after ``seconds``."""
+        """Return the Migration in its final phase, or as last seen before a deletion. Raises Failure after ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 self._changed(self.newest)
@@ -45,7 +45,7 @@ class Following(Watching):
         return self.newest
 
     async def _measured(self) -> None:
-        """Wait briefly for a success's figures, because virt-controller may write its end first."""
+        """Wait briefly for a success's figures: virt-controller may write its end first."""
         with contextlib.suppress(TimeoutError, Failure):
             async with asyncio.timeout(self._times.figures):
                 await self.until(self._is_known, look=self._times.figures / 10)

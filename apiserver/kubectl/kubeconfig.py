@@ -36,7 +36,7 @@ def reading() -> Iterator[Reader]:
 
 
 def reader() -> Reader:
-    """Return the library's reader, or with an unexpected layout, the whole library's.
+    """Return the library's reader; with an unexpected layout, the whole library's.
 
     Earlier imports of the library stay, and later ones are complete.
     """

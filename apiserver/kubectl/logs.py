@@ -1,7 +1,6 @@
 """``kubectl virt logs``: what a guest printed on a serial port, and prints.
 
-A terminal gets no control sequences of the guest, as it would by ``kubectl virt console``; a file or pipe gets every
-byte.
+A terminal gets no control sequences of the guest, unlike ``kubectl virt console``; a file or pipe gets every byte.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Settings:
 
 
 class Newest:
-    """The first part of a log: output until the first pause, cut to its last lines."""
+    """Output until the first pause, cut to its last lines."""
 
     def __init__(self, lines: int | None) -> None:
         self._lines = lines
@@ -62,7 +61,7 @@ class Newest:
         return self.rest() if len(self._content) > MAX_HELD_BYTES else b""
 
     def rest(self) -> bytes:
-        """Return the last lines of what was held back; later output is not."""
+        """Return the held-back last lines; later output is not held back."""
         lines, content, self._lines = self._lines, self._content, None
         if lines is None or not lines:
             return b""
@@ -94,7 +93,7 @@ async def _print(connection: ClientConnection, newest: Newest, write: Write, pau
 async def show(settings: Settings, load: Callable[[], Awaitable[Access]], *, stdout: int = 1, pause_seconds: float = 1.0) -> int:
     """Print the output; return the exit code.
 
-    ``pause_seconds``: with ``follow`` and ``tail``, a pause of this length separates earlier output from new output.
+    ``pause_seconds``: with ``follow`` and ``tail``, such a pause separates earlier output from new output.
     """
     query: dict[str, int | str] = {"port": settings.port, "follow": str(settings.follow).lower()}
     is_terminal = os.isatty(stdout)

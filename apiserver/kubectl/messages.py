@@ -25,7 +25,7 @@ class Unreachable(Failure):
 
 
 def said(text: str) -> str:
-    """Return the other side's text (a server's, a node's) as one line without control characters."""
+    """Return a server's or node's text as one line without control characters."""
     return one_line(text, MAX_SAID)
 
 

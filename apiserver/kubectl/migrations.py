@@ -74,9 +74,9 @@ class Screen:
 
 
 async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({}), *, dry_run: bool = False) -> int:
-    """Migrate a machine, and follow the progress if requested; return the exit code. ``body``: options of the verb.
+    """Migrate a machine, and follow the progress if requested; return the exit code.
 
-    Raises Failure also if the migration failed, was cancelled, or is unfinished in time.
+    Raises Failure also for a failed, cancelled or unfinished migration.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"
@@ -104,7 +104,7 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
 async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool, dry_run: bool = False) -> int:
     """Cancel a migration; return the exit code. ``name`` is the machine's, or the Migration's if ``by_migration``.
 
-    Raises Failure also if it is too late, absent, or unfinished in time.
+    Raises Failure also if too late, absent, or unfinished.
     """
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))

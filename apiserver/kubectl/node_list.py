@@ -31,17 +31,16 @@ Row: TypeAlias = Sequence[str | None]
 
 
 class State(NamedTuple):
-    """A node's state for virtual machines, with its reason for people."""
+    """A node's state for virtual machines, and its reason."""
 
     word: str
     reason: str = ""
 
 
 def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_starts.Verdict | None = None) -> State:
-    """Return a node's state.
+    """Return a node's state. ``lease`` is its virt-handler's; ``avoided``: why starts avoid the node.
 
-    ``lease`` is its virt-handler's; ``avoided``: why starts avoid the node; ``now``: by a clock that agrees with the
-    node's within seconds.
+    ``now``: by a clock that agrees with the node's within seconds.
     """
     handled = lease is not None and _is_valid(lease, now)
     if node_states.kubelet_is_silent(node):
@@ -79,7 +78,7 @@ def _is_valid(lease: Object, now: datetime) -> bool:
 
 
 def rows(nodes: Iterable[Object], leases: Mapping[str, Object], machines: Sequence[Object] | None, now: datetime) -> list[Row]:
-    """Return the table's rows, by name. ``leases`` are by their own names; ``machines`` is None if they are unknown."""
+    """Return the table's rows, by name. ``leases`` are by their names; ``machines`` is None if unknown."""
     by_name = {name_of(each): each for each in nodes}
     counts = Counter(str(dig_vm(each, "status", "nodeName") or "") for each in machines or ())
     tried: dict[str, list[Object]] = {}
@@ -101,7 +100,7 @@ def _row(node: Object, lease: Object | None, machines: str | None, state: State)
 
 
 def _kept(vm: Object) -> Object:
-    """Return the relevant part of a machine: all of them are in memory."""
+    """Return the used part of a machine: all are in memory."""
     return {
         "metadata": {"namespace": namespace_of(vm), "name": name_of(vm)},
         "status": {"nodeName": dig_vm(vm, "status", "nodeName"), "attempts": dig_vm(vm, "status", "attempts")},
@@ -122,7 +121,7 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
 
 
 async def _machines(access: Access) -> list[Object] | None:
-    """Return the virtual machines; None if virt-api does not answer, because the lost node may be its own."""
+    """Return the virtual machines; None without an answer: the lost node may be virt-api's own."""
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [_kept(each) async for each in listed]

@@ -1,4 +1,4 @@
-"""What became of a verb, from its machine: done, failed, or not known yet. Pure."""
+"""What became of a verb, from its machine: done, failed, or unknown yet. Pure."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _paused(*, wanted: bool) -> Judge:
 
 
 def waits_for(vm: Object) -> str:
-    """Return what a machine that is not ready waits for, as ``REASON: MESSAGE``; empty if its status does not tell."""
+    """Return what a machine waits for, as ``REASON: MESSAGE``; empty if its status does not tell."""
     ready = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     return f"{ready.get('reason')}: {ready.get('message')}" if ready.get("status") == "False" and ready.get("message") else ""
 

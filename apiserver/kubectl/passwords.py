@@ -1,6 +1,6 @@
 """``kubectl virt set-password``: set the password of a user in the guest.
 
-It comes from the terminal or standard input, because a computer's other users can read the arguments of a command.
+It comes from the terminal or standard input, because other users can read a command's arguments.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Port(proxy.Proxy):
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """A local UDP port: each sender has its own websocket, until it is silent."""
+    """A local UDP port: each sender has its own websocket, until silent."""
 
     def __init__(self, port: Port) -> None:
         self._port = port
@@ -133,7 +133,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 async def check(access: Access, name: str, forward: Forward) -> None:
-    """Ask virt-api whether the port can be forwarded, without a connection to the guest; else raise Failure."""
+    """Ask virt-api whether the port can be forwarded, without connecting to the guest; else raise Failure."""
     doing = f"forward a port of virtual machine {access.namespace}/{name}"
     try:
         await verbs.answered(access, "GET", streams.path(access, name, "portforward", forward), doing)
@@ -178,7 +178,7 @@ async def _listen(stack: AsyncExitStack, port: Port, local: Local, address: str)
 
 
 async def on_standard_streams(name: str, load: Load, forward: Forward, *, stdin: int = 0, stdout: int = 1) -> int:
-    """Join standard input and output with a port, until the guest closes it; return 0, or 1 after printing a failure."""
+    """Join standard input and output with a port; return 0 once the guest closes it, or 1 after printing a failure."""
     ends: list[streams.End] = []
     try:
         async with streams.opened(await load(), name, "portforward", forward=forward) as connection, asyncio.TaskGroup() as copies:

@@ -28,7 +28,7 @@ def line(migration: Object) -> str:
 
 
 def bar(migration: Object, width: int) -> str:
-    """Return the progress as a line of at most ``width`` columns, with a bar if possible."""
+    """Return the progress in at most ``width`` columns, with a bar if possible."""
     done, details = progress.percent(migration), _details(migration)
     failed = migration_attempts.failure_of(migration) is not None
     if phases.phase_of(migration) not in (phases.RUNNING, phases.SUCCEEDED) or done is None or failed:

@@ -1,10 +1,10 @@
 """Serve a virtual machine's stream on a loopback port, for a local program.
 
-Each connection gets its own websocket, the first before the program starts, so that the plugin reports errors about the
-machine. A withdrawn right ends everything.
+Each connection gets its own websocket, the first before the program starts, so that the plugin reports the machine's
+errors. A withdrawn right ends everything.
 
 The kubeconfig is loaded again when its credentials are rejected: by a 401, or by a failed connection from a server that
-requires a valid client certificate.
+requires a client certificate.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Proxy:
     async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:
         """Serve until the program ends, or without one until cancelled.
 
-        ``port``: on loopback; 0: any. ``command`` returns the program and its arguments for a port; None: only print the port.
+        ``port``: on loopback; 0: any. ``command`` returns the program's command line for a port; None: only print the port.
         """
         async with AsyncExitStack() as stack:
             try:
@@ -114,10 +114,7 @@ class Proxy:
 
     @asynccontextmanager
     async def opened_again(self) -> AsyncIterator[ClientConnection]:
-        """Yield an open websocket; after a 401, try once more with new credentials.
-
-        Raises UpgradeFailed or Unreachable as ``opened``, Failure without new credentials.
-        """
+        """Yield an open websocket; after a 401, try once more with new credentials. Raises as ``opened``, or Failure."""
         async with AsyncExitStack() as stack:
             access = await self._loaded()
             try:

@@ -37,11 +37,7 @@ def _write(file: str, png: bytes) -> None:
 
 
 def decoded(text: str, doing: str) -> bytes:
-    """Return the checked picture.
-
-    Raises:
-        Failure: it is none.
-    """
+    """Return the checked picture."""
     try:
         return base64.b64decode(str(screenshot.parse(text)[screenshot.FIELD]))
     except ValueError as error:

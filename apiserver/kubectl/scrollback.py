@@ -1,8 +1,8 @@
 """Scrollback: detect output that a reconnected console repeats, to print it once.
 
-virt-launcher starts every connection with its newest output (``layout.CONSOLE_REPLAY_BYTES``), for browsers and further
-users. A reconnecting session searches it for its own last output, and prints the rest. After a move to another launcher
-nothing matches, and all is printed.
+virt-launcher starts every connection with its newest output (``layout.CONSOLE_REPLAY_BYTES``). A reconnecting session
+searches it for its own last output, and prints the rest. After a move to another launcher nothing matches, and all is
+printed.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Overlap:
         return self.rest()
 
     def rest(self) -> bytes:
-        """Decide with the bytes so far, because no more come soon; return the new part."""
+        """Decide with the bytes so far, before a pause; return the new part."""
         held, self._held, self.decided = self._held, b"", True
         length = longest(self._seen, held)
         return held[length:] if length >= min(SHORTEST, len(self._seen)) else held
 
 
 def longest(before: bytes, after: bytes) -> int:
-    """Return the longest suffix of ``before`` that is a prefix of ``after``, as a length (Knuth, Morris, Pratt: linear)."""
+    """Return the length of the longest suffix of ``before`` that is a prefix of ``after`` (Knuth, Morris, Pratt: linear)."""
     after = after[: len(before)]
     borders = [0] * len(after)
     matched = 0

@@ -1,7 +1,7 @@
 """``kubectl virt ssh`` and ``scp``: the system's programs, with ``kubectl virt port-forward --stdio`` as their connection.
 
-ssh stores the guest's key under the machine's uid, not its name or an address: another machine of the same name is
-another host, and a machine that moves is the same one.
+ssh stores the guest's key under the machine's uid: another machine of the same name is another host, and a machine that
+moves the same one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
 
 
 def plugin(started: str) -> tuple[str, ...]:
-    """Return the command that runs this plugin from any directory: the program that was ``started``, or its module."""
+    """Return the command that runs this plugin from any directory: the ``started`` program, or its module."""
     program = Path(started).resolve()
     return (sys.executable, "-P", "-m", "apiserver.kubectl") if program.name == "__main__.py" else (str(program),)
 

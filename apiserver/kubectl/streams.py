@@ -50,7 +50,7 @@ class End:
 
     @property
     def wanted(self) -> bool:
-        """True for a normal end without reconnection: the guest is off, or the peer closed."""
+        """True for a final end: the guest is off, or the peer closed."""
         return self.code == streams.CLOSE_NORMAL
 
     @property
@@ -93,7 +93,7 @@ async def opened(
 ) -> AsyncIterator[ClientConnection]:
     """Yield an open websocket to a machine's stream; the peer's close raises ``websockets.ConnectionClosed`` inside.
 
-    ``query``: parameters of the stream, such as a console's port; ``forward``: the port for ``portforward``. Raises
+    ``query``: the stream's parameters, such as a console's port; ``forward``: the port for ``portforward``. Raises
     UpgradeFailed with the server's answer, Unreachable without one.
     """
     what = f"{forward.protocol.upper()} port {forward.port}" if forward else stream

@@ -36,7 +36,7 @@ def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Itera
     """Pass every key on unread (also Ctrl-C) during the block, on terminals.
 
     A guest's lone line feeds look as on a serial terminal, which needs CR. Afterwards ``output`` has a shell's modes,
-    and unread input, possibly the terminal's answers to the guest, is discarded; ``wait`` waits for these answers.
+    and unread input, possibly the terminal's answers to the guest, is discarded; ``wait`` waits for these.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None
     try:
@@ -81,7 +81,7 @@ def _read(descriptor: int, size: int) -> bytes:
 
 
 async def write(descriptor: int, content: bytes) -> None:
-    """Write everything; a slow reader (a pager) only blocks this session. Raises BrokenPipeError."""
+    """Write everything; a slow reader only blocks this session. Raises BrokenPipeError."""
     await asyncio.to_thread(_write, descriptor, content)
 
 

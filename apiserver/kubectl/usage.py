@@ -60,7 +60,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def examples(command: str) -> str:
-    """Return the part of a command's help with its examples; empty without one."""
+    """Return the examples of a command's help; empty without one."""
     found = EXAMPLES.get(command, ())
     return "\n".join(["examples:", *(f"  kubectl virt {each}" for each in found)]) if found else ""
 

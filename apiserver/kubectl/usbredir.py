@@ -35,10 +35,7 @@ class Proxy(proxy.Proxy):
         return streams.opened(access, self._name, self.stream, {} if self._slot is None else {"slot": self._slot})
 
     async def run(self, *, port: int, device: str | None) -> None:
-        """Serve until usbredirect ends, or without a device until cancelled.
-
-        ``device``: as usbredirect takes it; None: the client of ``port`` has one.
-        """
+        """Serve until usbredirect ends, or without a ``device`` until cancelled."""
         await self.serve(port, partial(_command, device) if device is not None else None)
 
 

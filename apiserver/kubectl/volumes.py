@@ -39,10 +39,7 @@ def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None) -
 
 
 def with_disk(vm: Object, disk: Object) -> Object:
-    """Return the machine with a further disk, or with a medium in its empty drive of this name.
-
-    Raises Failure if it has a disk of this name.
-    """
+    """Return the machine with another disk, or a medium in its empty drive of this name. Raises Failure for a taken name."""
     there, named = _disks(vm), disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     if place := [at for at, each in enumerate(named) if each["name"] == disk["name"]]:
         if disks.is_empty_drive(named[place[0]]) and disk.keys() <= {"name", "type", "source"}:
@@ -53,9 +50,9 @@ def with_disk(vm: Object, disk: Object) -> Object:
 
 
 def without(vm: Object, claim: str | None, name: str | None) -> Object:
-    """Return the machine without the disk of this name, or with this claim; a drive with a medium becomes empty.
+    """Return the machine without the disk of this name or claim; a drive with a medium becomes empty.
 
-    Raises Failure if it has no such disk, or several.
+    Raises Failure unless there is one.
     """
     named = disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     gone = [

@@ -26,7 +26,7 @@ _SHOWN_OF_NAMESPACE: Final = frozenset(
 def environment(
     *, params: bool = False, authorizer: bool = False, patches: bool = False, variables: tuple[str, ...] | None = None
 ) -> Environment:
-    """Return the environment of expressions; ``variables`` are the policy's earlier ones, None outside policies."""
+    """Return the environment; ``variables`` are the policy's earlier ones, None outside policies."""
     names = set(_ALWAYS)
     if params:
         names.add("params")
@@ -75,7 +75,7 @@ class Input:
         return ResourceCheck(self.authorizer, resource.group, resource.plural, *where)
 
     def variables(self, params: Object | None, *, authorizer: bool) -> dict[str, Any]:
-        """Return the values by variable name, most computed on first use."""
+        """Return the values by name, most computed on first use."""
         names = _Names({"object": self.versioned.obj, "oldObject": self.versioned.old, "params": params})
         names.given = self
         names.authorizer = authorizer
@@ -83,7 +83,7 @@ class Input:
 
 
 class _Names(dict[str, Any]):
-    """Computes names other than ``object`` on first use, because most expressions only use that."""
+    """Computes names other than ``object`` on first use: most expressions only use that."""
 
     given: Input
     authorizer: bool

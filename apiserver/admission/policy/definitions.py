@@ -58,7 +58,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A validating or mutating policy; parts of the other kind are empty."""
+    """A validating or mutating policy; the other kind's parts are empty."""
 
     name: str
     matching: Matching

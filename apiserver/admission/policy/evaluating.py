@@ -37,7 +37,7 @@ class Compiled:
 
     @classmethod
     def of(cls, environment: Environment, text: str) -> Compiled:
-        """Compile ``text``; errors are reported at evaluation, for the policy's ``failurePolicy``."""
+        """Compile ``text``; evaluation reports errors, for the policy's ``failurePolicy``."""
         from apiserver.cel.compiler import compile_expression  # late: 0.6 MiB
 
         try:
@@ -84,7 +84,7 @@ class _Composed(Lazy):
 
 
 class Evaluation:
-    """Evaluates expressions over one input in sequence, within one budget."""
+    """Evaluates expressions over one input within one budget."""
 
     def __init__(self, names: dict[str, Any], variables: Variables | None, budget: int, answers: dict[Question, Answer], ask: Ask) -> None:
         self.remaining = budget
@@ -116,7 +116,7 @@ class Evaluation:
 
 
 def compose(expressions: Sequence[Expression], *, params: bool, environment_of: Any) -> dict[str, Compiled]:  # noqa: ANN401 - see activation
-    """Return a policy's compiled variables by name; each may use earlier ones."""
+    """Return a policy's compiled variables; each may use earlier ones."""
     compiled: dict[str, Compiled] = {}
     for each in expressions:
         known = environment_of(params=params, authorizer=True, variables=tuple(compiled))

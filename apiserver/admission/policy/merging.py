@@ -52,7 +52,7 @@ def _key(key: Value) -> str:
 
 
 def check_type_names(value: Value, path: str) -> list[str]:
-    """Return a message for each object with a type name unlike its place: ``Object.spec{template: Object.spec.wrong{}}``."""
+    """Return a message for each object whose type name does not fit its place: ``Object.spec{template: Object.spec.wrong{}}``."""
     found: list[str] = []
     if isinstance(value, Message):
         if value.type_name != path:
@@ -73,7 +73,7 @@ def check_type_names(value: Value, path: str) -> list[str]:
 def apply(schemas: Schemas, live: Object, value: Value) -> Object:
     """Return a copy of ``live`` with the expression's value merged in.
 
-    Raises PatchFailed if it is not an object, does not fit, or changes an atomic part; LookupError without a schema.
+    Raises PatchFailed if it does not fit, or changes an atomic part; LookupError without a schema.
     """
     if not isinstance(value, Message) or value.type_name.partition(".")[0] != "Object":
         raise PatchFailed(f"unsupported return type from ApplyConfiguration expression: {_name(value)}")

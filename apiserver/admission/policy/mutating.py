@@ -1,7 +1,7 @@
 """MutatingAdmissionPolicy: expressions that change the object, by ``ApplyConfiguration`` or JSON patch.
 
-Policies, bindings and parameters run in the order of names, each after the changes of earlier ones. When the object
-changed afterwards, policies with ``reinvocationPolicy: IfNeeded`` run again, in a second round of the whole chain.
+Policies, bindings and parameters run in the order of names, each on the result of earlier ones. If the object changed
+afterwards, policies with ``reinvocationPolicy: IfNeeded`` run again, in a second round of the chain.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Reinvocation:
     due: set[Key] = field(default_factory=set)
 
     def changed(self) -> None:
-        """Record a change of the object after these policies."""
+        """Record a change of the object by later plug-ins."""
         self.due |= self.reinvocable
         self.reinvocable.clear()
 

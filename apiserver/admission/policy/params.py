@@ -1,6 +1,6 @@
 """Parameters of policies: objects of any kind, followed while a policy names the kind.
 
-This server's account needs ``get``, ``list`` and ``watch`` on their resource, as in every aggregated server.
+This server's account needs ``get``, ``list`` and ``watch`` on their resource.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Params:
                 await self._changed.wait()
 
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
-        """Return a policy's parameters: one None if it takes none, empty if it is not to be evaluated.
+        """Return a policy's parameters: one None if it takes none, empty if it does not apply.
 
-        Raises ConfigurationError if they are required and absent, or not loaded yet; UnknownKind.
+        Raises ConfigurationError if they are required and absent, or not loaded; UnknownKind.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:

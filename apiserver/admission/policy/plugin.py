@@ -28,7 +28,7 @@ Program = TypeVar("Program")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A policy, or one of its bindings, cannot be evaluated; its ``failurePolicy`` applies."""
+    """A policy or binding cannot be evaluated; its ``failurePolicy`` applies."""
 
     policy: Policy
     binding: Binding | None
@@ -70,9 +70,9 @@ class PolicyDispatcher(Generic[Program]):
         return bool(self.source.hooks(operation, resource, subresource)) or not self.ready
 
     async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
-        """Return the policies to evaluate, or their problems, in the order of names.
+        """Return the policies to evaluate, or their problems, by name.
 
-        Raises Forbidden if policies are not loaded, because one might refuse the request.
+        Raises Forbidden if policies are not loaded: one might refuse the request.
         """
         await self._wait(attributes)
         found: list[Invocation[Program] | Problem] = []
@@ -122,6 +122,6 @@ class PolicyDispatcher(Generic[Program]):
             raise forbidden(attributes, "not yet ready to handle request") from None
 
     async def input(self, attributes: Attributes, resource: Resource, answers: dict[Question, Answer]) -> Input:
-        """Return the request in the version of a policy's rules, with its namespace."""
+        """Return the request in the version of a policy's rules."""
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
         return Input(VersionedAttributes.of(attributes, resource, self.versions), namespace, answers)

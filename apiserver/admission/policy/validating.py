@@ -61,7 +61,7 @@ class Decision:
 
 
 def compile_policy(policy: Policy) -> Compilation:
-    """Compile a policy's expressions; messages and annotations cannot use the authorizer."""
+    """Compile a policy; messages and annotations cannot use the authorizer."""
     params = policy.param_kind is not None
     variables = evaluating.compose(policy.variables, params=params, environment_of=activation.environment)
     asking = activation.environment(params=params, authorizer=True, variables=tuple(variables))
@@ -221,7 +221,7 @@ class _Evaluated:
         return said, ""
 
     async def annotations(self) -> list[tuple[str, str, str]]:
-        """Return triples of key, value and problem; a problem refuses the request."""
+        """Return key, value and problem of each; a problem refuses the request."""
         if not self._compiled.annotations:
             return []
         evaluation = self._evaluation(self._budget, authorizer=False)

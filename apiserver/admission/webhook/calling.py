@@ -67,7 +67,7 @@ class Target:
 
 
 def target(address: Address) -> Target:
-    """Return a webhook's server; for a Service, its name in the cluster's DNS. Raises ValueError."""
+    """Return a webhook's server; for a Service, its DNS name. Raises ValueError."""
     if address.problem:
         raise ValueError(address.problem)
     if address.service:
@@ -89,7 +89,7 @@ class Caller:
     """Calls webhooks. An async context manager; safe for concurrent tasks."""
 
     def __init__(self, *, resolve: Callable[[str], str] | None = None, service_account: Path = SERVICE_ACCOUNT) -> None:
-        """Take a resolver (default: the system's, with the cluster's DNS) and our service account's directory."""
+        """Take a resolver (default: the system's) and our service account's directory."""
         self._resolve = resolve
         self._service_account = service_account
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
@@ -170,7 +170,7 @@ class Caller:
 
 
 def tls(authority: str) -> ssl.SSLContext:
-    """Return a context that verifies as Go does: SANs only, and any given certificate is a trust anchor.
+    """Return a context that verifies as Go: SANs only, and any given certificate is a trust anchor.
 
     Raises ValueError or OSError for invalid PEM.
     """

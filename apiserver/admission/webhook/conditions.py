@@ -18,7 +18,7 @@ MAX_COMPILED: Final = 1000
 
 
 class ConditionsFailed(Exception):
-    """Some conditions fail, and none is false; the message has the errors."""
+    """Some conditions fail, and none is false; has the errors."""
 
     def __init__(self, failures: Sequence[str]) -> None:
         super().__init__(failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]")
@@ -29,7 +29,7 @@ class Conditions(Protocol):
     """The compiled conditions of one webhook."""
 
     async def hold(self, versioned: VersionedAttributes) -> bool:
-        """Return whether all hold; a false one decides. Raises ConditionsFailed."""
+        """Return whether all hold; raises ConditionsFailed."""
         ...
 
 
@@ -46,10 +46,7 @@ class Matcher:
         self._compiled: dict[tuple[Expression, ...], Conditions] = {}
 
     async def wanted(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
-        """Return whether the webhook's conditions hold.
-
-        Raises Forbidden if they fail, and the webhook fails closed.
-        """
+        """Return whether the webhook's conditions hold. Raises Forbidden if a fail-closed webhook's fail."""
         if not webhook.conditions:
             return True
         conditions = self._compiled.get(webhook.conditions)

@@ -37,7 +37,7 @@ class Denied(StatusError):
 
 
 def denied(webhook: str, result: dict[str, Any] | None) -> Denied:
-    """Return the client's error for a refusal: never a success, always with the webhook's name."""
+    """Return the client's error for a refusal, always with the webhook's name."""
     given = result or {}
     code = given.get("code")
     code = code if isinstance(code, int) and code <= _MAX_CODE else 0
@@ -60,5 +60,5 @@ def denied(webhook: str, result: dict[str, Any] | None) -> Denied:
 
 
 def no_dry_run(webhook: str) -> BadRequest:
-    """Return the error for a dry run that would call a webhook with side effects."""
+    """Return the error for a dry run with side effects."""
     return BadRequest(f"admission webhook {quoted(webhook)} does not support dry run")

@@ -1,8 +1,7 @@
 """MutatingAdmissionWebhook: webhooks change the object in sequence by JSON patches.
 
-Configurations are in the order of names, webhooks in that of their configuration. When a later plug-in or webhook
-changed the object, called ones with ``reinvocationPolicy: IfNeeded`` are called again, in a second round of the whole
-chain.
+They run in the order of configurations' names, then of their configuration. If the object changed afterwards, called
+ones with ``reinvocationPolicy: IfNeeded`` are called again, in a second round of the chain.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class _Reinvocation:
     """To call again."""
 
     def changed(self) -> None:
-        """Record a change of the object after these calls."""
+        """Record a change of the object by later plug-ins."""
         self.due |= self.reinvocable
         self.reinvocable.clear()
 

@@ -18,7 +18,7 @@ _SAFE_IN_DRY_RUN: Final = frozenset({"None", "NoneOnDryRun"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A URL, or a Service of the cluster. Hashable, as key of connections."""
+    """A URL, or a Service. Hashable, as key of connections."""
 
     url: str = ""
     service: str = ""

@@ -22,7 +22,7 @@ _MAX_CODE: Final = 1 << 31
 
 
 class WrongAnswer(Exception):
-    """The answer is not a valid ``AdmissionReview``; the message has the reason."""
+    """The answer is no valid ``AdmissionReview``; has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class VersionedAttributes:
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """Group, version and kind of the sent object: a subresource's own (``autoscaling/v1 Scale``), else the resource's."""
+        """Group, version and kind of the sent object, such as ``autoscaling/v1 Scale``, else of the resource."""
         return _kind_of(self.obj or self.old, self.resource)
 
     @property
     def request_kind(self) -> tuple[str, str, str]:
-        """Group, version and kind of the request, in its own version."""
+        """Group, version and kind of the request's own version."""
         requested = self.attributes.resource
         group, version, kind = _kind_of(self.attributes.obj or self.attributes.old, requested)
         return (group, requested.version if (group, kind) == (requested.group, requested.kind) else version, kind)
@@ -80,7 +80,7 @@ def _kind_of(obj: Object | None, resource: Resource) -> tuple[str, str, str]:
 
 
 def version(accepted: Sequence[str]) -> str | None:
-    """Return the first of the webhook's review versions that we support, or None."""
+    """Return the first review version that we support, or None."""
     return next((each for each in accepted if each in VERSIONS), None)
 
 

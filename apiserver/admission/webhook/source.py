@@ -1,6 +1,6 @@
 """Webhooks, indexed by operation, resource and subresource; a lookup allocates nothing.
 
-The index fills with requests, and restarts when a configuration changes.
+A change of a configuration empties the index; requests fill it.
 """
 
 from __future__ import annotations

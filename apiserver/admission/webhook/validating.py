@@ -1,4 +1,4 @@
-"""ValidatingAdmissionWebhook: calls all webhooks that match a request at once; each can refuse it."""
+"""ValidatingAdmissionWebhook: calls all matching webhooks at once; each can refuse the request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ValidatingWebhooks:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Call every webhook; of several refusals, the client gets the first in order."""
+        """Call every webhook; the client gets the first refusal in order."""
         chosen: list[tuple[Webhook, VersionedAttributes]] = []
         versions: dict[Resource, VersionedAttributes] = {}
         for each in await self._dispatcher.candidates(attributes):

@@ -20,7 +20,7 @@ _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 def render(text: str, arguments: list[Value]) -> str:
     """Fill in the clauses of the text (``%s``, ``%d``, ``%.2f``, ``%e``, ``%b``, ``%x``, ``%X``, ``%o``).
 
-    Raises CelError if a clause is unknown, or does not fit its argument.
+    Raises CelError for a clause that is unknown, or does not fit its argument.
     """
     made: list[str] = []
     position = used = 0

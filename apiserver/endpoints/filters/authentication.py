@@ -1,8 +1,8 @@
 """Authentication by the aggregator's front proxy, a client certificate or a bearer token; otherwise anonymous.
 
-The order is Go's (``delegating.go``): a wrong credential is 401, never anonymous. TLS verifies client certificates
-against the *union* of the authorities of front proxies and clients. This module distinguishes issuers: only a front
-proxy may send ``X-Remote-User``.
+As in Go (``delegating.go``), in this order, and a wrong credential is 401. TLS verifies client certificates against the
+*union* of the authorities of front proxies and clients. This module distinguishes issuers: only a front proxy may send
+``X-Remote-User``.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _read(carrier: Carrier) -> Certificate:
 
 
 def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
-    """Return whether the holder of the certificate may act for other users."""
+    """Return whether the certificate's holder may act for other users."""
     allowed = not trust.allowed_names or certificate.common_name in trust.allowed_names
     return allowed and certificate.issuer in trust.authorities
 
@@ -176,7 +176,7 @@ def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[st
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
     """Return a client certificate's user: common name, organizations and uid. None without common name, or for another authority's.
 
-    Raises Unauthorized for several uids, or an empty one (Go: ``pkg/authentication/request/x509``).
+    Raises Unauthorized unless it has one uid at most (Go: ``pkg/authentication/request/x509``).
     """
     if not certificate.common_name or certificate.issuer not in authorities:
         return None
@@ -196,8 +196,8 @@ def bearer_token(headers: CIMultiDictProxy[str]) -> str | None:
 def websocket_token(request: Request) -> str | None:
     """Return a token offered as websocket subprotocol, because browsers cannot set headers, or None.
 
-    Format of ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, once, next to
-    another protocol. Raises Unauthorized.
+    Format of ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, next to another
+    protocol. Raises Unauthorized.
     """
     if request.fields.upgrade != "websocket":
         return None
@@ -222,10 +222,7 @@ def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
 
 
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:
-    """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``.
-
-    Raises ValueError for an unreadable field.
-    """
+    """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``; raises ValueError."""
 
     def listed(key: str, default: tuple[str, ...]) -> tuple[str, ...]:
         text = data.get(key)

@@ -67,7 +67,7 @@ class AllowAll:
 
 
 class Delegated:
-    """Sends reviews to kube-apiserver, and caches answers for ten seconds or a configured time."""
+    """Sends reviews to kube-apiserver; caches answers."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ def _key(user: User, info: RequestInfo) -> _Question:
 
 
 def _size(info: RequestInfo) -> int:
-    """Return how many characters of a cache key the client chose; long keys could fill memory."""
+    """Return the characters of a cache key that the client chose: long keys could fill memory."""
     texts = (
         info.verb, info.path, info.group, info.version, info.namespace, info.resource, info.subresource, info.name,
         info.label_selector, info.field_selector,
@@ -162,7 +162,7 @@ def review_spec(user: User, info: RequestInfo) -> Object:
 
 
 def _selectors(info: RequestInfo) -> Object:
-    """Return a list's selectors for the review, because an authorizer may allow only narrow lists.
+    """Return a list's selectors for the review: an authorizer may allow only narrow lists.
 
     Empty if either is malformed; label operators unknown to the review are left out.
     """
@@ -186,7 +186,7 @@ def _selectors(info: RequestInfo) -> Object:
 
 
 def forbidden(user: User, info: RequestInfo, reason: str) -> Forbidden:
-    """Return the error of a denied request in Go's words, which kubectl prints unchanged."""
+    """Return the error of a denied request in Go's words, which kubectl prints."""
     because = f": {reason}" if reason else ""
     if not info.is_resource:
         return Forbidden(f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"{because}')

@@ -1,6 +1,6 @@
 """Read client certificates with the OpenSSL that verified them in the handshake.
 
-A certificate library would add its own OpenSSL, 10 MiB. The handshake checked everything but the issuer's right.
+A certificate library would add its own OpenSSL, 10 MiB. The handshake checked all but the issuer's right.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ class Certificate:
 
 
 def of(connection: ssl.SSLObject) -> Certificate:
-    """Return the client's verified certificate.
-
-    Raises ValueError if a name is not text, or the connection does not verify certificates.
-    """
+    """Return the client's verified certificate. Raises ValueError without one, or for a name that is not text."""
     if connection.context.verify_mode is ssl.CERT_NONE:
         raise ValueError("client certificates are not verified by this server")
     leaf, *others = _verified_chain(connection)
@@ -62,7 +59,7 @@ def of(connection: ssl.SSLObject) -> Certificate:
 
 
 def authorities_of(pem: str) -> Authorities:
-    """Return the authorities of a PEM bundle; empty for empty text. Raises ValueError for text without a certificate."""
+    """Return the authorities of a PEM bundle; none for empty text. Raises ValueError."""
     found = frozenset(authority_of(ssl.PEM_cert_to_DER_cert(each)) for each in _PEM.findall(pem))
     if not found and pem.strip():
         raise ValueError("no PEM certificate found")
@@ -70,7 +67,7 @@ def authorities_of(pem: str) -> Authorities:
 
 
 def authority_of(der: bytes) -> Authority:
-    """Return the authority that a certificate (RFC 5280, section 4.1) represents; raises ValueError."""
+    """Return the authority of a certificate (RFC 5280, section 4.1); raises ValueError."""
     begin, end = _content(der, *_content(der, 0, len(der)))
     parts: list[bytes] = []
     while begin < end and len(parts) < 7:

@@ -1,4 +1,4 @@
-"""Time limit of ordinary requests, cheaper than one timer per request.
+"""Time limit of ordinary requests, cheaper than a timer each.
 
 Requests with the common limit expire in order, so it checks the oldest once a second. A shorter limit (``?timeout=``)
 has its own timer. Semantics of ``asyncio.timeout``.
@@ -25,7 +25,7 @@ class Deadline:
         self.expired = False
 
     async def absorb(self) -> None:
-        """Absorb a cancellation after the last await, so that it does not hit the connection's next request."""
+        """Absorb a cancellation after the last await, before the connection's next request."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:

@@ -17,7 +17,7 @@ def loop_time() -> float:
 
 
 class Expiring(Generic[Key, Value]):
-    """Keeps at most ``size`` values until they expire, evicting the least recently used first (Go: ``LRUExpireCache``)."""
+    """Keeps at most ``size`` values until they expire, evicting the least recently used (Go: ``LRUExpireCache``)."""
 
     def __init__(self, size: int, now: Callable[[], float] = loop_time) -> None:
         """``now`` is a clock in seconds."""

@@ -1,8 +1,8 @@
 """Impersonation (``kubectl --as``) for clients that connect directly.
 
-The aggregator applies these headers itself and forwards none. Port of
-``k8s.io/apiserver/pkg/endpoints/filters/impersonation`` 1.36: constrained impersonation (KEP-5284, on by default), from
-the narrowest mode to the widest, then the old verb ``impersonate``. Each check is a normal, cached authorization.
+The aggregator applies these headers itself. Port of ``k8s.io/apiserver/pkg/endpoints/filters/impersonation`` 1.36:
+constrained impersonation (KEP-5284, on by default), from the narrowest mode to the widest, then the old verb
+``impersonate``. Each check is a normal, cached authorization.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Impersonation:
     async def __call__(self, request: Request, user: User, info: RequestInfo) -> User | None:
         """Return the impersonated user; None without the headers.
 
-        Raises BadRequest for groups, uid or extra without a user, Forbidden, or InternalError if no decision is possible.
+        Raises BadRequest for groups, uid or extra without a user, Forbidden, or InternalError without decision.
         """
         wanted = wanted_user(request.headers)
         if wanted is None:
@@ -122,7 +122,7 @@ class Mode:
     def checks(self, wanted: User, requestor: User) -> Iterator[Checks]:
         """Yield the required permissions, first for the name, so that its refusal does not reveal groups and extra.
 
-        Raises Forbidden if the mode never allows such groups or extra.
+        Raises Forbidden for groups or extra that the mode never allows.
         """
         yield Checks((self._name(wanted.name),))
         if wanted.uid:
@@ -183,7 +183,7 @@ def wants(request: Request) -> bool:
 
 
 def wanted_user(headers: Mapping[str, str]) -> User | None:
-    """Return the user that the headers name, or None. Raises BadRequest for attributes without a name."""
+    """Return the user that the headers name, or None. Raises BadRequest without a name."""
     extra: dict[str, list[str]] = {}
     groups: list[str] = []
     name = uid = ""
@@ -205,7 +205,7 @@ def wanted_user(headers: Mapping[str, str]) -> User | None:
 
 
 def acting(wanted: User, *, constrained: bool) -> User:
-    """Return the user with the groups that its kind implies, such as ``system:authenticated``."""
+    """Return the user with groups of its kind, such as ``system:authenticated``."""
     groups = wanted.groups
     account = service_account(wanted.name)
     if not groups and account is not None:
@@ -220,7 +220,7 @@ def acting(wanted: User, *, constrained: bool) -> User:
 
 
 def service_account(name: str) -> tuple[str, str] | None:
-    """Return namespace and name of a service account's user name; None for other users."""
+    """Return namespace and name of a service account's user name, or None."""
     parts = name.removeprefix("system:serviceaccount:").split(":")
     if not name.startswith("system:serviceaccount:") or len(parts) != 2:
         return None
@@ -228,7 +228,7 @@ def service_account(name: str) -> tuple[str, str] | None:
 
 
 def node_name(name: str) -> str | None:
-    """Return the node's name in its user name; None for other users."""
+    """Return the node's name in its user name, or None."""
     node = name.removeprefix("system:node:")
     return node if name.startswith("system:node:") and _SUBDOMAIN.fullmatch(node) else None
 

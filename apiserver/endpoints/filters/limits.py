@@ -42,7 +42,7 @@ class InFlight:
             self.reading -= 1
 
     def take_peaks(self) -> tuple[int, int]:
-        """Return the peak numbers of reads and writes since the last call."""
+        """Return the peaks of reads and writes since the last call."""
         most = self.most_reading, self.most_writing
         self.most_reading, self.most_writing = self.reading, self.writing
         return most

@@ -96,13 +96,13 @@ class Series:
         return self.counts if self.waited is None else [a + b for a, b in zip(self.counts, self.waited, strict=True)]
 
     def sli_durations(self) -> list[int]:
-        """Return the durations without waiting, as counts per bucket of the SLI."""
+        """Return the durations without waiting, as counts per SLI bucket."""
         whole = self.counts if self.sli is None else [a + b for a, b in zip(self.counts, self.sli, strict=True)]
         return [sum(whole[: _SLI_FROM + 1]), *whole[_SLI_FROM + 1 :]]
 
 
 class Requests:
-    """Series by request. Names that are not ``served`` become no labels, because clients can invent them."""
+    """Series by request. Only ``served`` names become labels, because clients can invent others."""
 
     def __init__(self, served: Subresources | None = None) -> None:
         self._served: dict[tuple[str, str, str], Collection[str]] = dict(served or {})

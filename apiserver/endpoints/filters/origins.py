@@ -1,15 +1,15 @@
 """Stop web pages of other hosts from opening streams (RFC 6455, section 10.2; cross-site websocket hijacking).
 
 Browsers let any page open websockets with the user's cookies and certificate, or through ``kubectl proxy``; only
-``Origin`` names the page. Allowed are pages of this server and those of ``--cors-allowed-origins``. Watches and other
-reads stay open, as in Go.
+``Origin`` names the page. Allowed are pages of this server and of ``--cors-allowed-origins``. Reads stay open, as in
+Go.
 
 Programs (websocket-client, hence Python's ``kubernetes.stream``; fabric8) send ``Origin`` too, so :func:`is_browser`
-checks header fields that pages cannot omit or change.
+checks header fields that pages cannot change.
 
-The aggregator replaces ``Host`` by the address that it dials, and adds no ``X-Forwarded-Host`` to an upgrade
+The aggregator replaces ``Host`` by the address that it dials, without ``X-Forwarded-Host`` in an upgrade
 (``k8s.io/apiserver/pkg/util/proxy.NewRequestForProxy``). So through kube-apiserver only named origins are allowed,
-intentionally: by ``services/…/proxy`` its own host serves any tenant's pages.
+intentionally: by ``services/…/proxy`` its host serves any tenant's pages.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def is_browser(headers: Mapping[str, str]) -> bool:
 
 
 def is_allowed(origin: str, host: str, allowed: Sequence[re.Pattern[str]]) -> bool:
-    """Return whether pages of ``origin`` may open streams; ``host`` is the request's ``Host``."""
+    """Return whether pages of ``origin`` may open streams of the server ``host``."""
     if not origin or origin == NULL or len(origin) > _MAX_ORIGIN:
         return False
     return _is_own(origin, host) or any(each.search(origin) for each in allowed)
@@ -89,10 +89,10 @@ def _place(text: str) -> tuple[str, int] | None:
 
 
 def patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """Compile the flag's regular expressions, each of which must pin both ends of the host.
+    """Compile the flag's regular expressions, which must pin both ends of the host; raises ValueError.
 
     Go's rule (``validateCorsAllowedOriginList``, CVE-2022-1996): ``^`` or ``//`` for the start, ``$`` or ``:`` for the
-    end. Else raises ValueError.
+    end.
     """
     found = []
     for text in texts:

@@ -36,10 +36,7 @@ def uncounted(code: str, seconds: float) -> None:
 async def ask(
     client: Client, resource: Resource, review: Object, answered: Answered, *, pause_seconds: float = FIRST_PAUSE_SECONDS
 ) -> Object:  # fmt: skip
-    """Create a review and return it answered; ``pause_seconds`` before the second try.
-
-    Raises StatusError or TransportError if all tries failed.
-    """
+    """Create a review and return it answered; ``pause_seconds`` before the second try. Raises the last try's error."""
     for attempt in range(1, TRIES + 1):
         try:
             return await _once(client, resource, review, answered)

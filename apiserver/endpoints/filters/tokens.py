@@ -40,7 +40,7 @@ class TokenCounts:
 
 
 class TokenReview:
-    """Validates tokens by TokenReview, cached for some seconds by hash, so that no token stays in memory."""
+    """Validates tokens by TokenReview, cached by hash, so that no token stays in memory."""
 
     def __init__(
         self, client: Client, answered: Answered = uncounted, counts: TokenCounts | None = None, *, seconds: float = SECONDS
@@ -53,7 +53,7 @@ class TokenReview:
         self._answers: Expiring[bytes, tuple[User | None]] = Expiring(_SIZE)
 
     async def __call__(self, token: str) -> User | None:
-        """Return the token's user; None if it is invalid. Raises InternalError if kube-apiserver does not answer."""
+        """Return the token's user; None if invalid. Raises InternalError without kube-apiserver."""
         if len(token) > _MAX_TOKEN:
             return None
         key = hashlib.sha256(token.encode(errors="surrogateescape")).digest()

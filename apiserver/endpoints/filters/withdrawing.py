@@ -4,8 +4,8 @@ Every half minute, repeat the checks of the opening without cache: the credentia
 trust, a token by TokenReview), impersonation, and the rights to the subresource. A front proxy's user does not change:
 kube-apiserver does not report expired credentials.
 
-While kube-apiserver answers, a stream ends less than a minute after the loss of rights: answers are shared for
-:data:`SHARED_SECONDS`, a check comes within ``CHECK_SECONDS[1]`` and takes at most :data:`ANSWER_SECONDS`.
+While kube-apiserver answers, a stream ends less than a minute after the loss of rights: :data:`SHARED_SECONDS`,
+``CHECK_SECONDS[1]`` and :data:`ANSWER_SECONDS`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _Key = tuple[User, RequestInfo]
 
 
 class Anew:
-    """An authorizer that bypasses the cache; equal concurrent questions share one answer."""
+    """An authorizer without cache; equal concurrent questions share one answer."""
 
     def __init__(self, authorizer: CachingAuthorizer, shared_seconds: float = SHARED_SECONDS) -> None:
         self._authorizer = authorizer
@@ -54,7 +54,7 @@ class Anew:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Return a decision at most some seconds old; raises InternalError if none is possible."""
+        """Return a decision at most seconds old; raises InternalError without one."""
         key = (user, info)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:

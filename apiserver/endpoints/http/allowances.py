@@ -26,7 +26,7 @@ class Allowance:
     """Kernel buffers each way, part of the pod's memory; 0: the default."""
 
     def bound(self, transport: asyncio.BaseTransport) -> None:
-        """Set the kernel's buffer sizes, half the value because the kernel doubles it."""
+        """Set the kernel's buffer sizes: half, because the kernel doubles them."""
         if self.socket_bytes:
             buffers.narrow(transport, self.socket_bytes // 2)
 

@@ -1,7 +1,7 @@
 """Limit connections, and choose which one to close.
 
 The server refuses no client at accept, because it could be kube-apiserver. Instead, the holder of most connections
-loses one. So addresses with many connections displace their own and each other's before a holder of few.
+loses one. So addresses with many connections displace each other's before a holder of few.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Places(Generic[M]):
 
 
 def origin(address: str) -> str:
-    """Return a peer's key: its IPv4 address or IPv6 network."""
+    """Return a peer's IPv4 address or IPv6 network."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address)

@@ -1,7 +1,7 @@
 """One connection: parse requests, run the handler in sequence, write its answers.
 
-The server checks :attr:`Connection.deadline` about once a second. Buffers are bounded: reading pauses when enough bytes
-wait for the handler, and writers wait for the client. A disconnect cancels the handler.
+The server checks :attr:`Connection.deadline` about once a second. Buffers are bounded: reading waits for the handler,
+and writers for the client. A disconnect cancels the handler.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BODILESS: Final = frozenset({204, 304})
 
 
 class Gone(ConnectionError):
-    """The client is gone, or was cut off because it did not read."""
+    """The client is gone, or was cut off as too slow."""
 
 
 class Connection(asyncio.Protocol):
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def eof_received(self) -> bool:
-        """Close: a client that sends no more also reads no more."""
+        """Close: such a client also reads no more."""
         return False
 
     def pause_writing(self) -> None:
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _wait_for_head(self) -> None:
-        """Set an incomplete head's deadline; register a long one, because their number is limited."""
+        """Set an incomplete head's deadline; register a long one, to limit their number."""
         length, server = len(self._reader), self._server
         if length and self.deadline > (latest := server.now() + self._allowance.head_seconds):
             self.deadline = latest
@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
             server.lengthens(self)
 
     async def _serve(self) -> None:
-        """Answer requests in one task, because a task per request could cost more than the answer."""
+        """Answer requests in one task: a task per request could cost more than the answer."""
         while not self._ending:
             request = self._request
             if request is None:
@@ -394,7 +394,7 @@ class Connection(asyncio.Protocol):
             sink(rest)
 
     def narrow(self, size: int) -> None:
-        """Limit the kernel's buffers to about ``size`` bytes each way, for ``sink``'s protocol."""
+        """Limit the kernel's buffers to ``size`` bytes each way, for ``sink``'s protocol."""
         buffers.narrow(self._transport, size)
 
     def pause(self, *, reading: bool) -> None:

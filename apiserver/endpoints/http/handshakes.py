@@ -25,7 +25,7 @@ _STEPS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on connections, and the time limit of a handshake."""
+    """Limits on connections, and a handshake's time limit."""
 
     seconds: float
     handshakes: Caps

@@ -1,7 +1,7 @@
 """Parse request heads (RFC 9112, sections 2 to 6) strictly, with a cache for repeated fields.
 
-Parsed fields are cached by their bytes, except three that differ per request: the aggregator's ``Audit-Id`` and
-``X-Forwarded-Uri`` (the target), and ``traceparent``.
+Not cached are the aggregator's ``Audit-Id`` and ``X-Forwarded-Uri`` (the target), and ``traceparent``, which differ per
+request.
 
 Refused, although some servers accept it: bare LF or CR, obs-fold, white space before a colon, absolute-form, repeated
 ``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both together, no ``Host`` or two.
@@ -83,14 +83,14 @@ class Heads:
     """Parses heads, and caches header fields except those with credentials."""
 
     def __init__(self, size: int = 512, longest: int = 4096, *, max_fields: int = MAX_FIELDS) -> None:
-        """``size`` of the cache (0: none), ``longest`` cached head in bytes, and most fields of any head."""
+        """``size`` of the cache (0: none), ``longest`` cached head in bytes, and most fields of a head."""
         self._size = size
         self._longest = longest
         self._max_fields = max_fields
         self._known: dict[bytes, Fields] = {}
 
     def read(self, raw: bytes) -> Head:
-        """Parse a head; ``raw`` ends before the empty line. Raises ProtocolError if malformed or ambiguous."""
+        """Parse a head; ``raw`` ends before the empty line. Raises ProtocolError, also if ambiguous."""
         own, raw = _without_own(raw)
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)
@@ -165,7 +165,7 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
 
 
 def _framing(headers: CIMultiDictProxy[str]) -> tuple[int, bool]:
-    """Return the body's length (0 without one) and whether it is chunked; ProtocolError if ambiguous."""
+    """Return the body's length (0 without one) and whether it is chunked."""
     if len(headers.getall("Host", ())) > 1:
         raise ProtocolError("too many Host headers")
     lengths = headers.getall("Content-Length", ())

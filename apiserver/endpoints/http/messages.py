@@ -30,7 +30,7 @@ class BodyError(Exception):
 
 
 class BodyTooLarge(Exception):
-    """A request body that exceeds its limit; the rest was not read."""
+    """A request body exceeds its limit; the rest was not read."""
 
 
 class Carrier(Protocol):
@@ -247,7 +247,7 @@ class Response:
 
 
 class Stream(Response):
-    """A response written piece by piece, of unknown length. Writing raises ConnectionError if the client is gone or slow."""
+    """A response written piece by piece, of unknown length. Raises ConnectionError if the client is gone or slow."""
 
     __slots__ = ("_carrier", "chunked", "ended", "prepared", "push")
 
@@ -272,7 +272,7 @@ class Stream(Response):
             await self._carrier.send(chunk(data) if self.chunked else data)
 
     def coded(self, data: bytes) -> bytes:
-        """Return an encoded piece for :attr:`push`; equal for all answers with the same ``chunked``."""
+        """Encode a piece for :attr:`push`; equal for all answers with the same ``chunked``."""
         return chunk(data) if self.chunked else data
 
     async def room(self) -> None:
@@ -313,9 +313,9 @@ def _checked(value: str) -> str:
 
 
 def date_of(second: int) -> bytes:
-    """Format seconds since the epoch for headers (RFC 9110, 5.6.7), in every locale.
+    """Format seconds since the epoch for headers (RFC 9110, 5.6.7).
 
-    The standard library's version in ``email`` takes 1.4 MiB.
+    ``email`` of the standard library takes 1.4 MiB.
     """
     year, month, day, hour, minute, seconds, weekday, *_ = gmtime(second)
     return f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year:04} {hour:02}:{minute:02}:{seconds:02} GMT".encode()

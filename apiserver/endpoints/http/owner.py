@@ -48,7 +48,7 @@ class Owned(Hashable, Protocol):
         ...
 
     def check(self, now: float) -> None:
-        """Close if the deadline has passed or the client does not read."""
+        """Close after the deadline, or if the client does not read."""
         ...
 
     def drain(self) -> None:
@@ -79,7 +79,7 @@ class Owner(Protocol):
         ...
 
     def lengthens(self, connection: Owned) -> None:
-        """Register a long, incomplete head; if there are too many, refuse the oldest."""
+        """Register a long, incomplete head; of too many, refuse the oldest."""
         ...
 
     def shortens(self, connection: Owned) -> None:

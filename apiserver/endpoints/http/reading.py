@@ -1,6 +1,6 @@
 """Parse a connection's bytes into requests, without an event loop.
 
-The caller pulls heads and pieces of bodies, and bounds the buffered rest by pausing the connection.
+The caller pulls heads and pieces of bodies, and bounds the buffer by pausing the connection.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Reader:
             self._buffer = bytearray(self._buffer) + data
 
     def head(self) -> Head | None:
-        """Return the next head, or None if incomplete. The previous body must be complete. Raises ProtocolError."""
+        """Return the next head after a complete body, or None if incomplete. Raises ProtocolError."""
         buffer = self._buffer
         end = buffer.find(_END, self._searched)
         if end < 0:
@@ -77,7 +77,7 @@ class Reader:
         return head
 
     def body(self) -> bytes:
-        """Return the buffered part of the body; it is empty at the end (:attr:`complete`) and while it must wait. Raises ProtocolError."""
+        """Return the buffered part of the body; empty at the end (:attr:`complete`) or without input. Raises ProtocolError."""
         if self.complete:
             return b""
         buffer = self._buffer
@@ -131,7 +131,7 @@ class _Chunks:
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Decode and remove as much of the buffer as possible; return the data."""
+        """Decode and remove what is possible; return the data."""
         pieces = []
         while not self.complete:
             if self._left:

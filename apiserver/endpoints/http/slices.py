@@ -1,6 +1,6 @@
 """Cuts a websocket's input into whole messages to pass on, and slices to decode: few short frames at once, but a long frame whole.
 
-A slice of empty frames becomes objects of a hundred times its size. A long frame in small slices takes a third more
+A slice of empty frames becomes objects of a hundred times its size; a long frame in small slices takes a third more
 processor time.
 """
 
@@ -37,7 +37,7 @@ class Slices:
         self._rest = self._shown = 0
 
     def message(self, most: int, *, masked: bool) -> bytes | None:
-        """Return the next frame, undecoded, if it is a binary message of at most ``most`` bytes; empty if it is incomplete.
+        """Return the next frame, undecoded, if it is a binary message of at most ``most`` bytes; empty if incomplete.
 
         None: the input is not at such a frame, so :meth:`cut` it for the decoder.
         """

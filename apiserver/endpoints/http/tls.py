@@ -4,8 +4,8 @@ The event loop's TLS costs about 4 µs more per request and event, and keeps one
 certificate.
 
 :class:`Tls` is the protocol of the socket's transport, and the transport of a
-:class:`~apiserver.endpoints.http.connection.Connection`. OpenSSL's output goes to the socket, which provides
-backpressure. Connections share one output buffer: each would keep its largest size, 128 KiB after a list.
+:class:`~apiserver.endpoints.http.connection.Connection`. Connections share one output buffer: each would keep its
+largest size, 128 KiB after a list.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._end()
 
     def eof_received(self) -> bool:
-        """Close: a client that sends no more also reads no more."""
+        """Close: such a client also reads no more."""
         return False
 
     def pause_writing(self) -> None:
@@ -156,7 +156,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.connection_lost(exc)
 
     def _begin(self, hello: bytearray, nbytes: int) -> None:
-        """Pass input to OpenSSL once the first record is complete: it allocates 50 KiB at the first byte."""
+        """Pass the first record to OpenSSL once complete: it allocates 50 KiB at the first byte."""
         hello += self._arrivals[:nbytes]
         match completeness(hello):
             case Hello.PARTIAL:

@@ -21,7 +21,7 @@ UNAUTHORIZED: Final = 3000
 
 
 class End(NamedTuple):
-    """The close code and reason with which the server ends a websocket."""
+    """The code and reason with which the server closes a websocket."""
 
     code: int
     reason: str

@@ -27,15 +27,15 @@ _ABNORMAL: Final = 1006
 
 
 def texts(messages: Iterable[bytes]) -> bytes:
-    """Encode text messages (UTF-8) as frames, equal for all of our websockets."""
+    """Encode text messages (UTF-8) as frames for all of our websockets."""
     return b"".join([Frame(Opcode.TEXT, data).serialize(mask=False) for data in messages])
 
 
 class WebSocket(Response):
     """The server's side of a websocket, and its handler's response.
 
-    One task receives frames, to pass them on; any may send. At most the messages of a slice, part of another, and a
-    read or two are buffered. A binary message is not decoded.
+    One task receives frames, to pass them on; any may send. It buffers at most the messages of a slice, part of
+    another, and a read or two. A binary message is not decoded.
     """
 
     __slots__ = (
@@ -92,10 +92,7 @@ class WebSocket(Response):
             self._beat()
 
     async def receive_frames(self) -> bytes:
-        """Return the next message, or a fragment of one, as the frames of a client.
-
-        Raises Closed if the client closed, or the connection broke.
-        """
+        """Return the next message, or a fragment of one, as a client's frames. Raises Closed."""
         while not self._messages:
             if self._decode():
                 continue
@@ -106,7 +103,7 @@ class WebSocket(Response):
         return self._messages.popleft()
 
     def push(self, frames: bytes) -> bool:
-        """Send frames of a server, such as :func:`texts`; return whether there is room for more, else await :meth:`room`.
+        """Send a server's frames, such as :func:`texts`; return whether there is room for more, else await :meth:`room`.
 
         Raises ConnectionError if the websocket is closed.
         """

@@ -8,8 +8,8 @@
 
 The server's strategic merge patch reads v3 (``apiserver.apis.meta.strategic_patch.Shape``). kubectl applies by the
 patch types that PATCH lists: strategic merge patch, because plain ``kubectl patch`` sends nothing else and ``kubectl
-apply`` otherwise fetches v2 in protobuf, and server-side apply when served.
+apply`` otherwise fetches v2 in protobuf, and server-side apply.
 
-Types of apimachinery have our own names (``io.kubevirt.apimachinery…``): of different definitions with one name,
-kube-apiserver renames one at each merge.
+Types of apimachinery have our own names (``io.kubevirt.apimachinery…``): kube-apiserver renames one of different
+definitions with one name at each merge.
 """

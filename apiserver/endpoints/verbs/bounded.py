@@ -29,7 +29,7 @@ SOCKET_BYTES: Final = 64 << 10
 class Bounded(ClientConnection):
     """Takes messages or decodes slices, while its reader takes them. ``recv`` returns a message, or a fragment of one, as frames.
 
-    ``protocol.writes`` is an undocumented name of websockets 17.4: read it again with each new release.
+    ``protocol.writes`` is undocumented in websockets 17.4: read it with each new release.
     """
 
     async def send_frames(self, frames: bytes) -> None:
@@ -38,7 +38,7 @@ class Bounded(ClientConnection):
             self.protocol.writes.append(frames)
 
     async def send_with_ping(self, frames: bytes) -> Awaitable[float]:
-        """Send frames and a ping behind them in one write; return what ends with its pong, as ``ping``."""
+        """Send frames and a ping in one write; return what ends with its pong, as ``ping``."""
         if self._is_open:
             self.protocol.writes.append(frames)
         return await self.ping()

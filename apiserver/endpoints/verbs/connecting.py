@@ -26,7 +26,7 @@ from apiserver.registry.generic.strategy import Connect
 
 
 class Streams:
-    """The open streams; :meth:`end_all` closes them when the server stops."""
+    """The open streams, closed by :meth:`end_all`."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self.open = OpenStreams(limits)

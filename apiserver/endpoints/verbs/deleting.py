@@ -14,7 +14,7 @@ from apiserver.registry.generic.options import DeleteOptions
 
 
 async def delete(served: Served, context: RequestContext) -> Response:
-    """Delete one object. Answer Success if it is gone, or the object if finalizers hold it."""
+    """Delete one object. Answer Success, or the object if finalizers hold it."""
     representation = context.represent(*ONE)
     options = await _options(context)
     item, gone = await served.store.delete(context.info.namespace, context.info.name, options)
@@ -27,7 +27,7 @@ async def delete(served: Served, context: RequestContext) -> Response:
 
 
 async def delete_collection(served: Served, context: RequestContext) -> Response:
-    """Delete every object that the query selects; answer with their list."""
+    """Delete every selected object; answer with their list."""
     representation = context.represent(*MANY)
     listed = queries.list_options(context.request.query, watch=False)
     options = await _options(context)

@@ -1,6 +1,6 @@
 """Join a client's websocket with that of the stream's server.
 
-Import it late: most servers never have a stream, and websocket libraries are large.
+Import it late: most servers never have a stream.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class _Dial(websocket):
 
 @contextlib.asynccontextmanager
 async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[Bounded]:
-    """Yield a websocket to the destination, open during the block. ``holder``: the user's token for ``stream.holder_header``.
+    """Yield a websocket to the destination. ``holder``: the user's token for ``stream.holder_header``.
 
-    Raises the server's own StatusError; ServiceUnavailable without one.
+    Raises the server's StatusError; ServiceUnavailable without one.
     """
     dial = _Dial(
         "ws" + destination.url.removeprefix("http"),
@@ -85,7 +85,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
 
 @contextlib.contextmanager
 def _trusted(server: Bounded, destination: Destination) -> Iterator[None]:
-    """During the block, abort the connection once the server's certificate is no longer trusted."""
+    """During the block, abort the connection if the server's certificate loses its trust."""
     trust, certificate = destination.trust, _certificate(server)
     if trust is None:
         yield
@@ -149,7 +149,7 @@ async def _upstream(client: WebSocket, server: Bounded) -> End:
     """Pass frames on until the client closes; return close code and reason.
 
     The server's library buffers any number of messages. So a ping follows each window, and at most two wait for their
-    pongs, which arrive in order.
+    pongs.
     """
     sent = 0
     pong: Awaitable[float] | None = None
@@ -185,7 +185,7 @@ async def _downstream(server: Bounded, client: WebSocket) -> End:
 
 @contextlib.asynccontextmanager
 async def _closing() -> AsyncIterator[None]:
-    """Limit the time to close an unresponsive side, and ignore a broken connection."""
+    """Limit the time to close a side, and ignore a broken connection."""
     with contextlib.suppress(ConnectionError, ConnectionClosed, TimeoutError):
         async with asyncio.timeout(CLOSE_SECONDS):
             yield

@@ -28,7 +28,7 @@ REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
 def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[FieldError, ...]]:
     """Parse a patch. Return the change, and errors for repeated keys and unknown members of operations.
 
-    Raises UnsupportedMediaType, or BadRequest if it is not JSON, or not a patch.
+    Raises UnsupportedMediaType, BadRequest.
     """
     if media_type not in TYPES:
         raise unsupported((*TYPES, APPLY_PATCH))

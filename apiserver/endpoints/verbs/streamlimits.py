@@ -53,10 +53,7 @@ def token_of(holder: str) -> str:
 
 
 def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int, stream: Stream) -> str:
-    """Return why another stream would exceed a limit; empty if not.
-
-    ``everyone``, ``of_holder`` and ``of_object`` are the counts of open streams.
-    """
+    """Return why another stream would exceed a limit, by counts of open streams; empty if not."""
     _, resource, _, name, subresource = stream
     for limit, count, of in (
         (limits.max_streams_per_user_and_object, of_object, f' of your streams to {subresource} of {resource} "{name}"'),
@@ -83,7 +80,7 @@ class OpenStreams:
     async def one(self, user: User, info: RequestInfo, share: int = 1) -> AsyncIterator[str]:
         """Count a stream while the block runs; yield its holder's token. Raises TooManyRequests.
 
-        ``share``: how many times the limit per user and object applies to it.
+        ``share``: how many times the limit per user and object applies.
         """
         holder = holder_of(user)
         stream = (info.group, info.resource, info.namespace, info.name, info.subresource)

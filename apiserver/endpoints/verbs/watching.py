@@ -59,7 +59,7 @@ class Watches:
 
     @asynccontextmanager
     async def limited(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
-        """Run the block for at most ``seconds`` or until :meth:`end_all`; then raise TimeoutError."""
+        """Run the block for ``seconds`` or until :meth:`end_all`; then raise TimeoutError."""
         async with asyncio.timeout(0 if self._over else seconds) as limit:
             self._limits.add(limit)
             try:
@@ -165,7 +165,7 @@ class _Stream:
             await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
 
     def say_goodbye(self) -> None:
-        """Write a last bookmark, from which the client resumes instead of its last event."""
+        """Write a last bookmark, from which the client resumes."""
         if self._options.bookmarks and self._revision:
             self._post([self._bookmark(self._revision)])
 
@@ -277,7 +277,7 @@ class _Stream:
         return _frame("BOOKMARK", orjson.dumps(obj))
 
     def _table_bookmark(self, obj: Object) -> Object:
-        """Return a bookmark as a Table's only row, because a Table's metadata has no annotations."""
+        """Return a bookmark as a Table's row, because a Table's metadata has no annotations."""
         version = self._representation.version
         row = {"cells": [], "object": {**obj, "kind": PARTIAL, "apiVersion": f"meta.k8s.io/{version}"}}
         return {

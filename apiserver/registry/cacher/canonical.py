@@ -1,11 +1,8 @@
 """The canonical JSON form of objects, which is served as written.
 
-A stored value has a fixed order of its first members::
+A stored value has a fixed order of its first members. Clients get the same bytes with the revision inserted::
 
     {"apiVersion":"kubevirt.io/v1alpha1","kind":"VirtualMachine","metadata":{"labels":{…},"name":…},…}
-
-Clients get the same bytes with the revision inserted::
-
     {"apiVersion":"kubevirt.io/v1alpha1","kind":"VirtualMachine","metadata":{"resourceVersion":"7","labels":{…},"name":…},…}
 """
 

@@ -90,7 +90,7 @@ class Record:
         return event
 
     def cool(self) -> None:
-        """Drop the decoded ``old`` once waiting watches got it: reusing its memory saves 4 % of an update."""
+        """Drop the decoded ``old`` once watches got it: reusing its memory saves 4 % of an update."""
         if self.old is not None:
             self.old.cool()
 

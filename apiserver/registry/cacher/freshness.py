@@ -1,9 +1,8 @@
 """Linearizable reads of the watch cache.
 
 A read asks the store for its revision, and waits until the cache has reached it. Concurrent reads share one or two
-header-only reads. Without changes under its prefix, the cache requests progress.
-
-If the store does not answer, readers fail, and further ones fail at once while a question is older than their timeout.
+header-only reads. Without changes under its prefix, the cache requests progress. While a question is unanswered beyond
+its timeout, readers fail at once.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Freshness:
     async def wait(self, revision: int | None = None) -> int:
         """Wait until the cache has reached ``revision`` (None: the store's); return the revision reached.
 
-        Raises ServiceUnavailable if the store does not answer, Timeout if the cache is late.
+        Raises ServiceUnavailable without the store's answer, Timeout if the cache is late.
         """
         if revision is not None and max(revision, 1) <= self._reached:
             return self._reached

@@ -169,12 +169,9 @@ class WatchCache:
     async def wait_fresh(self, revision: int | None = None) -> int:
         """Wait until the cache has reached ``revision``; return the revision reached.
 
-        None uses storage's revision, which makes the next ``get`` or ``list`` linearizable; 0 does not wait.
-
-        Raises:
-            TooManyRequests: ``revision`` is 0 before the first listing.
-            ServiceUnavailable: storage does not answer.
-            Timeout: late; with cause ResourceVersionTooLarge for a given ``revision``.
+        None uses storage's revision, which makes the next ``get`` or ``list`` linearizable; 0 does not wait. Raises
+        TooManyRequests for 0 before the first listing; ServiceUnavailable without storage; Timeout, with cause
+        ResourceVersionTooLarge for a given ``revision``.
         """
         if revision == 0 and not self.synced.is_set():
             raise self._cold()
@@ -220,10 +217,8 @@ class WatchCache:
         ``predicate``: the selector. ``bookmark_seconds``: interval of BOOKMARK events without other events. ``trigger``: a
         condition that ``predicate`` implies; makes unrelated changes free.
 
-        Raises:
-            Expired: also from the iterator: changes after ``after`` are gone.
-            TooManyRequests: the first listing is not complete, or too many watches read history.
-            ServiceUnavailable: storage cannot deliver the changes before the window.
+        Raises Expired, also from the iterator, if changes after ``after`` are gone; TooManyRequests before the first listing,
+        or if too many watches read history; ServiceUnavailable without storage's changes.
         """
         if not self.synced.is_set():
             raise self._cold()

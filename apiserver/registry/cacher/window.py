@@ -4,10 +4,9 @@ A watch has a position in the shared window instead of a buffer; it expires when
 other. New events are pushed to watches that have read everything, found by key, namespace or field value. A full
 receiver's watch reads the window once there is room.
 
-Changes of one iteration of the event loop are dispatched together after it, never inside the code that feeds the
-window. A dispatch costs mostly a TLS record and a system call per watch, for any number of events. So after a dispatch
-to many, the window pauses 100 µs per watch, at most 50 ms: with 100 and 1,000 watches, this saved a fifth of the
-processor time without more delay.
+Changes of one iteration of the event loop are dispatched together after it. A dispatch costs mostly a TLS record and a
+system call per watch, for any number of events. So after a dispatch to many, the window pauses 100 µs per watch, at
+most 50 ms: with 100 and 1,000 watches, this saved a fifth of the processor time without more delay.
 """
 
 from __future__ import annotations
@@ -281,7 +280,7 @@ class Watch:
     async def tell(self, receiver: Receiver) -> None:
         """Send all events and bookmarks to ``receiver`` until the cache stops.
 
-        Raises Expired if the receiver was full too long or the cache lost its position, and errors of predicate and receiver.
+        Raises Expired as in iteration, or if the receiver was full too long; errors of predicate and receiver.
         """
         while (events := await self._step(receiver.receive)) is not None:
             if events:
@@ -300,14 +299,14 @@ class Watch:
         return self._pending.popleft()
 
     async def batch(self) -> list[Event]:
-        """Wait for events; return all ready ones, none when the cache stops. Raises Expired as in iteration."""
+        """Wait for events; return all ready ones, none when the cache stops. Raises Expired."""
         while (events := await self._step(self._keep)) is not None:
             if events:
                 return events
         return []
 
     def take(self) -> list[Event]:
-        """Return the ready events without waiting. Raises Expired as in iteration."""
+        """Return the ready events without waiting. Raises Expired."""
         if self._pending:
             taken = list(self._pending)
             self._pending.clear()

@@ -1,6 +1,6 @@
 """Running writes of this server: their watch events need no decoding.
 
-Registered before they start, because the event usually precedes the acknowledgement; matched by bytes.
+Registered before they start, because the event usually comes first; matched by bytes.
 """
 
 from __future__ import annotations

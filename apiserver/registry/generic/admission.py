@@ -1,11 +1,11 @@
 """The interface of admission, which can change or refuse an authorized request before it takes effect.
 
-kube-apiserver proxies our requests before its own admission, so only ours runs (:mod:`apiserver.admission`).
-:mod:`apiserver.registry.generic.strategy` has the order. Patches, verbs and ``/status`` are updates; a deletion has its
+kube-apiserver proxies our requests before its own admission, so only ours runs (:mod:`apiserver.admission`), in the
+order of :mod:`apiserver.registry.generic.strategy`. Patches, verbs and ``/status`` are updates; a deletion has its
 stored object as ``old``; streams come here before the upgrade. Plug-ins with side effects check ``dry_run``.
 
-They get objects of the stored version (Go: the internal version); webhooks and policies convert them to the version
-that their rules name.
+They get objects of the stored version (Go: the internal version); webhooks and policies convert them to the version of
+their rules.
 """
 
 from __future__ import annotations
