@@ -33,8 +33,8 @@ from tests.cluster.test_testbed import a_pod
 NAME: Final = "moves"
 CLIENT: Final = "asks"
 WORD: Final = "from-the-guest"
-RELAY: Final = "relays import carrier"
-"""Part of a relay process's command line (handler/relays/carrying.py)."""
+RELAY: Final = "relays import program"
+"""Part of a relay process's command line (handler/relays/process.py)."""
 GIB: Final = 1 << 30
 PATIENCE_SECONDS: Final = 600
 IDLE_SECONDS: Final = 20

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-CARRIED: Final = "carried_peercert"
+RELAYED: Final = "relayed_peercert"
 """Item of ``get_extra_info`` with the peer's certificate, if another process of ours terminated TLS."""
 
 
@@ -37,7 +37,7 @@ def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
     if transport is None:
         return None
     connection = transport.get_extra_info("ssl_object")
-    return described(connection.getpeercert() if isinstance(connection, ssl.SSLObject) else transport.get_extra_info(CARRIED))
+    return described(connection.getpeercert() if isinstance(connection, ssl.SSLObject) else transport.get_extra_info(RELAYED))
 
 
 def described(certificate: object) -> Peer | None:

@@ -13,6 +13,6 @@ while it expects this migration, and only from the migration's source node. The 
 verified the target node's name in the certificate. Revoking a node also closes its open relays. A separate kind of connection carries no
 data: with it, the source's virt-handler reports that the guest left its pod, so that it may run in the target.
 
-virt-handler connects, accepts, checks, and opens the pods' sockets. An unprivileged process (``carrier``, started by ``carrying``) copies
-the data, one process per migration (``carriers`` at the target), so that no event loop waits for it.
+virt-handler connects, accepts, checks, and opens the pods' sockets. An unprivileged process (``program``, started by ``process``) copies
+the data, one process per migration (``target_processes`` at the target), so that no event loop waits for it.
 """

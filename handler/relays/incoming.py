@@ -23,8 +23,8 @@ from handler.identity.trust import NodeOf, Stranger
 from handler.pods import places
 from handler.pods.launcher import Disconnected, LauncherRefused
 from handler.relays import client_hello, copying, header
-from handler.relays.carriers import UNNAMED, Carriers
-from handler.relays.carrying import Carried
+from handler.relays.process import Connection
+from handler.relays.target_processes import UNNAMED, TargetProcesses
 
 logger = logging.getLogger(__name__)
 
@@ -81,15 +81,15 @@ class Incoming:
         self._host = host
         self._kubelet = kubelet
         self._expected: dict[str, Expected] = {}
-        self._connections: dict[header.Header, set[Carried]] = {}
+        self._connections: dict[header.Header, set[Connection]] = {}
         """By migration and channel."""
-        self._all: set[Carried] = set()
+        self._all: set[Connection] = set()
         """Connections after the handshake."""
         self._handshakes: Counter[str] = Counter()
         """Connections before the end of the handshake, by address."""
         self._pending: Counter[str] = Counter()
         """Connections after the handshake that have not reached a pod, by node."""
-        self._carriers = Carriers()
+        self._processes = TargetProcesses()
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
         """Admit connections of this migration from its source node to its pod."""
@@ -106,20 +106,20 @@ class Incoming:
     def _end(self, migration_uid: str) -> None:
         if migration_uid in self._expected:
             return
-        for carried in [
+        for connection in [
             each for wanted, open_ones in self._connections.items() if wanted.migration_uid == migration_uid for each in open_ones
         ]:
             logger.warning("closing a relay of migration %s, which has ended", migration_uid)
-            carried.abort()
+            connection.abort()
 
     def verify_again(self) -> None:
         """End the connections of nodes that are no longer trusted."""
-        for carried in list(self._all):
+        for connection in list(self._all):
             try:
-                self._node_of(carried.transport)
+                self._node_of(connection.transport)
             except Stranger as error:
                 logger.warning("end a relay: %s", error)
-                carried.abort()
+                connection.abort()
 
     async def run(self) -> None:
         """Listen until cancelled."""
@@ -131,7 +131,7 @@ class Incoming:
                 try:
                     async with asyncio.TaskGroup() as tasks:
                         tasks.create_task(self._tls.run())
-                        tasks.create_task(self._carriers.run())
+                        tasks.create_task(self._processes.run())
                         tasks.create_task(self._accept(listener, connections))
                 finally:
                     self.ready.clear()
@@ -139,7 +139,7 @@ class Incoming:
                     self._expected.clear()
                     await copying.drained(self._all)
         finally:
-            await self._carriers.end()
+            await self._processes.end()
 
     async def _accept(self, listener: socket.socket, connections: asyncio.TaskGroup) -> None:
         async for link in copying.accepted(listener):
@@ -156,7 +156,7 @@ class Incoming:
         except Exception:  # an unexpected error of one connection must not end the others
             logger.exception("a relay failed")
 
-    async def _shake_hands(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> tuple[Carried, str]:
+    async def _shake_hands(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> tuple[Connection, str]:
         """Return the connection after the handshake, and the migration that it claims. Unfinished handshakes are limited."""
         with link:
             try:
@@ -170,23 +170,23 @@ class Incoming:
                 async with asyncio.timeout(self._limits.handshake_seconds):
                     claimed = header.claimed(client_hello.protocols(await _first_record(link)))
                     claimed = claimed if claimed in self._expected else UNNAMED
-                    carrier = stack.enter_context(self._carriers.of(claimed))
-                    carried = await stack.enter_async_context(carrier.carried(link, self._tls.material))
-                    await carried.shaken()
+                    process = stack.enter_context(self._processes.of(claimed))
+                    connection = await stack.enter_async_context(process.connection(link, self._tls.material))
+                    await connection.shaken()
             finally:
                 self._handshakes[address] -= 1
                 if not self._handshakes[address]:
                     del self._handshakes[address]
-        return carried, claimed
+        return connection, claimed
 
-    async def _pass_on(self, carried: Carried, claimed: str, stack: contextlib.AsyncExitStack) -> None:
-        node = self._node_of(carried.transport)
-        self._all.add(carried)
-        stack.callback(self._all.discard, carried)
+    async def _pass_on(self, connection: Connection, claimed: str, stack: contextlib.AsyncExitStack) -> None:
+        node = self._node_of(connection.transport)
+        self._all.add(connection)
+        stack.callback(self._all.discard, connection)
         with self._place(node):
-            pod_uid, wanted = await self._led(node, carried, claimed)
+            pod_uid, wanted = await self._led(node, connection, claimed)
         if wanted is not None:
-            await self._lead(wanted, pod_uid, carried)
+            await self._lead(wanted, pod_uid, connection)
 
     @contextlib.contextmanager
     def _place(self, node: str) -> Iterator[None]:
@@ -201,10 +201,10 @@ class Incoming:
             if not self._pending[node]:
                 del self._pending[node]
 
-    async def _led(self, node: str, carried: Carried, claimed: str) -> tuple[str, header.Header | None]:
+    async def _led(self, node: str, connection: Connection, claimed: str) -> tuple[str, header.Header | None]:
         """Return the pod and channel for a connection; None: it was refused, or was a request and is done."""
         async with asyncio.timeout(self._limits.header_seconds):
-            line = await carried.line(header.MAX_BYTES)
+            line = await connection.line(header.MAX_BYTES)
         wanted = header.decode(line)
         expected = self._expected.get(wanted.migration_uid) if wanted is not None else None
         if wanted is None or expected is None:
@@ -216,12 +216,12 @@ class Incoming:
         elif claimed not in (wanted.migration_uid, UNNAMED):
             logger.warning("refused a relay of node %s: it is of migration %s, and said %s", node, wanted.migration_uid, claimed)
         elif isinstance(wanted, header.Release):
-            await self._release(wanted, expected, carried)
+            await self._release(wanted, expected, connection)
         else:
             return expected.pod_uid, wanted
         return "", None
 
-    async def _release(self, wanted: header.Release, expected: Expected, carried: Carried) -> None:
+    async def _release(self, wanted: header.Release, expected: Expected, connection: Connection) -> None:
         try:
             await expected.release(wanted.paused)
         except (Disconnected, LauncherRefused) as error:
@@ -230,23 +230,23 @@ class Incoming:
         else:
             answer = header.OK
         async with asyncio.timeout(self._limits.header_seconds):
-            await carried.answer(answer)
+            await connection.answer(answer)
 
-    async def _lead(self, wanted: header.Header, pod_uid: str, carried: Carried) -> None:
+    async def _lead(self, wanted: header.Header, pod_uid: str, connection: Connection) -> None:
         open_ones = self._connections.setdefault(wanted, set())
         if len(open_ones) >= copying.MAX_CONNECTIONS:
             logger.warning(
                 "refused a relay connection %s: migration %s already has %d", wanted.channel, wanted.migration_uid, len(open_ones)
             )
             return
-        open_ones.add(carried)
+        open_ones.add(connection)
         try:
             with places.run_directory(pod_uid, self._kubelet) as directory:
                 pod = places.connect(directory, header.TARGET_SOCKETS[wanted.channel])
-            why = await carried.lead(pod)
+            why = await connection.lead(pod)
             logger.info("relay %s of migration %s ended: %s", wanted.channel, wanted.migration_uid, why)
         finally:
-            open_ones.discard(carried)
+            open_ones.discard(connection)
             if not open_ones:
                 self._connections.pop(wanted, None)
 

@@ -20,7 +20,7 @@ from certs.reloading import ClientTls
 from handler.identity.trust import NodeOf, Stranger
 from handler.pods import opening, places
 from handler.relays import copying, header
-from handler.relays.carrying import Carried, Carrier
+from handler.relays.process import Connection, RelayProcess
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Outgoing:
         tls: ClientTls,
         node_of: NodeOf,
         kubelet: Path = places.KUBELET_DIRECTORY,
-        carrier: Carrier | None = None,
+        process: RelayProcess | None = None,
     ) -> None:
         self.migration_uid = migration_uid
         self.destination = destination
@@ -113,9 +113,9 @@ class Outgoing:
         self._host, self._port = split_address(destination.address)
         self._server_name = names.handler_server_name(destination.node)
         self._node_of = node_of
-        self._open: set[Carried] = set()
+        self._open: set[Connection] = set()
         """Verified connections to the target's virt-handler."""
-        self._carrier = carrier or Carrier()
+        self._process = process or RelayProcess()
         self._tls = tls
         self._kubelet = kubelet
 
@@ -126,11 +126,11 @@ class Outgoing:
             OSError: the sockets cannot be made.
         """
         async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_callback(self._carrier.end)
+            stack.push_async_callback(self._process.end)
             with places.run_directory(self._pod_uid, self._kubelet) as directory:
                 listeners = {name: stack.enter_context(listening(directory, path)) for name, path in header.SOURCE_SOCKETS.items()}
             with contextlib.suppress(OSError):  # the first connection retries and reports the error
-                await self._carrier.start()
+                await self._process.start()
             connections = await stack.enter_async_context(asyncio.TaskGroup())
             stack.push_async_callback(copying.drained, self._open)
             accepting = await stack.enter_async_context(asyncio.TaskGroup())
@@ -162,12 +162,12 @@ class Outgoing:
 
     def verify_again(self) -> None:
         """End connections to a node that is no longer trusted."""
-        for carried in list(self._open):
+        for connection in list(self._open):
             try:
-                self._node_of(carried.transport)
+                self._node_of(connection.transport)
             except Stranger as error:
                 logger.warning("closing a relay of migration %s: %s", self.migration_uid, error)
-                carried.abort()
+                connection.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = self._tls.offering(header.protocol(self.migration_uid))
@@ -207,13 +207,13 @@ class Outgoing:
                 stack.callback(pods.discard, pod)
                 async with asyncio.timeout(CONNECT_SECONDS):
                     link = await self._dialled()
-                    leading = self._carrier.carried(link, self._tls.material, self._server_name, header.protocol(self.migration_uid))
-                    carried = await stack.enter_async_context(leading)
-                    await carried.shaken()
-                self._verify(carried.transport)
-                self._open.add(carried)
-                stack.callback(self._open.discard, carried)
-                why = await carried.lead(pod, first.encode())
+                    leading = self._process.connection(link, self._tls.material, self._server_name, header.protocol(self.migration_uid))
+                    connection = await stack.enter_async_context(leading)
+                    await connection.shaken()
+                self._verify(connection.transport)
+                self._open.add(connection)
+                stack.callback(self._open.discard, connection)
+                why = await connection.lead(pod, first.encode())
         except (OSError, TimeoutError) as error:
             problem = str(error) or type(error).__name__
             logger.warning("relay %s of migration %s to %s: %s", first.channel, self.migration_uid, self.destination, problem)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from benchmarks import gauges, migrate
 from benchmarks.migrate import Attempt, Move
-from handler.relays import carrying
+from handler.relays import process
 
 LOG = """\
 2026-11-23T10:00:00.000000001Z answered: from-the-guest
@@ -88,7 +88,7 @@ def test_relay_time_counts_between_the_looks_that_saw_them() -> None:
 
 
 def test_relay_program_has_the_name_the_benchmark_looks_for() -> None:
-    assert migrate.RELAY in str(carrying._PROGRAM)
+    assert migrate.RELAY in str(process._PROGRAM)
 
 
 def test_a_processs_time_is_read_and_one_that_has_ended_has_none() -> None:

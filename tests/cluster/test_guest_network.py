@@ -253,7 +253,7 @@ def test_compromised_packet_reader_has_no_rights(kubectl: Kubectl, other: dict[s
 
 def test_no_program_of_virt_handlers_reads_what_a_guest_sends(kubectl: Kubectl, asker: dict[str, Any]) -> None:
     """Network plugins run briefly; no other program of virt-handler stays next to a guest."""
-    ours = ("virt-handler", "handler.relays import carrier")  # carries migrations between nodes, with connections but no network devices
+    ours = ("virt-handler", "handler.relays import program")  # carries migrations between nodes, with connections but no network devices
 
     def is_alone(handler: dict[str, Any]) -> bool:
         found = processes.of_pod(handler)

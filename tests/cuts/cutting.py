@@ -66,7 +66,7 @@ class Cuts:
             case "libvirtd" | "launcher" | "qemu":
                 _kill_once_there(_pod(place, side), _PROGRAMS[what])
             case "relay":
-                processes.kill(self.handler(_node(place, side)), containing="relays import carrier")
+                processes.kill(self.handler(_node(place, side)), containing="relays import program")
             case _:
                 self._kill(until(lambda: self._running(what, place, side), seconds=BEGIN_SECONDS, what=f"a process of {cut}"))
         return nothing_more

@@ -18,11 +18,11 @@ from certs.reloading import ClientTls, Files, ServerTls
 from handler.identity.trust import Trust
 from handler.pods import launcher, places
 from handler.relays import copying, outgoing
-from handler.relays.carriers import UNNAMED, Carriers
-from handler.relays.carrying import Carrier
 from handler.relays.header import Header, Release
 from handler.relays.incoming import DEFAULT_LIMITS, Expected, Incoming, Limits
 from handler.relays.outgoing import Destination, Outgoing
+from handler.relays.process import RelayProcess
+from handler.relays.target_processes import UNNAMED, TargetProcesses
 from tests.component.handler.tls import Authority, Operator, trusting
 from tests.component.handler.world import eventually
 from tests.fakes.launcher import run_directory
@@ -45,9 +45,9 @@ class Scene:
         self.refusal: launcher.Disconnected | None = None
         self.echoing: set[asyncio.StreamWriter] = set()
 
-    def relay(self, node: str = "n2", files: Files | None = None, carrier: Carrier | None = None) -> Outgoing:
+    def relay(self, node: str = "n2", files: Files | None = None, process: RelayProcess | None = None) -> Outgoing:
         destination = Destination(node, f"127.0.0.1:{self.incoming.port}")
-        return Outgoing("mig-1", "source", destination, ClientTls(files or self.source), self.trust.node_of, self.root, carrier)
+        return Outgoing("mig-1", "source", destination, ClientTls(files or self.source), self.trust.node_of, self.root, process)
 
     def expect(self) -> None:
         self.incoming.expect("mig-1", Expected("target", "n", self.release))
@@ -171,7 +171,7 @@ async def test_connection_of_a_migration_is_in_its_own_process(scene: Scene) -> 
         writer.write(Header(uid, "data").encode() + b"ping")
     async with asyncio.timeout(30):
         assert [await reader.readexactly(4) for reader, _ in opened] == [b"ping"] * 4
-    running = scene.incoming._carriers.running
+    running = scene.incoming._processes.running
     assert set(running) == {"mig-1", "mig-2", UNNAMED}
     pid = running["mig-1"].pid
     assert pid is not None
@@ -197,23 +197,23 @@ async def test_connection_that_names_two_migrations_is_refused(scene: Scene) -> 
 
 
 async def test_process_without_connections_ends(scene: Scene) -> None:
-    carriers = scene.incoming._carriers = Carriers(idle_seconds=0.3)
+    processes = scene.incoming._processes = TargetProcesses(idle_seconds=0.3)
     scene.expect()
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(carriers.run())
+        task = tasks.create_task(processes.run())
         assert await scene.dial(Header("mig-1", "data").encode(), protocol="kubevirt-relay/mig-1") == b"ping"
-        first = carriers.running["mig-1"].pid
+        first = processes.running["mig-1"].pid
         reader, writer = await scene.connect(protocol="kubevirt-relay/mig-1")
         writer.write(Header("mig-1", "data").encode() + b"ping")
         assert await reader.readexactly(4) == b"ping"
         await asyncio.sleep(0.6)
-        assert carriers.running["mig-1"].pid == first  # it is used again in time
+        assert processes.running["mig-1"].pid == first  # it is used again in time
         writer.close()
-        await eventually(lambda: not carriers.running)
+        await eventually(lambda: not processes.running)
         await eventually(lambda: not Path(f"/proc/{first}").exists())
         task.cancel()
     await scene.relay().release(paused=False)  # a later connection starts another one
-    await carriers.end()
+    await processes.end()
 
 
 @pytest.mark.parametrize("scene", [Limits(handshake_seconds=0.3)], indirect=True)

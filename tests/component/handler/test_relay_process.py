@@ -23,11 +23,11 @@ from apiserver.apis.virt.places import layout
 from certs import files as publishing
 from certs.reloading import ClientTls, Files
 from handler.pods import places
-from handler.relays import carrier, carrying, copying, header
-from handler.relays.carrying import Carrier
+from handler.relays import copying, header, program
 from handler.relays.header import TARGET_SOCKETS, Header
 from handler.relays.incoming import Expected, Limits
 from handler.relays.outgoing import Outgoing
+from handler.relays.process import USER_ID, RelayProcess
 from tests.component.handler.test_relays import Scene
 from tests.component.handler.tls import Authority, trusting
 from tests.component.handler.world import eventually
@@ -47,10 +47,10 @@ async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 
 @asynccontextmanager
-async def relayed(scene: Scene, carrier: Carrier | None = None) -> AsyncIterator[Outgoing]:
+async def relayed(scene: Scene, process: RelayProcess | None = None) -> AsyncIterator[Outgoing]:
     run_directory(scene.root, "source")
     scene.expect()
-    relay = scene.relay(carrier=carrier)
+    relay = scene.relay(process=process)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(relay.run())
         await relay.ready.wait()
@@ -74,21 +74,21 @@ async def is_over(reader: asyncio.StreamReader) -> bool:
     return True
 
 
-def pid_of(process: Carrier) -> int:
+def pid_of(process: RelayProcess) -> int:
     assert process.pid is not None
     return process.pid
 
 
-def at_target(scene: Scene, migration: str = "mig-1") -> Carrier:
+def at_target(scene: Scene, migration: str = "mig-1") -> RelayProcess:
     """Return the target's process of a migration."""
-    return scene.incoming._carriers.running[migration]
+    return scene.incoming._processes.running[migration]
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-async def test_killed_carrier_ends_its_connections_and_is_replaced(scene: Scene, side: str) -> None:
+async def test_killed_relay_process_ends_its_connections_and_is_replaced(scene: Scene, side: str) -> None:
     async with relayed(scene) as relay:
         reader, writer = await dialled(scene)
-        process = relay._carrier if side == "source" else at_target(scene)
+        process = relay._process if side == "source" else at_target(scene)
         first = pid_of(process)
         os.kill(first, signal.SIGKILL)
         assert await is_over(reader)
@@ -147,7 +147,7 @@ async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) 
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(20):
             link, _ = await loop.sock_accept(listener)
-        before = resident(pid_of(relay._carrier)) + resident(pid_of(at_target(scene)))
+        before = resident(pid_of(relay._process)) + resident(pid_of(at_target(scene)))
         sent, chunk = 0, os.urandom(MIB)
         with contextlib.suppress(TimeoutError):
             while sent < 512 * MIB:
@@ -155,7 +155,7 @@ async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) 
                     await loop.sock_sendall(pod, chunk[: 64 << 10])
                 sent += 64 << 10
         assert sent < 64 * MIB  # in the kernel's buffers and ours
-        assert resident(pid_of(relay._carrier)) + resident(pid_of(at_target(scene))) < before + 8 * MIB
+        assert resident(pid_of(relay._process)) + resident(pid_of(at_target(scene))) < before + 8 * MIB
         got = 0
         async with asyncio.timeout(30):
             while got < sent:
@@ -166,7 +166,7 @@ async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) 
 
 async def test_target_holds_all_unread_connections_within_its_memory(scene: Scene) -> None:
     """A migration's connections send as much as they can from both ends, as compromised launchers would. One more still fits."""
-    target, source = Carrier(), Carrier()
+    target, source = RelayProcess(), RelayProcess()
     of_each = len(TARGET_SOCKETS) * copying.MAX_CONNECTIONS
     async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as leading:
         for each in (target, source):
@@ -183,7 +183,7 @@ async def test_target_holds_all_unread_connections_within_its_memory(scene: Scen
                 assert await asyncio.get_running_loop().sock_recv(receiver, 5) == b"ping"
         made.append(([], another))
         assert not [ends for _, ends in made if any(end.done() for end in ends)]
-        assert data_bytes(pid_of(target)) < 0.8 * carrier.MAX_DATA_BYTES
+        assert data_bytes(pid_of(target)) < 0.8 * program.MAX_DATA_BYTES
         for end in itertools.chain.from_iterable(ends for _, ends in made):
             end.cancel()
 
@@ -227,26 +227,26 @@ async def flood(
 ) -> list[tuple[socket.socket, asyncio.Task[str]]]:
     """Return the source pod's sockets of all connections that a migration may have, with tasks for their ends."""
     scene.incoming.expect(uid, Expected("silent", "n", scene.release))
-    process, pods = Carrier(), []
+    process, pods = RelayProcess(), []
     stack.push_async_callback(process.end)
     for channel in itertools.chain.from_iterable(itertools.repeat(each, copying.MAX_CONNECTIONS) for each in TARGET_SOCKETS):
         link = socket.create_connection(("127.0.0.1", scene.incoming.port))
         link.settimeout(0)
         material = ClientTls(scene.source).material
-        carried = await stack.enter_async_context(process.carried(link, material, "n2.virt-handler", header.protocol(uid)))
-        await carried.shaken()
+        connection = await stack.enter_async_context(process.connection(link, material, "n2.virt-handler", header.protocol(uid)))
+        await connection.shaken()
         pod, handed_over = socket.socketpair()
         for each in (pod, handed_over):
             each.settimeout(0)
-        end = leading.create_task(carried.lead(handed_over, Header(uid, channel).encode()))
+        end = leading.create_task(connection.lead(handed_over, Header(uid, channel).encode()))
         pods.append((stack.enter_context(pod), end))
     return pods
 
 
 async def led(
-    stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, source: Carrier, target: Carrier
+    stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, source: RelayProcess, target: RelayProcess
 ) -> tuple[list[socket.socket], list[asyncio.Task[str]]]:
-    """Return the pods' sockets of a connection between two carriers, the source's first, and tasks for its ends."""
+    """Return the pods' sockets of a connection between two relay processes, the source's first, and tasks for its ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dialled = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()
@@ -255,8 +255,8 @@ async def led(
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             link.setsockopt(socket.SOL_SOCKET, option, 64 << 10)  # keep the kernel's buffers small
     ends = [
-        await stack.enter_async_context(source.carried(dialled, ClientTls(scene.source).material, "n2.virt-handler")),
-        await stack.enter_async_context(target.carried(accepted, ClientTls(scene.files).material)),
+        await stack.enter_async_context(source.connection(dialled, ClientTls(scene.source).material, "n2.virt-handler")),
+        await stack.enter_async_context(target.connection(accepted, ClientTls(scene.files).material)),
     ]
     for end in ends:
         await end.shaken()
@@ -285,10 +285,10 @@ def test_peer_that_takes_no_answers_is_disconnected(tmp_path: Path) -> None:
     one, other = socket.socketpair()
     with one, other:
         sides = shaken(authority, one, other)
-        sides[0].write(bytes(carrier.CHUNK_BYTES))  # the most it may have to send while it listens
+        sides[0].write(bytes(program.CHUNK_BYTES))  # the most it may have to send while it listens
         sides[0].fill()
         sides[0].write(bytes(MIB))
-        with pytest.raises(carrier.Ended, match="does not read answers"):
+        with pytest.raises(program.Ended, match="does not read answers"):
             sides[0].fill()
 
 
@@ -301,10 +301,10 @@ def test_data_read_before_a_connection_ends_arrive(tmp_path: Path) -> None:
         sides[0].write(said)
         sides[0].flush()
         assert not sides[0].is_sent
-        ending = threading.Thread(target=carrier._finish, args=(sides[0],))
+        ending = threading.Thread(target=program._finish, args=(sides[0],))
         ending.start()
         heard, buffer = bytearray(), memoryview(bytearray(MIB))
-        with contextlib.suppress(carrier.Ended):
+        with contextlib.suppress(program.Ended):
             while select.select([other], [], [], 20)[0]:
                 sides[1].fill()
                 while count := sides[1].read(buffer):
@@ -313,10 +313,10 @@ def test_data_read_before_a_connection_ends_arrive(tmp_path: Path) -> None:
     assert bytes(heard) == said
 
 
-def shaken(authority: Authority, one: socket.socket, other: socket.socket) -> list[carrier.Tls]:
+def shaken(authority: Authority, one: socket.socket, other: socket.socket) -> list[program.Tls]:
     for link in (one, other):
         link.settimeout(0)
-    sides = [carrier.Tls(link, context(authority, name), name) for link, name in ((one, "n2.virt-handler"), (other, None))]
+    sides = [program.Tls(link, context(authority, name), name) for link, name in ((one, "n2.virt-handler"), (other, None))]
     done: set[int] = set()
     while len(done) < 2:
         for number, tls in enumerate(sides):
@@ -331,7 +331,7 @@ def context(authority: Authority, server_name: str | None) -> ssl.SSLContext:
     files = authority.node("n" if server_name else "n2")
     material = ClientTls(files).material
     order = {name: getattr(material, name).decode() for name in ("certificate", "key", "authorities")}
-    return carrier.context({"server_name": server_name, **order})
+    return program.context({"server_name": server_name, **order})
 
 
 def resident(pid: int) -> int:
@@ -436,17 +436,17 @@ async def test_an_address_that_is_not_of_the_target_node_gets_no_relay(scene: Sc
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root has no other user's rights to take")
-async def test_carrier_is_unprivileged_and_hides_its_key(scene: Scene) -> None:
+async def test_relay_process_is_unprivileged_and_hides_its_key(scene: Scene) -> None:
     async with relayed(scene) as relay:
         _, writer = await dialled(scene)
-        process = Path(f"/proc/{pid_of(relay._carrier)}")
+        process = Path(f"/proc/{pid_of(relay._process)}")
         fields = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)
         words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
         links = [(process / "fd" / name.name).readlink() for name in (process / "fd").iterdir()]
         limits = (process / "limits").read_text()
         writer.close()
 
-    user = str(carrying.USER_ID)
+    user = str(USER_ID)
     assert fields["Uid"].split() == fields["Gid"].split() == [user] * 4
     assert {int(fields[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {0}
     assert fields["NoNewPrivs"] == "1"
@@ -460,22 +460,22 @@ PARENT = """
 import asyncio, socket, sys
 from pathlib import Path
 from certs.reloading import ClientTls, Files
-from handler.relays.carrying import Carrier
+from handler.relays.process import RelayProcess
 
 async def main():
-    carrier, link = Carrier(), socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    process, link = RelayProcess(), socket.create_connection(("127.0.0.1", int(sys.argv[1])))
     link.settimeout(0)
-    async with carrier.carried(link, ClientTls(Files.in_directory(Path(sys.argv[2]))).material, "n2.virt-handler") as carried:
-        await carried.shaken()
-        print(carrier.pid, flush=True)
+    async with process.connection(link, ClientTls(Files.in_directory(Path(sys.argv[2]))).material, "n2.virt-handler") as connection:
+        await connection.shaken()
+        print(process.pid, flush=True)
         await asyncio.Event().wait()
 
 asyncio.run(main())
 """
 
 
-async def test_the_carrier_ends_with_a_virt_handler_that_is_killed(scene: Scene) -> None:
-    root = Path(carrying.__file__).parents[2]
+async def test_relay_process_ends_with_a_killed_virt_handler(scene: Scene) -> None:
+    root = Path(program.__file__).parents[2]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PARENT, str(scene.incoming.port), str(scene.source.certificate.parent),
         stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(root)},
@@ -498,8 +498,8 @@ async def test_the_carrier_ends_with_a_virt_handler_that_is_killed(scene: Scene)
         os.close(descriptor)
 
 
-async def test_carrier_that_cannot_start_ends_a_relay_with_a_message(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    async with relayed(scene, Carrier("/nonexistent/python")):
+async def test_relay_that_cannot_start_its_process_ends_with_a_message(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    async with relayed(scene, RelayProcess("/nonexistent/python")):
         with places.run_directory("source", scene.root) as directory:
             reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
         assert await is_over(reader)

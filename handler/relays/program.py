@@ -1,18 +1,18 @@
 """The process that copies relay data between a TLS connection and a pod's unix socket.
 
-virt-handler (``carrying``) starts it. To stay small, it imports only the standard library and ``certs.contexts``. It makes no decisions:
+virt-handler (``process``) starts it. To stay small, it imports only the standard library and ``certs.contexts``. It makes no decisions:
 virt-handler connects and accepts, identifies the other side, and opens the pod's socket. For each connection virt-handler sends, over the
 ``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two descriptors: the TCP socket, and a channel of the same kind:
 
 ====================  ============================================================================================================
-to the carrier        ``{"server_name", "protocol", "certificate", "key", "authorities"}`` (PEM): do the handshake, as client if
+to the process        ``{"server_name", "protocol", "certificate", "key", "authorities"}`` (PEM): do the handshake, as client if
                       ``server_name`` is given, which offers the protocol (ALPN) if there is one
-from the carrier      ``{"peer"}``: the other side's verified certificate, as from ``ssl.SSLSocket.getpeercert``
-to the carrier        ``{"read": bytes}``: read a line of at most this length
-from the carrier      ``{"line"}``: including its end, in Latin-1
-to the carrier        ``{"lead": line}`` with the descriptor of the pod's socket: send this line, then copy both ways; or
+from the process      ``{"peer"}``: the other side's verified certificate, as from ``ssl.SSLSocket.getpeercert``
+to the process        ``{"read": bytes}``: read a line of at most this length
+from the process      ``{"line"}``: including its end, in Latin-1
+to the process        ``{"lead": line}`` with the descriptor of the pod's socket: send this line, then copy both ways; or
                       ``{"answer": line}``: send this line and disconnect
-from the carrier      ``{"ended"}``: why the connection ended
+from the process      ``{"ended"}``: why the connection ended
 ====================  ============================================================================================================
 
 When a channel closes, its connection ends after delivering what was read, within ``FLUSH_SECONDS``; ``{"abort": true}`` ends it at once.

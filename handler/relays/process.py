@@ -25,7 +25,7 @@ from certs.reloading import Material
 
 logger = logging.getLogger(__name__)
 
-_PROGRAM: Final = "import sys; sys.path.append(sys.argv[2]); from handler.relays import carrier; carrier.main(int(sys.argv[1]))"
+_PROGRAM: Final = "import sys; sys.path.append(sys.argv[2]); from handler.relays import program; program.main(int(sys.argv[1]))"
 """Without ``site``, for its memory: 9 to 12 MiB."""
 _PACKAGES: Final = Path(__file__).parents[2]
 USER_ID: Final = 60607
@@ -48,7 +48,7 @@ hour, while the guest is paused for the last data.
 """
 
 
-class Carried:
+class Connection:
     """One connection in the relay process. Its user waits for one message at a time."""
 
     def __init__(self, channel: socket.socket) -> None:
@@ -62,7 +62,7 @@ class Carried:
         Raises:
             OSError: it failed, and the connection is over.
         """
-        self.transport = asyncio.BaseTransport({peers.CARRIED: (await self._heard()).get("peer")})
+        self.transport = asyncio.BaseTransport({peers.RELAYED: (await self._heard()).get("peer")})
 
     async def line(self, most: int) -> bytes:
         """Return the other side's first line, or at most ``most`` bytes of it.
@@ -122,7 +122,7 @@ class Carried:
         return ""
 
 
-class Carrier:
+class RelayProcess:
     """The relay process, restarted as needed."""
 
     def __init__(self, python: str = sys.executable) -> None:
@@ -144,9 +144,9 @@ class Carrier:
                 await self._start()
 
     @asynccontextmanager
-    async def carried(
+    async def connection(
         self, link: socket.socket, material: Material, server_name: str | None = None, protocol: str = ""
-    ) -> AsyncIterator[Carried]:
+    ) -> AsyncIterator[Connection]:
         """Yield a TCP connection in the relay process, which does the handshake. Our descriptor is closed.
 
         The connection ends with the context.
@@ -180,7 +180,7 @@ class Carrier:
                 "authorities": material.authorities.decode(),
             }
             ours.send(json.dumps(order).encode())
-            yield Carried(ours)
+            yield Connection(ours)
 
     async def _give(self, *links: socket.socket) -> None:
         async with self._starting:

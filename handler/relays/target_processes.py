@@ -8,32 +8,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from handler.relays.carrying import Carrier
+from handler.relays.process import RelayProcess
 
 IDLE_SECONDS: Final = 5.0
 """How long a process outlives its last connection: the source's report that the guest left comes over one more."""
 UNNAMED: Final = ""
 
 
-class Carriers:
+class TargetProcesses:
     """Relay processes by uid of the migration. :meth:`run` ends those without connections."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         self._idle_seconds = idle_seconds
-        self.running: dict[str, Carrier] = {}
+        self.running: dict[str, RelayProcess] = {}
         """By migration; the process of other connections is :data:`UNNAMED`."""
         self._connections: Counter[str] = Counter()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle: asyncio.Queue[str] = asyncio.Queue()
 
     @contextmanager
-    def of(self, migration_uid: str) -> Iterator[Carrier]:
+    def of(self, migration_uid: str) -> Iterator[RelayProcess]:
         """Yield the process for a connection, which lasts as long as the context."""
         if (timer := self._timers.pop(migration_uid, None)) is not None:
             timer.cancel()
         self._connections[migration_uid] += 1
         try:
-            yield self.running.setdefault(migration_uid, Carrier())
+            yield self.running.setdefault(migration_uid, RelayProcess())
         finally:
             self._connections[migration_uid] -= 1
             if not self._connections[migration_uid]:
@@ -47,7 +47,7 @@ class Carriers:
             migration_uid = await self._idle.get()
             if not self._connections[migration_uid]:
                 self._timers.pop(migration_uid, None)
-                await self.running.pop(migration_uid, Carrier()).end()
+                await self.running.pop(migration_uid, RelayProcess()).end()
 
     async def end(self) -> None:
         """End all processes and their connections."""
