@@ -1,23 +1,23 @@
-"""virt-handler, the agent of a node: devices of pods, networks and streams of guests, and their status.
+"""virt-handler, the agent of a node:  devices, networks, streams and status of guests.
 
 ::
 
-    agent ─┬─ reconcilers   decides about guests and migrations of this node (plans are pure)
-           ├─ pods          from a pod's uid to its launcher: sockets, processes, protocol
-           ├─ devices       kvm, tun, vsock and macvtaps for the kubelet; tests KVM; device nodes inside pods
-           ├─ network       bindings: bridge, tap, nft in a pod's network namespace; filters of the guest's frames
+    agent ─┬─ reconcilers   decides about guests and migrations (plans are pure)
+           ├─ pods          the launcher of a pod: sockets, process, protocol
+           ├─ devices       device plugins for the kubelet; KVM test; device nodes in pods
+           ├─ network       bridge, tap, nft in a pod's network namespace; filters of frames
            ├─ storage       disks that storage plugins set up
-           ├─ plugins       executables of the node: calls, checks of answers, records of additions, deletion
-           ├─ probes        probes of guests and their verdicts
-           ├─ cpu           labels of this Node for the processors available to guests
-           ├─ identity      this node's key and certificate; trust in others
-           ├─ relays        the data of live migrations, over mTLS
+           ├─ plugins       calls of the node's executables, and records of them
+           ├─ probes        probes of guests
+           ├─ cpu           CPU labels of this Node
+           ├─ identity      key and certificate of this node; trust in others
+           ├─ relays        data of live migrations, over mTLS
            └─ streams       consoles and displays for virt-api, over mTLS
 
-All its state can be restored: virt-launcher sends everything to a new connection, and the API has the rest. It may be killed at any time;
-guests, their console sockets and networks continue.
+It may be killed at any time: virt-launcher sends its state to a new connection, and the API has the rest. Meanwhile  guests, their console
+sockets and networks continue.
 
-Its rights on a node:
+Its rights on a node (no host network); ``handler/rbac.md`` has those in the cluster:
 
 ========================================= ================================================================================
 ``hostPID``                               process ids of launchers (SO_PEERCRED), their root, cgroup and network namespace
@@ -35,7 +35,5 @@ hostPath of plugins, if any               the executables, read only: ``/usr/loc
                                           knows here, written by the init container (``capabilities``)
 ========================================= ================================================================================
 
-It needs no host network. ``handler/rbac.md`` lists its rights in the cluster.
-
-Programs in its image: ``nsenter`` (util-linux), ``sh``, ``ip``, ``nft``, ``openssl``. None of them reads what a guest sends.
+Programs in its image: ``nsenter``, ``sh``, ``ip``, ``nft``, ``openssl``. None reads a guest's data.
 """

@@ -1,4 +1,4 @@
-"""virt-handler as a whole: its parts and their connections. :meth:`Agent.run` starts them."""
+"""virt-handler as a whole: its parts and their connections."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ logger = logging.getLogger(__name__)
 
 FIGURES_SECONDS: Final = 5.0
 STATISTICS_SECONDS: Final = 5.0
-"""Wait for one guest's statistics: Prometheus waits for a page for ten seconds by default."""
+"""Limit for one guest's statistics: Prometheus waits ten seconds for a page by default."""
 FINISH_LOOK_SECONDS: Final = 0.2
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
@@ -79,7 +79,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     subresource.NAME: subresource.parse,
     screenshot.NAME: screenshot.parse,
 }
-"""Readable texts by name, with the check that converts a launcher's text to virt-api's answer."""
+"""The check of each readable text, which converts a launcher's text to virt-api's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class Agent:
-    """Everything except the choice of an event loop."""
+    """virt-handler without the choice of an event loop."""
 
     def __init__(
         self,
@@ -109,10 +109,7 @@ class Agent:
         identify: Callable[[int, str], Launcher] = Launcher.of,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Only create the parts.
-
-        ``node``, ``disks`` and ``identify`` touch the pods of a real node; tests replace them, because their pods are only directories.
-        """
+        """Only create the parts. ``node``, ``disks`` and ``identify`` are for tests: pods there are only directories."""
         self._options = options
         self._limits = limits
         self._client = client
@@ -177,7 +174,7 @@ class Agent:
             "target": moves(comes, self.coming),
             "progress": report_progress.ReportProgress(source),
         }
-        # A pass may wait for a launcher that its guest controls, so each object has its own worker.
+        # each object has its own worker, because a pass may wait for a launcher that its guest controls
         return {name: Controller(name, reconciler, workers=None, observer=self.metrics.loops) for name, reconciler in reconcilers.items()}
 
     async def run(self) -> None:
@@ -210,7 +207,7 @@ class Agent:
             tasks.create_task(self._count())
 
     async def finish(self) -> None:
-        """Start no further migration, and wait until running ones end, at most ``Limits.finish_seconds``; then they are aborted."""
+        """Start no further migration, and wait at most ``Limits.finish_seconds`` for running ones; then they are aborted."""
         for side in self._sides:
             side.ending = True
         under_way = self._under_way()
@@ -270,7 +267,6 @@ class Agent:
         return Outgoing(migration_uid, pod_uid, destination, self._tls, self.identity.trust.node_of, self._options.kubelet)
 
     def _lookup(self, machine: NamespacedName, uid: str) -> Target | None:
-        """Return where a machine of this node runs; None if it is not here."""
         if not self.machines.synced.is_set():
             raise errors.ServiceUnavailable(
                 "virt-handler is starting and has not read its machines yet; try again", errors.Details(retry_after_seconds=1)
@@ -293,7 +289,7 @@ class Agent:
         return await (self._screenshots.take(pod_uid) if what == screenshot.NAME else self.reads.read(pod_uid, what))
 
     async def _serve(self) -> None:
-        """Serve streams, relays and metrics once there is a certificate, which may need virt-controller to start first."""
+        """Serve streams, relays and metrics once a certificate exists, which may need virt-controller."""
         await self.identity.ready.wait()
         options, files = self._options, self.identity.files
         self._tls = ClientTls(files)
@@ -330,7 +326,7 @@ class Agent:
         await heartbeat.run(self._client, options.node_name, options.node_lease_namespace, lambda: self._detection.verdict, self._clock)
 
     async def _offer_devices(self) -> None:
-        # Imported late: gRPC and protobuf are the largest import after aiohttp, and not needed to parse flags.
+        # late, because gRPC and protobuf are the largest import after aiohttp, and flags need neither
         from handler.devices.macvtap import DIRECTORY, Macvtaps
         from handler.devices.plugin import Device, Offered, Plugin
 
@@ -369,7 +365,7 @@ class Agent:
 
 
 class _RelayServer:
-    """The relay server, before and after certificates exist to open it with."""
+    """The relay server; before a certificate exists, only its expectations."""
 
     def __init__(self) -> None:
         self._server: Incoming | None = None

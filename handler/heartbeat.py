@@ -1,11 +1,11 @@
-"""The heartbeat of this node: a Lease ``virt-handler-<node>``, renewed every ten seconds.
+"""This node's heartbeat: a Lease ``virt-handler-<node>``, renewed every ten seconds.
 
-It is in a namespace of its own, and a policy of the chart limits each virt-handler to the Lease of its token's node. virt-controller reads
-it: a node is unreachable if its kubelet does not report and this Lease was not renewed in time. Annotations show whether and why guests are
-accelerated, and the contract versions that this process supports.
+A policy of the chart limits each virt-handler to the Lease of its token's node. virt-controller counts a node as unreachable if its kubelet
+does not report and this Lease was not renewed in time. Annotations show whether and why guests are accelerated, and the contract versions
+of this process.
 
-The Node owns it, like the kubelet's Lease, so that the garbage collector removes both. A recreated Node has another uid. If the Lease is
-gone, the uid is requested again. If it disappeared soon after it got an owner, it gets none until the token names another
+The Node owns it, like the kubelet's Lease, so that the garbage collector removes both. If the Lease is gone, the uid is requested again,
+because a recreated Node has another one. If it disappeared soon after it got an owner, it gets none until the token names another uid
 (:mod:`handler.nodeuid`).
 """
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 RENEW_SECONDS: Final = 10.0
 DURATION_SECONDS: Final = 40
-"""As for kubelets: a node counts as unreachable after four missed renewals."""
+"""As for kubelets: four missed renewals make a node unreachable."""
 
 
 def owner(node: str, uid: str) -> Object:
@@ -60,7 +60,7 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") 
 async def run(
     client: Client, node: str, namespace: str, verdict: Callable[[], Verdict], clock: Clock, *, renew_seconds: float = RENEW_SECONDS
 ) -> None:
-    """Renew until cancelled; retry at the next interval while the API server is down."""
+    """Renew until cancelled; an unavailable API server delays it to the next interval."""
     uid, name = NodeUid(client, node), names.handler_lease(node)
 
     async def renew(send: Callable[[Object], Awaitable[Object]]) -> None:
@@ -73,7 +73,7 @@ async def run(
             async with asyncio.timeout(renew_seconds):
                 try:
                     await renew(lambda obj: client.patch(LEASES, name, obj, namespace))
-                except errors.NotFound:  # it is the first, or it was removed with its Node
+                except errors.NotFound:  # the first, or removed with its Node
                     uid.lost()
                     await renew(lambda obj: client.create(LEASES, obj, namespace))
         except (errors.StatusError, TransportError, TimeoutError) as error:
@@ -82,10 +82,7 @@ async def run(
 
 
 async def _send(send: Callable[[Object], Awaitable[Object]], wanted: Object) -> None:
-    """Send the lease; if an owner is forbidden, without one.
-
-    The admission plugin OwnerReferencesPermissionEnforcement allows setting owners only to those who may delete the object.
-    """
+    """Send the lease; without an owner where OwnerReferencesPermissionEnforcement requires the right to delete the object."""
     try:
         await send(wanted)
     except errors.Forbidden:

@@ -43,7 +43,7 @@ Give = Callable[[int, ownership.Node], bool]
 
 
 class Node:
-    """This node."""
+    """This node: implements ``guest_ports.Node``, which has the errors."""
 
     def __init__(
         self,
@@ -58,14 +58,8 @@ class Node:
     ) -> None:
         """Only store the settings.
 
-        Args:
-            plugins: third-party plugins.
-            records: records of their calls.
-            files: files of this node that may be disks.
-            capabilities: the directory with libvirt's caches of QEMU's capabilities.
-            kubelet: the kubelet's directory.
-            give: gives a device node below a root to the pod's user.
-            patience_seconds: how long to wait for a pod with an unresponsive disk.
+        ``files`` of this node may be disks, and ``capabilities`` is the directory of libvirt's caches. A call waits ``patience_seconds``
+        for a pod with an unresponsive disk.
         """
         self._give = give
         self._files = files or host_disks.Allowed()
@@ -78,12 +72,7 @@ class Node:
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         """Give the pod's device nodes to its user, and return the accelerator for its guest. Idempotent.
 
-        KVM is used if the kubelet put the device into the pod, regardless of what this node offers now.
-
-        Raises:
-            NotTheDevice: something else is in a device's place.
-            StorageHangs: a disk of the pod does not respond.
-            OSError: a system call failed.
+        The accelerator is KVM if the pod has the device, regardless of what this node offers now.
         """
         nodes = list(device_nodes(vm))
         domain = domain_of(vm)
@@ -104,11 +93,7 @@ class Node:
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
         """Mount the claim or image of an attachment pod at a disk's directory in a guest's pod. Idempotent.
 
-        Raises:
-            NotOfThisPod: the attachment pod's process is of another pod.
-            NotTheDevice: something else is in the disk's place.
-            StorageHangs: a disk of the pod does not respond.
-            OSError: a system call failed; also while the attachment pod's process does not listen yet.
+        Raises OSError also while the attachment pod's process does not listen yet.
         """
 
         def begin() -> Callable[[], None]:
@@ -117,20 +102,13 @@ class Node:
         await self._mounts.run(pod_uid, begin, f"mount {disk['name']}", after=f"unmount {disk['name']}")
 
     def has_device(self, connection: Connection, disk: str) -> bool:
-        """Return whether a pod has a disk's claim as a block device.
-
-        Raises:
-            OSError: a system call failed.
-        """
+        """Return whether a pod has a disk's claim as a block device."""
         return claims.has_device(connection.process, disk)
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
-        """Unmount a disk's claim or image in a guest's pod; then no process there uses it. Idempotent.
+        """Unmount a disk's claim or image in a guest's pod, so that no process there uses it. Idempotent.
 
-        Raises:
-            NotTheDevice: something else is in the disk's place.
-            StorageHangs: a disk of the pod does not respond.
-            OSError: a system call failed; EBUSY while QEMU uses the disk.
+        OSError EBUSY: QEMU uses the disk.
         """
 
         def begin() -> Callable[[], None]:
@@ -143,43 +121,26 @@ class Node:
         return qemu_capabilities.read(self._capabilities, accelerator)
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network, and return the guest's interfaces. Idempotent.
-
-        Raises:
-            Unsupported: the VM's network is impossible.
-            CommandFailed: a program failed; retry.
-            Fault: a plugin failed.
-        """
+        """Set up the pod's network, and return the guest's interfaces. Idempotent."""
         return await self._networks.prepare(vm, pod_uid, connection.process)
 
     async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
         """Set up one of a running guest's cards, or one that it gets, and return it. Idempotent.
 
-        Raises:
-            NotInPod: the pod lacks what the card needs.
-            Unsupported, CommandFailed, Fault: as in ``prepare_network``.
+        Raises NotInPod also if the pod lacks what the card needs.
         """
         return await self._networks.join(vm, card, pod_uid, connection.process)
 
     async def leave_network(self, vm: Object, card: str, connection: Connection) -> None:
-        """Remove a card that the guest released from the pod. Idempotent.
-
-        Raises:
-            CommandFailed: a program failed.
-        """
+        """Remove a card that the guest released from the pod. Idempotent."""
         await self._networks.leave(vm, card, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
-        """Forward traffic of a pod that its guest has left to a pod with these addresses. Idempotent.
-
-        Raises:
-            CommandFailed: a program failed.
-        """
+        """Forward traffic of a pod that its guest has left to a pod with these addresses. Idempotent."""
         await setup.forward(connection.process, addresses)
 
 
 def _mount_claim(target: Launcher, kubelet: Path, attachment_uid: str, disk: Mapping[str, Any]) -> None:
-    """Mount a claim or image, and close the descriptors of the guest's pod."""
     try:
         with attachments.opened(attachment_uid, kubelet) as source:
             claims.put(source, target, str(disk["name"]), read_only=bool(disk["readOnly"]), parent=hot_plug.directory_of(disk))
@@ -188,7 +149,6 @@ def _mount_claim(target: Launcher, kubelet: Path, attachment_uid: str, disk: Map
 
 
 def _unmount_claim(target: Launcher, disk: Mapping[str, Any]) -> None:
-    """Unmount a claim or image, and close the descriptors of the guest's pod."""
     try:
         claims.remove(target, str(disk["name"]), hot_plug.directory_of(disk))
     finally:
@@ -198,10 +158,7 @@ def _unmount_claim(target: Launcher, disk: Mapping[str, Any]) -> None:
 def _give(
     give: Give, root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
 ) -> messages.Accelerator:
-    """Give nodes and files, close both descriptors, and return the accelerator.
-
-    ``lock`` allows locking the guest's memory for passed-through devices; None without any.
-    """
+    """Give nodes and files, and close both descriptors. ``lock`` allows locking the guest's memory, for passed-through devices."""
     try:
         if lock is not None:
             nodes = [*nodes, *passthrough.groups(root)]

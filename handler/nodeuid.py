@@ -1,8 +1,8 @@
-"""The uid of this node's Node object, from virt-handler's own token, because virt-handler may not read Nodes.
+"""The uid of this node's Node, from virt-handler's own token, because virt-handler may not read Nodes.
 
-A token bound to a pod contains the pod's node and its uid (KEP-4193), and any authenticated client can read it with a SelfSubjectReview.
-After a Node was recreated, the token has the old uid until the kubelet replaces it: minutes after the kubelet's restart, at most an hour.
-The garbage collector removes an object with the old uid as owner within seconds, so that uid is not used again.
+A token bound to a pod contains its node and the node's uid (KEP-4193); any client can read it by a SelfSubjectReview. After a Node was
+recreated, the token has the old uid until the kubelet replaces it: minutes after the kubelet's restart, at most an hour. The garbage
+collector removes objects with the old uid as owner within seconds, so this uid is not used again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from apiserver.client.rest import TransportError
 logger = logging.getLogger(__name__)
 
 REVIEW_SECONDS: Final = 3.0
-"""Renewing the Lease without an owner is better than renewing it late."""
+"""Short, because a Lease without an owner is better than a late one."""
 AGAIN_SECONDS: Final = 600.0
 UNANSWERED_SECONDS: Final = 60.0
 COLLECTED_SECONDS: Final = 60.0
-"""An object that disappears this soon after it got an owner was removed because the owner does not exist."""
+"""An object that disappears this soon after it got an owner was removed because its owner does not exist."""
 
 
 class Reviews(Protocol):
@@ -46,7 +46,7 @@ def uid_of(review: Mapping[str, Any], node: str) -> str:
 
 
 class NodeUid:
-    """Requests the uid from time to time, and caches it."""
+    """Requests the uid when needed, and caches it."""
 
     def __init__(self, reviews: Reviews, node: str) -> None:
         self._reviews = reviews
@@ -56,21 +56,21 @@ class NodeUid:
         self._given = ""
         self._given_at = float("-inf")
         self._stale = ""
-        """The uid with which an object was removed."""
+        """The uid of an owner that does not exist."""
 
     def given(self, uid: str) -> None:
-        """Record the uid of an object's owner; empty: none."""
+        """Record the owner uid that an object got; empty: none."""
         if uid != self._given:
             self._given, self._given_at = uid, asyncio.get_running_loop().time()
 
     def lost(self) -> None:
-        """Record that the object is gone, so that the uid is requested again."""
+        """Record that the object is gone, so the uid is requested again."""
         if self._given and asyncio.get_running_loop().time() - self._given_at < COLLECTED_SECONDS:
             self._stale = self._given
         self._given, self._due = "", float("-inf")
 
     async def get(self) -> str:
-        """Return the usable owner uid, as far as known; empty without one."""
+        """Return the usable owner uid; empty while unknown."""
         await self._ask()
         return "" if self._uid == self._stale else self._uid
 

@@ -1,4 +1,4 @@
-"""URLs of images: redirects, and form in messages."""
+"""URLs of images, their redirects, and their form in messages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from urllib.parse import quote, urljoin, urlsplit
 from importer.failures import ImportFailed
 
 MAX_SHOWN: Final = 256
-"""Longest URL in a message, in characters."""
+"""Characters."""
 _KEPT: Final = "".join(chr(each) for each in range(0x80) if each != ord(" "))
-"""Characters of a redirect that are not escaped; control characters are refused."""
+"""Unescaped characters of a redirect; control characters are refused."""
 PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -47,11 +47,7 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Parse a URL.
-
-    Raises:
-        ImportFailed: it is not http or https, or contains credentials.
-    """
+    """Parse a URL. Raises ImportFailed if it is not http or https, or contains credentials."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -70,7 +66,7 @@ def parse(url: str) -> Address:
 
 
 def redirected(address: Address, location: str) -> Address:
-    """Return a redirect's target. Spaces and non-ASCII bytes are escaped, as in browsers and curl.
+    """Return a redirect's target; spaces and non-ASCII bytes are escaped, as in browsers and curl.
 
     Raises:
         ImportFailed: the import does not follow it.

@@ -1,7 +1,7 @@
 """Write an image into a claim: to a temporary file, renamed when complete.
 
-``disk.img`` marks a finished import, and is never touched. Other files of ours start with ``.disk.img.``; the next try recreates them, so a
-killed process leaves nothing like a disk.
+``disk.img`` marks a finished import, and is never touched. The next try recreates other files of ours, ``.disk.img.*``, so a killed process
+leaves nothing like a disk.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ IMAGE: Final = "disk.img"
 PARTIAL: Final = ".disk.img.import"
 """The incomplete disk, locked by its import."""
 SOURCE: Final = ".disk.img.import-source"
-"""An image to convert."""
 BLOCK: Final = 4096
-"""Disks are a multiple of this."""
 HOLE: Final = 64 << 10
 _MODE: Final = 0o660
 _ZEROS: Final = bytes(HOLE)
@@ -38,11 +36,7 @@ class File:
     """A file written sequentially, with holes for zeros."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or create it.
-
-        Raises:
-            OSError: it failed.
-        """
+        """Open the file, or create it. Raises OSError."""
         self.path = path
         self.size = 0
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
@@ -54,11 +48,7 @@ class File:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Lock the claim against other imports.
-
-        Raises:
-            ImportFailed: another import is running.
-        """
+        """Lock the claim. Raises ImportFailed if another import is running."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             here, there = os.fstat(self._file), os.lstat(self.path)
@@ -118,11 +108,7 @@ def capacity(directory: Path) -> int:
 
 @contextlib.contextmanager
 def errors_explained(directory: Path) -> Iterator[None]:
-    """Convert an OSError of the ``with`` block.
-
-    Raises:
-        ImportFailed: the claim is full or not writable.
-    """
+    """Convert an OSError of the ``with`` block to ImportFailed: the claim is full or not writable."""
     try:
         yield
     except OSError as error:

@@ -20,8 +20,6 @@ _GZIP: Final = 31
 
 
 class _Decompressor(Protocol):
-    """Interface of the decompressors of bz2 and lzma."""
-
     @property
     def eof(self) -> bool: ...
     @property
@@ -32,7 +30,7 @@ class _Decompressor(Protocol):
 
 
 class _Gzip:
-    """zlib's decompressor with that interface."""
+    """zlib's decompressor with the interface of those of bz2 and lzma."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(_GZIP)
@@ -67,11 +65,7 @@ MAGIC_BYTES: Final = max(len(magics[0]) for magics, _, _ in _KINDS)
 
 
 def decompressed(pieces: Iterable[bytes], head: bytes) -> Iterator[bytes]:
-    """Return ``pieces``, which begin with ``head``, decompressed if necessary.
-
-    Raises:
-        ImportFailed: compressed data is damaged or truncated.
-    """
+    """Return ``pieces``, which begin with ``head``, decompressed if necessary. Raises ImportFailed for damaged or truncated data."""
     for magics, name, make in _KINDS:
         if head.startswith(magics):
             return _explained(_decompressed(pieces, magics, name, make), name)

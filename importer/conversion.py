@@ -13,17 +13,12 @@ from importer.failures import ImportFailed
 MEMORY_BYTES: Final = 1 << 30
 """Address space of qemu-img, mostly unused."""
 SECONDS: Final = 6 * 3600.0
-"""Time after which a conversion counts as hung."""
 MAX_WORDS: Final = 400
 
 
 def convert(qemu_img: str, source: Path, target: Path, size: int) -> None:
-    """Write the disk (``size`` bytes) of a qcow2 image into a file.
-
-    Raises:
-        ImportFailed: with qemu-img's last output.
-    """
-    # The format is never probed, and "backing" disables references.
+    """Write the disk (``size`` bytes) of a qcow2 image into a file. Raises ImportFailed with qemu-img's last output."""
+    # no probing of the format, and no references: "backing"
     image = {"driver": "qcow2", "backing": None, "file": {"driver": "file", "filename": str(source)}}
     command = [qemu_img, "convert", "-q", "-O", "raw", "-S", "64k", "-W", "-m", "4", f"json:{json.dumps(image)}", str(target)]
     try:

@@ -14,7 +14,6 @@ from importer.addresses import Address
 from importer.failures import ImportFailed
 
 MAX_BYTES: Final = 16 << 10
-"""Longest value."""
 DOCKER_CONFIG: Final = ".dockerconfigjson"
 
 
@@ -46,8 +45,7 @@ def value(secret: Path | None, key: str) -> str:
 def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[str, str]]:
     """Return a function for a request's headers: credentials go to the named server, never to redirects.
 
-    Raises:
-        ImportFailed: the Secret lacks the keys.
+    Raises ImportFailed if the Secret lacks the keys.
     """
     header = _authorization(secret) if secret is not None else ""
     return lambda address: {"Authorization": header} if header and address.origin == first.origin else {}
@@ -56,8 +54,7 @@ def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[
 def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], datetime]) -> Callable[[Address], Mapping[str, str]]:
     """Return a function for an object store's headers, signed with the Secret; public buckets need none.
 
-    Raises:
-        ImportFailed: the Secret lacks the keys.
+    Raises ImportFailed if the Secret lacks the keys.
     """
     if secret is None:
         return lambda _: {}
@@ -74,11 +71,7 @@ def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], da
 
 
 def of_registry(secret: Path | None, host: str) -> str:
-    """Return the Authorization header for a registry; empty: anonymous.
-
-    Raises:
-        ImportFailed: the Secret has no entry for it.
-    """
+    """Return the Authorization header for a registry; empty: anonymous. Raises ImportFailed if the Secret has no entry for it."""
     if secret is None:
         return ""
     if user := value(secret, "username"):

@@ -1,7 +1,7 @@
-"""Write an image to a block device, the first bytes last.
+"""Write an image to a block device, the first MiB last.
 
-The first MiB marks the state. Zeros: no import yet. ``UNFINISHED`` in the first sector: started, to be restarted. Anything
-else is a disk, never touched. Writing one sector is atomic, and ends the import.
+This MiB marks the state. Zeros: no import yet. ``UNFINISHED`` in the first sector: started, to be restarted. Anything else is a disk, never
+touched. Writing one sector is atomic, and ends the import.
 """
 
 from __future__ import annotations
@@ -37,20 +37,12 @@ class Device:
     """A device written sequentially; zeros also overwrite its content."""
 
     def __init__(self, path: Path, pwrite: Callable[[int, memoryview, int], int] = os.pwrite) -> None:
-        """Open the device.
-
-        Args:
-            path: the device.
-            pwrite: writes bytes to a descriptor at an offset, and returns their number.
-
-        Raises:
-            OSError: it failed.
-        """
+        """Open the device. ``pwrite`` writes bytes to a descriptor at an offset, and returns their number. Raises OSError."""
         self.path = path
         self._pwrite = pwrite
         self.size = 0
         self._head = bytearray()
-        self._zeros_from = -1  # start of the pending zeros
+        self._zeros_from = -1
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.capacity = os.lseek(self._file, 0, os.SEEK_END)
 
@@ -61,11 +53,7 @@ class Device:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Lock the device against other imports in this pod.
-
-        Raises:
-            ImportFailed: another import is running.
-        """
+        """Lock the device in this pod. Raises ImportFailed if another import is running."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -136,11 +124,7 @@ class Device:
 
 @contextlib.contextmanager
 def errors_explained() -> Iterator[None]:
-    """Convert an OSError of the ``with`` block.
-
-    Raises:
-        ImportFailed: the device failed.
-    """
+    """Convert an OSError of the ``with`` block to ImportFailed."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
 """Detect image formats by their first bytes. Pure.
 
-Accepted are raw and qcow2 without references to other files: https://www.qemu.org/docs/master/interop/qcow2.html. Other formats are
-refused, and so is data unlike a disk, such as an error page, unless the user sets ``format: raw``.
+Accepted are raw and qcow2 without references to other files (https://www.qemu.org/docs/master/interop/qcow2.html). Other formats, and data
+unlike a disk, such as an error page, are refused unless the user sets ``format: raw``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REFUSED: Final = (
     (0, b"\x04\x22\x4d\x18", "lz4"),
     (0x101, b"ustar", "tar"),
 )
-"""(offset, bytes, name) of formats that are not usable as disks."""
+"""(offset, bytes, name) of refused formats."""
 
 _HEADER_2: Final = 72
 _HEADER_3: Final = 104
@@ -51,7 +51,7 @@ _EXTENSION_ENCRYPTION: Final = 0x0537BE77
 
 
 def of(head: bytes, said: str | None = None) -> Format:
-    """Return an image's format from its first bytes and the user's ``said``, if given.
+    """Return an image's format from its first bytes and the user's ``said``.
 
     Raises:
         ImportFailed: it is not accepted, or differs from ``said``.

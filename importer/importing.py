@@ -14,14 +14,14 @@ from importer.plan import Plan
 from importer.reporting import Reporter
 
 SLACK: Final = 64 << 20
-"""Bytes that a download may exceed the disk's size, for headers and padding."""
+"""How many bytes a download may exceed the disk's size, for headers and padding."""
 
 
 def run(plan: Plan, reporter: Reporter) -> None:
     """Import an image into an empty claim; do nothing if it has a disk.
 
     Raises:
-        ImportFailed: with the reason; the claim is unchanged, a block device marked as unfinished.
+        ImportFailed: the claim is unchanged, a block device marked as unfinished.
     """
     if plan.device is not None:
         _run_on_device(plan, plan.device, reporter)
@@ -95,7 +95,6 @@ def _write_converted(
 
 
 def _limit(plan: Plan, capacity: int) -> int:
-    """Return the largest disk size for a claim's capacity."""
     if plan.size is not None and plan.size > capacity:
         raise ImportFailed(f"size is {plan.size} bytes, but the claim has only {capacity}")
     return plan.size or capacity
@@ -121,7 +120,6 @@ def _received(pieces: Iterable[bytes], expected: hashlib._Hash | None, limit: in
 
 
 def _peek(pieces: Iterable[bytes], length: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes, and an iterator over everything."""
     iterator, head = iter(pieces), b""
     while len(head) < length and (piece := next(iterator, b"")):
         head += piece
@@ -129,7 +127,7 @@ def _peek(pieces: Iterable[bytes], length: int) -> tuple[bytes, Iterator[bytes]]
 
 
 def _write_what_comes(file: claim.File, pieces: Iterable[bytes], limit: int) -> EndUnknown | None:
-    """Write an image; return why it may be incomplete, if it may."""
+    """Write an image; return why it may be incomplete, or None."""
     try:
         _write(file, pieces, limit)
     except EndUnknown as error:

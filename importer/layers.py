@@ -12,7 +12,6 @@ from importer.failures import ImportFailed
 
 DIRECTORY: Final = "disk"
 MAX_NAMES: Final = 10_000
-"""Most names remembered per image."""
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 
@@ -29,11 +28,7 @@ class Layers:
         self._opaque_below: set[Name] = set()
 
     def is_disk(self, member: str, *, is_file: bool, is_directory: bool) -> bool:
-        """Return whether a member is a visible disk, and remember what it hides below.
-
-        Raises:
-            ImportFailed: there are too many names.
-        """
+        """Return whether a member is a visible disk, and remember what it hides below. Raises ImportFailed for too many names."""
         name = tuple(part for part in member.split("/") if part not in ("", "."))
         if not name or ".." in name:
             return False

@@ -33,10 +33,9 @@ _SIGNATURES: Final = (
     (0x1000, b"\xfc\x4e\x2b\xa9"),  # Linux software RAID
     (0, b"\xfc\x4e\x2b\xa9"),
 )
-"""(offset, bytes) at the start of disks."""
+"""(offset, bytes)."""
 HEAD_BYTES: Final = max(offset + len(magic) for offset, magic in _SIGNATURES)
 MAX_SHOWN: Final = 48
-"""First bytes in a message."""
 _HINTS: Final = (
     (b"version https://git-lfs", "it is a Git LFS pointer: use the URL of the file itself"),
     (b"#!", "it is a script"),

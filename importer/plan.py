@@ -1,4 +1,4 @@
-"""Plan of an import: virt-launcher writes it to our standard input."""
+"""Plan of an import, which virt-launcher writes to our standard input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, Final
 from importer.failures import ImportFailed
 
 MAX_BYTES: Final = 1 << 16
-"""Longest document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +17,9 @@ class Plan:
     """One import."""
 
     directory: Path
-    """The mounted claim; unused if there is a ``device``."""
+    """The mounted claim; unused with a ``device``."""
     source: dict[str, Any]
-    """``source.import`` of the disk, as virt-api stores it."""
+    """``source.import`` of the disk."""
     size: int | None = None
     """Bytes of the disk; None: the image's size."""
     secret: Path | None = None
@@ -44,11 +43,7 @@ class Plan:
 
 
 def read(document: bytes) -> Plan:
-    """Parse a plan.
-
-    Raises:
-        ImportFailed: it is invalid.
-    """
+    """Parse a plan. Raises ImportFailed."""
     try:
         given = json.loads(document)
         if not given.get("directory") and not given.get("device"):

@@ -1,7 +1,7 @@
-"""Find out whether all of a qcow2 image came, by the tables in it.
+"""Find out from the tables of a qcow2 image whether all of it came.
 
-The bytes come in order, so the image is whole if its tables and clusters are in the file. A cluster that is there in part proves nothing:
-QEMU writes such files, and reads the missing bytes as zeros.
+The bytes come in order, so the image is whole if its tables and clusters are in the file. QEMU reads the missing bytes of a partial cluster
+as zeros, so its presence proves nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,7 @@ _ALL: Final = 0xFFFF_FFFF
 
 
 def is_whole(read: Callable[[int, int], bytes], size: int) -> bool:
-    """Return whether all tables and clusters of an image are there.
-
-    Args:
-        read: returns bytes of the image, by offset and length.
-        size: bytes that came.
-    """
+    """Return whether all tables and clusters are in the ``size`` bytes that came. ``read`` returns bytes by offset and length."""
     header = read(0, formats.HEAD_BYTES)
     cluster_bits = int.from_bytes(header[20:24], "big")
     l1, l1_bytes = int.from_bytes(header[40:48], "big"), int.from_bytes(header[36:40], "big") * 8

@@ -1,8 +1,7 @@
 """Read one file of an image in a container registry, by OCI's distribution API.
 
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md; tokens as in
-https://distribution.github.io/distribution/spec/auth/token/. The disk is a file below ``disk/`` in a layer, as in container
-disks. Every digest is verified.
+https://distribution.github.io/distribution/spec/auth/token/. The disk is a file below ``disk/`` in a layer. Every digest is verified.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from importer.failures import EndUnknown, ImportFailed
 from importer.transfer import Body, Transfer, Unauthorized
 
 MAX_DOCUMENT: Final = 4 << 20
-"""Longest manifest or token answer, in bytes."""
+"""Bytes of a manifest or token answer."""
 MAX_LAYERS: Final = 128
 MAX_MEMBERS: Final = 100_000
 PLATFORM: Final = ("linux", "amd64")
@@ -68,11 +67,7 @@ def parse(text: str) -> Reference:
 def pieces(
     reference: Reference, secret: Path | None, authorities: Path | None, downloaded: Callable[[int, int | None], None]
 ) -> Iterator[bytes]:
-    """Yield the bytes of the disk in a container image.
-
-    Raises:
-        ImportFailed: the registry refuses, or there is no disk.
-    """
+    """Yield the bytes of the disk in a container image. Raises ImportFailed if the registry refuses, or there is no disk."""
     session = _Session(reference, secret, authorities)
     manifest = session.manifest(reference.version)
     if manifest.get("manifests"):
@@ -81,7 +76,7 @@ def pieces(
     if not isinstance(given, list) or len(given) > MAX_LAYERS or any(not isinstance(each, dict) for each in given):
         raise ImportFailed(f"{reference.host} returned an invalid manifest")
     tree, found = layers.Layers(), ""
-    for layer in reversed(given):  # upper layers first
+    for layer in reversed(given):
         for name, data in session.disks(str(layer.get("digest")), tree, downloaded):
             if found:
                 raise ImportFailed(
@@ -164,7 +159,7 @@ class _Session:
             for _, member in zip(range(MAX_MEMBERS), layer, strict=False):
                 if tree.is_disk(member.name, is_file=member.isreg(), is_directory=member.isdir()):
                     yield member.name, _file(layer, member)
-        except (tarfile.TarError, ValueError, RecursionError) as error:  # the latter two come from extended headers
+        except (tarfile.TarError, ValueError, RecursionError) as error:  # the latter two: extended headers
             raise ImportFailed(f"the layer {digest} is not an archive: {error}") from error
         stream.drain()
 
@@ -172,9 +167,8 @@ class _Session:
         return {"Authorization": self._authorization} if self._authorization and address.origin == self._origin else {}
 
     def _authorize(self, refused: Unauthorized) -> None:
-        """Store the authorization that the registry requires."""
         if refused.origin != self._origin:
-            # Another host's token server would get the login.
+            # another host's token server would get the login
             raise ImportFailed(
                 f"{self._host} redirects to a server that requests credentials, which are only sent to {self._host}"
             ) from refused

@@ -1,7 +1,7 @@
 """Report an import to virt-launcher, as lines of JSON on standard output.
 
-``{"phase": "Downloading", "bytes": 1048576, "total": 4194304}`` (``total``: null if unknown), and finally ``{"result":
-"Succeeded"}`` or ``{"result": "Failed", "message": …}``.
+``{"phase": "Downloading", "bytes": 1048576, "total": 4194304}`` (``total``: null if unknown), and finally ``{"result": "Succeeded"}`` or
+``{"result": "Failed", "message": …}``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Final
 DOWNLOADING: Final = "Downloading"
 CONVERTING: Final = "Converting"
 SECONDS: Final = 2.0
-"""Between two lines of the same phase."""
 MAX_MESSAGE: Final = 1024
 
 
@@ -30,7 +29,7 @@ class Reporter:
         self._told_at: float | None = None
 
     def downloaded(self, done: int, total: int | None) -> None:
-        """Report downloaded and total bytes, at most every 2 s."""
+        """Report downloaded and total bytes, at most every ``SECONDS``."""
         self._done = (done, total)
         if self._told_at is None or self._clock() - self._told_at >= SECONDS:
             self._progress(DOWNLOADING)

@@ -1,7 +1,6 @@
 """Sign requests to object stores: AWS Signature Version 4, for GET without a body.
 
-https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html: the canonical request, the string to sign,
-the key.
+https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
 
 from __future__ import annotations

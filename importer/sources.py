@@ -13,15 +13,11 @@ from importer.reporting import Reporter
 from importer.transfer import Transfer
 
 DEFAULT_REGION: Final = "us-east-1"
-"""Expected by stores without regions."""
+"""For stores without regions."""
 
 
 def pieces(plan: Plan, reporter: Reporter) -> Iterator[bytes]:
-    """Yield the image's bytes from its source.
-
-    Raises:
-        ImportFailed: the download fails.
-    """
+    """Yield the image's bytes from its source. Raises ImportFailed."""
     source = plan.source
     if http := source.get("http"):
         url = str(http["url"])

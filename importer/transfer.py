@@ -28,7 +28,7 @@ _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
 """Accepted unrequested encodings; the last three are handled as compressed images."""
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _BROKEN: Final = (OSError, http.client.HTTPException)
-"""Errors that end a connection; TimeoutError and TLS errors are OSError."""
+"""Errors that end a connection, with TimeoutError and TLS errors."""
 
 Headers = Callable[[Address], Mapping[str, str]]
 """Returns the headers with credentials for an address."""
@@ -44,7 +44,7 @@ class Body:
     total: int | None
     """Bytes of the whole file."""
     validator: str
-    """Entity tag that identifies the file; empty if missing."""
+    """Strong entity tag; empty if missing."""
 
 
 class Unauthorized(ImportFailed):
@@ -54,18 +54,13 @@ class Unauthorized(ImportFailed):
         super().__init__(message)
         self.challenge = challenge
         self.origin = origin
-        """Origin of the refusing server, possibly after redirects."""
 
 
 class Transfer:
     """Downloads of one import."""
 
     def __init__(self, headers: Headers, authorities: Path | None = None, seconds: float = SECONDS) -> None:
-        """Trust these authorities; None: the system's.
-
-        Raises:
-            ImportFailed: their certificates are unreadable.
-        """
+        """Trust these authorities; None: the system's. Raises ImportFailed if they are unreadable."""
         self._headers = headers
         self._seconds = seconds
         try:
@@ -74,11 +69,7 @@ class Transfer:
             raise ImportFailed("the certificates of caConfigMapRef are not valid PEM") from error
 
     def get(self, url: str, extra: Mapping[str, str] | None = None) -> Body:
-        """Return the unread response, after redirects; ``extra``: further headers.
-
-        Raises:
-            ImportFailed: the server refuses.
-        """
+        """Return the unread response, after redirects; ``extra``: further headers. Raises ImportFailed if the server refuses."""
         address = addresses.parse(url)
         for _ in range(MAX_REDIRECTS + 1):
             connection, response = self._request(address, {**self._headers(address), **(extra or {})})
@@ -150,7 +141,7 @@ class Transfer:
         except _BROKEN as error:
             connection.close()
             raise ImportFailed(f"{address}: {_words(error)}") from None
-        except ValueError:  # http.client rejects characters that headers cannot carry
+        except ValueError:  # characters that headers cannot have
             connection.close()
             raise ImportFailed(f"{address}: the credentials contain characters that HTTP does not allow") from None
 
@@ -182,7 +173,6 @@ _HINTS: Final = {
 
 
 def _is_whole(response: http.client.HTTPResponse) -> bool:
-    """Return whether a response of unknown length is complete: chunks prove it, a closed connection does not."""
     return "chunked" in (response.headers.get("Transfer-Encoding") or "").lower()
 
 

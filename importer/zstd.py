@@ -1,4 +1,4 @@
-"""zstd by libzstd, with the interface of ``bz2`` and ``lzma``; Python includes it from 3.14 on."""
+"""zstd by libzstd, with the interface of ``bz2`` and ``lzma``; Python has it from 3.14 on."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import functools
 from typing import Any, Final
 
 MAGICS: Final = (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind, 0x2A, 0x4D, 0x18)) for kind in range(16)))
-"""First bytes of a frame, and of skippable frames, which come first in parallel compressors' output."""
+"""First bytes of a frame, and of skippable frames, with which parallel compressors begin."""
 LIBRARY: Final = "libzstd.so.1"
 _TOO_MUCH_MEMORY: Final = "requires too much memory"
 
 
 class ZstdError(Exception):
-    """The data is damaged; the message has details."""
+    """Damaged data; the message has details."""
 
 
 class _Buffer(ctypes.Structure):
@@ -39,11 +39,7 @@ class Decompressor:
     """Decompresses one frame. libzstd refuses windows above 128 MiB."""
 
     def __init__(self) -> None:
-        """Create libzstd's decompressor.
-
-        Raises:
-            ZstdError: libzstd is not installed.
-        """
+        """Create libzstd's decompressor. Raises ZstdError if libzstd is not installed."""
         try:
             self._library = _library()
         except OSError as error:

@@ -8,11 +8,11 @@
     migration/disks.sock   ─▶     one for each disk of the pod   ─▶ migration/disks.sock (QEMU's NBD server)
     migration/made-disks.sock ─▶  one, before libvirt begins     ─▶ migration/made-disks.sock (virt-launcher's)
 
-Each TLS connection begins with one header line (``header``) that names migration and channel. The target's virt-handler accepts it only
-while it expects this migration, and only from the migration's source node. The source's virt-handler sends nothing before OpenSSL has
-verified the target node's name in the certificate. Revoking a node also closes its open relays. A separate kind of connection carries no
-data: with it, the source's virt-handler reports that the guest left its pod, so that it may run in the target.
+Each TLS connection begins with a line (``header``) that names migration and channel. The target's virt-handler accepts it only from the
+source node of a migration that it expects. The source's virt-handler sends nothing before OpenSSL has verified the target node's name.
+Revoking a node closes its relays. By a connection without data, the source's virt-handler reports that the guest left its pod, so that it
+may run in the target.
 
-virt-handler connects, accepts, checks, and opens the pods' sockets. An unprivileged process (``program``, started by ``process``) copies
-the data, one process per migration (``target_processes`` at the target), so that no event loop waits for it.
+virt-handler connects, accepts, checks, and opens the pods' sockets. One unprivileged process per migration (``program``, started by
+``process``; at the target ``target_processes``) copies the data, so that no event loop waits for it.
 """

@@ -1,7 +1,7 @@
 """The protocols (ALPN) that a TLS client offers in its first record. Pure.
 
-virt-handler reads them before the handshake, to choose the relay process. They are claims: nothing here is verified. The client's message
-is RFC 8446, 4.1.2; a message in several records offers nothing here.
+They determine the relay process before the handshake, and are not verified. The format is RFC 8446, 4.1.2; a message in several records
+offers nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALPN: Final = 16
 
 
 class _Bytes:
-    """Bytes that are read from the front. Raises ValueError where too few are left."""
+    """Bytes that are read from the front. Raises ValueError if too few are left."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -35,7 +35,7 @@ class _Bytes:
         return int.from_bytes(self.take(size))
 
     def vector(self, size: int) -> _Bytes:
-        """Take a length of ``size`` bytes, and as many bytes as it says."""
+        """Take a length of ``size`` bytes, and that many bytes."""
         return _Bytes(self.take(self.number(size)))
 
     def rest(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Common parts of both sides of a relay: begin, end and number of connections."""
+"""Common parts of both sides of a relay: accept, end and number of connections."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Final, Protocol
 logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 8
-"""Per channel and migration at a time: libvirt's, QEMU's, and their next attempt; one per copied disk."""
+"""Per channel and migration: libvirt's, QEMU's, and their next attempt; one per copied disk."""
 DRAIN_SECONDS: Final = 10.0
 """Twice the relay process' time to deliver what was read."""
 ACCEPT_AGAIN_SECONDS: Final = 1.0
 
 
 async def accepted(listener: socket.socket) -> AsyncIterator[socket.socket]:
-    """Yield each accepted connection; while this process has no descriptors left, they wait."""
+    """Yield each accepted connection. They wait while this process has no descriptors left."""
     while True:
         try:
             link, _ = await asyncio.get_running_loop().sock_accept(listener)
@@ -38,7 +38,7 @@ class Closable(Protocol):
 
 
 async def drained(connections: Set[Closable]) -> None:
-    """Close these connections and wait for a limited time until their tasks have removed them from the set."""
+    """Close these connections, and wait for at most ``DRAIN_SECONDS`` until their tasks have removed them from the set."""
     for connection in list(connections):
         connection.close()
     with contextlib.suppress(TimeoutError):

@@ -1,11 +1,11 @@
 """The first line of each relay connection. Pure.
 
 ``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, ``disks``, ``made-disks``) precedes the data of that channel.
-``kubevirt-relay/1 <uid> released running`` (or ``paused``) is a request: the source's QEMU has exited, and the guest may run in the target
-(or stay paused, if a user paused it). The answer is ``ok``, or ``no`` and the reason, and the connection ends.
+``kubevirt-relay/1 <uid> released running`` is a request: the source's QEMU has exited, and the guest may run in the target (``paused``: it
+stays paused, as a user requested). The answer is ``ok``, or ``no`` and the reason.
 
-A source also offers the TLS protocol (ALPN) ``kubevirt-relay/<uid>``, so that the target knows the migration before the handshake. Sources
-of older releases do not.
+A source also offers the TLS protocol (ALPN) ``kubevirt-relay/<uid>``, so that the target knows the migration before the handshake. Older
+sources do not.
 """
 
 from __future__ import annotations
@@ -40,17 +40,13 @@ TARGET_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType({**SOURCE_SOCKET
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a connection: migration and channel."""
+    """Header of a connection: migration and channel."""
 
     migration_uid: str
     channel: Channel
 
     def encode(self) -> bytes:
-        """Return the line.
-
-        Raises:
-            ValueError: the uid is invalid.
-        """
+        """Return the line. Raises ValueError for an invalid uid."""
         return f"kubevirt-relay/1 {_checked(self.migration_uid)} {self.channel}\n".encode()
 
 
@@ -62,11 +58,7 @@ class Release:
     paused: bool = False
 
     def encode(self) -> bytes:
-        """Return the line.
-
-        Raises:
-            ValueError: the uid is invalid.
-        """
+        """Return the line. Raises ValueError for an invalid uid."""
         word = "paused" if self.paused else "running"
         return f"kubevirt-relay/1 {_checked(self.migration_uid)} released {word}\n".encode()
 
@@ -83,16 +75,12 @@ def decode(line: bytes) -> Header | Release | None:
 
 
 def protocol(migration_uid: str) -> str:
-    """Return the TLS protocol of a migration's connections.
-
-    Raises:
-        ValueError: the uid is invalid.
-    """
+    """Return the TLS protocol of a migration's connections. Raises ValueError for an invalid uid."""
     return f"{_PROTOCOL.decode()}{_checked(migration_uid)}"
 
 
 def claimed(protocols: Iterable[bytes]) -> str:
-    """Return the uid of the migration that the offered TLS protocols name, or an empty string."""
+    """Return the uid of the migration that the offered TLS protocols name; empty: none."""
     named = next((each for each in protocols if each.startswith(_PROTOCOL)), b"").removeprefix(_PROTOCOL)
     uid = named.decode(errors="replace")
     return "" if forms.uid_errors(uid) else uid

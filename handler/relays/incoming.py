@@ -1,7 +1,7 @@
-"""The target's side: a TLS server that leads to sockets of pods that expect a migration.
+"""The target's side of relays: a TLS server in front of pods that expect a migration.
 
 A connection goes to the relay process of the migration that its TLS protocol names (``header.protocol``), before it is verified. So a
-tenant's connections fill no other migration's process. Sources of older releases name none: one further process has theirs.
+tenant's connections fill no other migration's process. Those of older sources share one further process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from handler.relays.target_processes import UNNAMED, TargetProcesses
 logger = logging.getLogger(__name__)
 
 ReleaseGuest = Callable[[bool], Awaitable[None]]
-"""Resumes the arrived guest, or only makes it the target's (True: a user paused it). Raises Disconnected, LauncherRefused."""
+"""Resumes the arrived guest, or only takes it over (True: a user paused it). Raises Disconnected, LauncherRefused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class Limits:
     handshake_seconds: float = 10.0
     header_seconds: float = 10.0
     last_seconds: float = 60.0
-    """For the source's libvirt to read a migration's result and close its connections, which it does at once."""
+    """Enough for the source's libvirt to read a migration's result and close its connections, which it does at once."""
     handshakes_per_address: int = 32
-    """At a time."""
     handshakes: int = 128
     pending_per_node: int = 32
-    """Connections of one node that have not reached a pod: they still send the header, or wait for a guest's release. Each takes a thread
-    in a relay process."""
+    """Connections that have not reached a pod: they still send the header, or wait for a guest's release. Each takes a thread of a relay
+    process.
+    """
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -53,7 +53,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A migration to this node: its pod here, its source node, and the call that resumes the guest after the source released it."""
+    """A migration to this node: its pod here, its source node, and how to resume the guest after the source released it."""
 
     pod_uid: str
     source_node: str
@@ -61,7 +61,7 @@ class Expected:
 
 
 class Incoming:
-    """Serves relays from other nodes' virt-handlers until cancelled. :meth:`expect` admits those of one migration."""
+    """Serves relays from other nodes' virt-handlers until cancelled."""
 
     def __init__(
         self,
@@ -96,9 +96,10 @@ class Incoming:
         self._expected[migration_uid] = expected
 
     def forget(self, migration_uid: str) -> None:
-        """Admit no more connections of this migration. Open ones remain for a while: the source's libvirt may still be reading the result.
+        """Admit no more connections of this migration.
 
-        A compromised source would keep them open, and they lead to libvirtd of the guest's present pod.
+        Open ones end after ``Limits.last_seconds``: the source's libvirt may still read the result, but a compromised source would keep
+        them open, and they lead to libvirtd of the guest's present pod.
         """
         if self._expected.pop(migration_uid, None) is not None:
             asyncio.get_running_loop().call_later(self._limits.last_seconds, self._end, migration_uid)
@@ -157,7 +158,7 @@ class Incoming:
             logger.exception("a relay failed")
 
     async def _shake_hands(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> tuple[Connection, str]:
-        """Return the connection after the handshake, and the migration that it claims. Unfinished handshakes are limited."""
+        """Return the connection after the handshake, and the migration that it claims."""
         with link:
             try:
                 address = str(link.getpeername()[0])
@@ -252,7 +253,7 @@ class Incoming:
 
 
 async def _first_record(link: socket.socket) -> bytes:
-    """Return a client's first TLS record, which the socket keeps; less if the client ends or does not speak TLS."""
+    """Return a client's first TLS record without taking it from the socket; less if the client ends or does not speak TLS."""
     try:
         size = client_hello.record_bytes(await _peeked(link, client_hello.RECORD_HEADER_BYTES))
         return await _peeked(link, size) if size else b""

@@ -1,4 +1,4 @@
-"""The source's side: unix sockets in the source pod that lead to the target's virt-handler."""
+"""The source's side of relays: unix sockets in the source pod that lead to the target's virt-handler."""
 
 from __future__ import annotations
 
@@ -26,25 +26,21 @@ logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS: Final = 10.0
 RELEASE_SECONDS: Final = 20.0
-"""After this, the target's virt-handler or launcher is not working. The answer may be lost, and the request may be repeated."""
+"""After this, the target's virt-handler or launcher is not working. The request may be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The target of a migration: the node, and its virt-handler's address in the Migration."""
+    """A migration's target: the node, and its virt-handler's address."""
 
     node: str
     address: str
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return IP address and port of ``status.targetAddress``; an IPv6 address is in brackets.
-
-    Raises:
-        ValueError: the address is invalid.
-    """
+    """Return IP address and port of ``status.targetAddress``; an IPv6 address is in brackets. Raises ValueError."""
     found = forms.host_port(address)
-    # Loopback leads to this node's own relays, which have another certificate.
+    # loopback leads to this node's own relays, which have another certificate
     if found is None or (forms.pod_ip(str(found[0])) is None and not found[0].is_loopback):
         raise ValueError(f"{ascii(address)[:80]} is not the address of a relay: it must be a pod IP address and a port")
     return str(found[0]), found[1]
@@ -54,10 +50,7 @@ def split_address(address: str) -> tuple[str, int]:
 def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator[socket.socket]:
     """Yield a listening unix socket at ``path`` (one directory deep) below a pod's run directory, owned by the pod's user.
 
-    A missing directory is made. An existing socket of an earlier attempt is removed first; links are refused.
-
-    Raises:
-        OSError: a system call failed.
+    A missing directory is made, and an earlier attempt's socket removed; links are refused. Raises OSError.
     """
     parent, name = path.split("/")
     with contextlib.suppress(FileExistsError):
@@ -88,8 +81,7 @@ def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator
 class Outgoing:
     """The relays of one migration away from this node.
 
-    The address comes from the API and is untrusted. No data is sent there before the certificate proves that it is virt-handler of the
-    node.
+    The address comes from the API and is untrusted: no data is sent before the certificate proves that it is the node's virt-handler.
 
     Raises:
         ValueError: the address is invalid, or the node can have no certificate.
@@ -108,7 +100,6 @@ class Outgoing:
         self.migration_uid = migration_uid
         self.destination = destination
         self.ready = asyncio.Event()
-        """Set once the sockets exist."""
         self._pod_uid = pod_uid
         self._host, self._port = split_address(destination.address)
         self._server_name = names.handler_server_name(destination.node)
@@ -120,11 +111,7 @@ class Outgoing:
         self._kubelet = kubelet
 
     async def run(self) -> None:
-        """Relay until cancelled.
-
-        Raises:
-            OSError: the sockets cannot be made.
-        """
+        """Relay until cancelled. Raises OSError if the sockets cannot be made."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._process.end)
             with places.run_directory(self._pod_uid, self._kubelet) as directory:
@@ -144,7 +131,7 @@ class Outgoing:
 
         Raises:
             OSError: the request could not be sent, or the target could not do it yet.
-            TimeoutError: it did not answer.
+            TimeoutError: no answer.
             ValueError: the uid is invalid.
         """
         first = header.Release(self.migration_uid, paused).encode()
@@ -161,7 +148,7 @@ class Outgoing:
             raise ConnectionRefusedError(why or "the target's virt-handler closed the connection")
 
     def verify_again(self) -> None:
-        """End connections to a node that is no longer trusted."""
+        """End connections to a node that is not trusted any more."""
         for connection in list(self._open):
             try:
                 self._node_of(connection.transport)
@@ -183,7 +170,7 @@ class Outgoing:
         """Raise ConnectionRefusedError unless the other side is the target's virt-handler."""
         try:
             node = self._node_of(transport)
-            if node != self.destination.node:  # OpenSSL has compared the name; this check does not depend on its options
+            if node != self.destination.node:  # independent of the options with which OpenSSL compared it
                 raise Stranger(f"the peer is node {node}, not {self.destination.node}")
         except Stranger as error:
             raise ConnectionRefusedError(str(error)) from error

@@ -1,8 +1,8 @@
 """virt-handler's side of the relay process: starts it and gives it connections.
 
-It is a separate process, because in Python's single interpreter, encrypting 64 KiB would delay consoles, probes and guests' status.
-It runs while it is needed, without root, and ends with virt-handler. If it crashes, its connections and their migrations fail, the guests
-stay where they are, and the next connection starts a new process.
+A separate process, because encrypting 64 KiB in virt-handler would delay consoles, probes and guests' status. It has no root rights, and
+ends with virt-handler. If it crashes, its connections and their migrations fail, the guests stay where they are, and the next connection
+starts a new process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from certs.reloading import Material
 logger = logging.getLogger(__name__)
 
 _PROGRAM: Final = "import sys; sys.path.append(sys.argv[2]); from handler.relays import program; program.main(int(sys.argv[1]))"
-"""Without ``site``, for its memory: 9 to 12 MiB."""
+"""Without ``site``, to need only 9 to 12 MiB."""
 _PACKAGES: Final = Path(__file__).parents[2]
 USER_ID: Final = 60607
 """A dedicated uid, because processes that share a uid can ptrace each other."""
@@ -41,15 +41,15 @@ _OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
 )
-"""libvirt's short calls do not wait to be combined. A dead node is detected after half a minute of silence.
+"""Send libvirt's short calls at once, and detect a dead node within half a minute.
 
-Keep-alives do not cover unacknowledged data. Without the last option (milliseconds), the kernel would retransmit it for a quarter of an
-hour, while the guest is paused for the last data.
+Keep-alives do not cover unacknowledged data: without the last option (milliseconds), the kernel would retransmit it for a quarter of an
+hour, while the guest is paused.
 """
 
 
 class Connection:
-    """One connection in the relay process. Its user waits for one message at a time."""
+    """One connection in the relay process; it processes one message at a time."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -57,50 +57,36 @@ class Connection:
         """Identifies the other side (``certs.peers``) after the handshake."""
 
     async def shaken(self) -> None:
-        """Wait until the handshake is complete.
-
-        Raises:
-            OSError: it failed, and the connection is over.
-        """
+        """Wait for the end of the handshake. Raises OSError if it failed; the connection is over."""
         self.transport = asyncio.BaseTransport({peers.RELAYED: (await self._heard()).get("peer")})
 
     async def line(self, most: int) -> bytes:
-        """Return the other side's first line, or at most ``most`` bytes of it.
-
-        Raises:
-            OSError: the connection is over.
-        """
+        """Return the other side's first line, or at most ``most`` bytes of it. Raises OSError if the connection is over."""
         self._say({"read": most})
         return str((await self._heard()).get("line", "")).encode("latin-1")
 
     async def lead(self, pod: socket.socket, first: bytes = b"") -> str:
         """Send ``first``, copy between the connection and a pod's socket until either ends, and return the reason.
 
-        Our descriptor of the pod's socket is closed, so the relay process alone determines its end.
-
-        Raises:
-            OSError: the relay process is gone.
+        Closes our descriptor of the pod's socket, so that the relay process alone determines its end. Raises OSError if that process is
+        gone.
         """
         with pod:
             self._say({"lead": first.decode("latin-1")}, pod)
         return await self._last_word()
 
     async def answer(self, line: bytes) -> None:
-        """Send this line and disconnect.
-
-        Raises:
-            OSError: the relay process is gone.
-        """
+        """Send this line and disconnect. Raises OSError if the relay process is gone."""
         self._say({"answer": line.decode("latin-1")})
         await self._last_word()
 
     def close(self) -> None:
-        """End the connection after delivering what was read."""
+        """End the connection after delivering received data."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
 
     def abort(self) -> None:
-        """End the connection at once, without delivering the rest."""
+        """End the connection at once."""
         with contextlib.suppress(OSError):
             self._channel.send(b'{"abort": true}')
 
@@ -128,17 +114,13 @@ class RelayProcess:
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
         self.pid: int | None = None
-        """Of the latest process; it may have ended."""
+        """The latest process, which may have ended."""
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start the process unless it runs. Otherwise the first connection waits for it.
-
-        Raises:
-            OSError: it cannot be started.
-        """
+        """Start the process unless it runs, so that the first connection need not wait. Raises OSError."""
         async with self._starting:
             if self._control is None:
                 await self._start()
@@ -147,9 +129,7 @@ class RelayProcess:
     async def connection(
         self, link: socket.socket, material: Material, server_name: str | None = None, protocol: str = ""
     ) -> AsyncIterator[Connection]:
-        """Yield a TCP connection in the relay process, which does the handshake. Our descriptor is closed.
-
-        The connection ends with the context.
+        """Yield a TCP connection in the relay process, which does the handshake, until the context ends. Closes our descriptor.
 
         Args:
             link: the connection.
@@ -168,7 +148,7 @@ class RelayProcess:
                 theirs.settimeout(None)
                 try:
                     await self._give(link, theirs)
-                except BaseException:  # also on cancellation, close our descriptor
+                except BaseException:
                     ours.close()
                     raise
         with ours:
@@ -215,7 +195,7 @@ class RelayProcess:
                     cwd="/",
                     env={},
                 )
-            except BaseException:  # also on cancellation, close our descriptor
+            except BaseException:
                 ours.close()
                 raise
         self._control, self.pid = ours, self._process.pid

@@ -1,8 +1,8 @@
-"""The process that copies relay data between a TLS connection and a pod's unix socket.
+"""The relay process: copies data between a TLS connection and a pod's unix socket.
 
-virt-handler (``process``) starts it. To stay small, it imports only the standard library and ``certs.contexts``. It makes no decisions:
-virt-handler connects and accepts, identifies the other side, and opens the pod's socket. For each connection virt-handler sends, over the
-``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two descriptors: the TCP socket, and a channel of the same kind:
+To stay small, it imports only the standard library and ``certs.contexts``. virt-handler decides, connects, accepts and opens the pod's
+socket. For each connection virt-handler sends, over the ``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two
+descriptors: the TCP socket, and a channel of the same kind:
 
 ====================  ============================================================================================================
 to the process        ``{"server_name", "protocol", "certificate", "key", "authorities"}`` (PEM): do the handshake, as client if
@@ -15,7 +15,7 @@ to the process        ``{"lead": line}`` with the descriptor of the pod's socket
 from the process      ``{"ended"}``: why the connection ended
 ====================  ============================================================================================================
 
-When a channel closes, its connection ends after delivering what was read, within ``FLUSH_SECONDS``; ``{"abort": true}`` ends it at once.
+When a channel closes, its connection ends after delivering received data, within ``FLUSH_SECONDS``; ``{"abort": true}`` ends it at once.
 When descriptor 0 closes or virt-handler ends, the process ends.
 """
 
@@ -39,19 +39,20 @@ from typing import Any, Final, NoReturn, TypeVar
 from certs import contexts
 
 CHUNK_BYTES: Final = 256 << 10
-"""Size of one read of a guest's memory and disks: from the pod at the source, from the other side at the target. A connection holds at most
-four of these, and :data:`MAX_UNSENT_BYTES`."""
+"""Size of one read of a guest's memory and disks. A connection holds at most four of these, and :data:`MAX_UNSENT_BYTES`."""
 BACK_BYTES: Final = 32 << 10
-"""Size of one read in the other direction: answers."""
+"""Size of one read of answers, in the other direction."""
 MAX_UNSENT_BYTES: Final = 2 * CHUNK_BYTES
-"""Encrypted but unsent bytes: a chunk, and OpenSSL's own answers. OpenSSL answers each request for a new key; a peer that sends these
-endlessly and reads nothing would otherwise fill the memory."""
+"""Encrypted but unsent bytes: a chunk, and OpenSSL's answers to requests for a new key. A peer that sends these endlessly and reads nothing
+would fill the memory.
+"""
 FLUSH_SECONDS: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 64 << 10
 STACK_BYTES: Final = 192 << 10
 MAX_DATA_BYTES: Final = 96 << 20
-"""Writable memory of this process. Exceeding it ends a connection, not virt-handler. It suffices for all connections of a migration, even
-if nothing is read, and for those that have not named one."""
+"""Writable memory of this process: enough for all connections of a migration even if nothing is read. Exceeding it ends a connection, not
+virt-handler.
+"""
 MAX_FILE_BYTES: Final = 1 << 20
 NICE: Final = 5
 """Below the priority of virt-handler's event loop."""
@@ -69,7 +70,7 @@ class Ended(Exception):
 
 
 class _Aborted(Ended):
-    """It ended without delivering the rest."""
+    """The connection ended without delivering the rest."""
 
 
 class Channel:
@@ -79,15 +80,11 @@ class Channel:
         self._link = link
 
     def fileno(self) -> int:
-        """Return the descriptor. It is readable if there is a message, or at the end."""
+        """Return the descriptor, readable if there is a message, or at the end."""
         return self._link.fileno()
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the next message and its descriptors.
-
-        Raises:
-            Ended: virt-handler closed the channel, or ended the connection.
-        """
+        """Return the next message and its descriptors. Raises Ended if virt-handler closed the channel, or ended the connection."""
         try:
             data, descriptors, flags, _ = socket.recv_fds(self._link, MAX_MESSAGE_BYTES, 1)
         except OSError as error:
@@ -108,7 +105,7 @@ class Channel:
 class Tls:
     """One side of TLS over a non-blocking socket.
 
-    Data goes through our own memory, many records at a time. OpenSSL itself would receive and send each record of 16 KiB separately.
+    OpenSSL itself would receive and send each record of 16 KiB separately; our buffers take many at a time.
     """
 
     def __init__(self, link: socket.socket, context: ssl.SSLContext, server_name: str | None) -> None:
@@ -121,12 +118,12 @@ class Tls:
         self._chunk = memoryview(bytearray(_RECORD_BYTES))
 
     def widen(self) -> None:
-        """Use the receive size for the data phase."""
+        """Use the receive size of the data phase."""
         self._chunk = memoryview(bytearray(BACK_BYTES if self.is_source else CHUNK_BYTES))
 
     @property
     def is_sent(self) -> bool:
-        """True if everything written has been sent."""
+        """True if all written data has been sent."""
         return not self._unsent and not self._encrypted.pending
 
     def peer(self) -> object:
@@ -227,13 +224,9 @@ def main(user: int) -> None:
 
 
 def confine(user: int) -> None:
-    """Drop all unneeded rights: root, its capabilities, gaining new ones by programs, and core files, which would contain the node's key.
-
-    Args:
-        user: the new user; 0: keep the current one.
-    """
+    """Drop root (unless ``user`` is 0), capabilities, privileges by programs, and core files, which would contain the node's key."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # virt-handler decides when to end
-    "".encode("idna")  # loads the code for server names while Python's files are still readable
+    "".encode("idna")  # loads the code for server names while Python's files are readable
     os.nice(NICE)
     for limit, value in (
         (resource.RLIMIT_CORE, 0),
@@ -246,7 +239,7 @@ def confine(user: int) -> None:
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     libc = ctypes.CDLL(None, use_errno=True)
-    # After the change of user, which resets these. Dumpable: makes /proc/self/fd accessible, where OpenSSL reads the key.
+    # after the change of user, which resets these; dumpable makes /proc/self/fd accessible, where OpenSSL reads the key
     for option, value in ((_PR_SET_PDEATHSIG, signal.SIGKILL), (_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 1)):
         if libc.prctl(option, int(value), 0, 0, 0):
             raise OSError(ctypes.get_errno(), f"prctl {option}")
@@ -279,7 +272,6 @@ def _serve(link: socket.socket, channel: Channel) -> None:
 
 
 def _converse(tls: Tls, channel: Channel) -> None:
-    """Carry out virt-handler's messages for a connection after the handshake."""
     while True:
         said, descriptors = channel.receive()
         if "read" in said:
@@ -298,11 +290,7 @@ def _converse(tls: Tls, channel: Channel) -> None:
 
 
 def context(order: dict[str, Any]) -> ssl.SSLContext:
-    """Return the context of one handshake, with the options of ``certs.reloading``.
-
-    Raises:
-        OSError: the certificate cannot be loaded.
-    """
+    """Return the context of one handshake, with the options of ``certs.reloading``. Raises OSError for an unusable certificate."""
     is_client = order["server_name"] is not None
     made = contexts.client() if is_client else contexts.server()
     made.verify_mode = ssl.CERT_REQUIRED
@@ -365,7 +353,7 @@ def _line(tls: Tls, channel: Channel, most: int) -> bytes:
 
 
 def _finish(tls: Tls, pod: socket.socket | None = None, undelivered: memoryview | None = None) -> None:
-    """Deliver what was read, for a limited time, and end the connection."""
+    """Deliver received data within ``FLUSH_SECONDS``, and end the connection."""
     rest = memoryview(b"") if undelivered is None else undelivered
     deadline = time.monotonic() + FLUSH_SECONDS
     with contextlib.suppress(OSError):
@@ -394,7 +382,6 @@ def _finish(tls: Tls, pod: socket.socket | None = None, undelivered: memoryview 
 
 
 def _copy(tls: Tls, pod: socket.socket, channel: Channel) -> NoReturn:
-    """Copy both ways until one side ends; then deliver what was read."""
     copying = _Copying(tls, pod, channel)
     try:
         copying.run()
@@ -406,7 +393,7 @@ def _copy(tls: Tls, pod: socket.socket, channel: Channel) -> NoReturn:
 
 
 class _Copying:
-    """Reads from a side only after the other has taken the last data, so that slow readers need no memory."""
+    """Copies both ways. Reads from a side only after the other took the last data, so that slow readers need no memory."""
 
     def __init__(self, tls: Tls, pod: socket.socket, channel: Channel) -> None:
         self._tls, self._pod, self._channel = tls, pod, channel
@@ -445,7 +432,7 @@ class _Copying:
                     raise Ended("virt-handler sent an unexpected message")
 
     def _want(self, descriptor: int, mask: int) -> None:
-        """Poll for these events, or not at all: a side that has ended would be reported again and again."""
+        """Poll for these events, or not at all: a side that has ended would be reported forever."""
         before = self._masks[descriptor]
         if mask != before:
             self._masks[descriptor] = mask
@@ -455,7 +442,6 @@ class _Copying:
                 self._poll.unregister(descriptor)
 
     def _take(self) -> None:
-        """Encrypt and send data from the pod."""
         try:
             count = self._pod.recv_into(self._up)
         except BlockingIOError:
@@ -466,7 +452,6 @@ class _Copying:
         self._tls.flush()
 
     def _deliver(self) -> None:
-        """Send received data to the pod, as much as it takes."""
         while True:
             if not self.undelivered:
                 self.undelivered = self._down[: self._tls.read(self._down)]

@@ -25,7 +25,7 @@ class Relays:
         self._starting: asyncio.Queue[Outgoing] = asyncio.Queue()
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Relay from this pod to that node; returns when the sockets exist.
+        """Relay from this pod to that node; return when the sockets exist.
 
         Raises:
             TimeoutError: they were not made in time.
@@ -39,7 +39,7 @@ class Relays:
             await relay.ready.wait()
 
     async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
-        """Tell the target's virt-handler that the guest left this pod; see :meth:`Outgoing.release`."""
+        """Report that the guest left this pod; see :meth:`Outgoing.release`."""
         await self._make(migration_uid, pod_uid, destination).release(paused=paused)
 
     def close(self, migration_uid: str) -> None:
@@ -48,7 +48,7 @@ class Relays:
             task.cancel()
 
     def verify_again(self) -> None:
-        """End connections to nodes that are no longer trusted."""
+        """End connections to nodes that are not trusted any more."""
         for relay in list(self._running.values()):
             relay.verify_again()
 

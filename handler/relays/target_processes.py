@@ -1,4 +1,4 @@
-"""The relay processes of a target: one per migration, and one for connections that name no migration."""
+"""The relay processes of a target: one per migration, and one for connections that name none."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from typing import Final
 from handler.relays.process import RelayProcess
 
 IDLE_SECONDS: Final = 5.0
-"""How long a process outlives its last connection: the source's report that the guest left comes over one more."""
+"""How long a process outlives its last connection: the report that the guest left comes by one more."""
 UNNAMED: Final = ""
 
 
 class TargetProcesses:
-    """Relay processes by uid of the migration. :meth:`run` ends those without connections."""
+    """Relay processes by uid of the migration; :data:`UNNAMED` for other connections. :meth:`run` ends idle ones."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         self._idle_seconds = idle_seconds
         self.running: dict[str, RelayProcess] = {}
-        """By migration; the process of other connections is :data:`UNNAMED`."""
         self._connections: Counter[str] = Counter()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._idle: asyncio.Queue[str] = asyncio.Queue()
