@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_STEPS: Final = 8
-"""Plans per pass; more would mean that launcher and plan contradict each other forever."""
+"""Plans per pass; more would mean that launcher and plan contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +14,11 @@ class Limits:
     """Times and limits of a loop."""
 
     image_seconds: float = 2.0
-    """Until the next attempt for claims without an image: files written by other pods trigger no event."""
+    """Until the next attempt for claims without an image: files of other pods trigger no event."""
     import_seconds: float = 3.0
     """Between two checks of an import."""
     start_patience_seconds: float = 2.0
-    """A start takes half a second. The pass of a longer one ends, and checks the machine's requests again."""
+    """A start takes half a second; longer ones end their pass, which checks the machine's requests again."""
     start_again_seconds: float = 0.5
     disagree_seconds: float = 5.0
     """Until the next request to a launcher that reported success without the effect."""
@@ -35,7 +35,7 @@ class Limits:
     progress_seconds: float = 5.0
     """Between two writes of a migration's progress."""
     release_again_seconds: float = 2.0
-    """Until the next release request to a migration's target; the guest is paused until the target gets it."""
+    """Until the next release request to a migration's target; meanwhile the guest is paused."""
 
 
 DEFAULT: Final = Limits()

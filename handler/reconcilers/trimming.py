@@ -1,6 +1,6 @@
 """Trims machines and Migrations to the parts that virt-handler reads, for its cache. Pure.
 
-The rest may be large: annotations alone may have 256 KiB, which take ten times as much memory when parsed.
+Annotations alone may have 256 KiB, which take ten times as much memory when parsed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_migration
 
 _UNREAD: Final = ("annotations", "labels", "managedFields")
-"""Of the metadata. A write to ``/status`` changes only the status."""
+"""Metadata; a write to ``/status`` changes only the status."""
 _OF_SCHEDULING: Final = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
-"""Scheduling fields of a machine's spec."""
 
 
 def trim_machine(vm: Object) -> Object:

@@ -1,4 +1,4 @@
-"""Translation of what became of public keys that the guest's agent sets into the condition ``AccessCredentialsSynchronized``. Pure."""
+"""The condition ``AccessCredentialsSynchronized``: whether the guest agent set the public keys. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ MAX_PROBLEM: Final = 256
 
 
 def with_propagation(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
-    """Return the status with the condition if the guest agent sets keys of the machine; otherwise unchanged.
-
-    Args:
-        vm: the machine as it is stored.
-        status: what is about to be written.
-        observed: what its launcher says.
-        now: the time.
-    """
+    """Return the status with the condition if the guest agent sets keys of the machine; otherwise unchanged."""
     if not any(each.method == access_credentials.GUEST_AGENT for each in access_credentials.of(running.spec_of(vm))) or observed.stopping:
         return status
     found = {

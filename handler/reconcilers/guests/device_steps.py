@@ -1,4 +1,4 @@
-"""Steps that give the running guest devices and take them: the next one, and the record of failed ones. Pure.
+"""Steps that attach devices to a running guest and detach them: the next one, and the failed ones. Pure.
 
 ``guest_disks`` and ``guest_interfaces`` have the steps. Each can be repeated, so only failures are remembered, until the next attempt.
 """
@@ -27,9 +27,9 @@ class Step:
 
     device: Object
     path_of: ClassVar[staticmethod[[str], str]]
-    """Returns the path in the spec of a device with this name."""
+    """Returns a device's path in the spec, from its name."""
     reported: ClassVar[int]
-    """Failed attempts in a row from which on the step is reported; 0: also before the first."""
+    """Consecutive failures from which on the step is reported; 0: also before the first."""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Failure:
     again: float
     """Time of the next attempt, in the event loop's time."""
     state: str
-    """Pending: it is no fault; a new pod of the machine, or time, ends it."""
+    """Pending: no fault; a new pod of the machine, or time, ends it."""
 
 
 Failures = Mapping[str, Failure]
@@ -80,7 +80,7 @@ def failure_after(step: Step, message: str, before: Failure | None, now: float, 
 
 
 def delayed(step: Step, message: str, before: Failure | None, again: float) -> Failure:
-    """Return the record of a step that may not begin yet; this is no failed attempt."""
+    """Return the record of a step that may not begin yet; no failed attempt."""
     return Failure(step, message, _count(step, before), again, live_changes.PENDING)
 
 
@@ -90,7 +90,7 @@ def current(steps: Sequence[Step], failures: Failures) -> dict[str, Failure]:
 
 
 def pause(steps: Sequence[Step], failures: Failures, now: float) -> float | None:
-    """Return in how many seconds the next attempt of a failed step is due, or None."""
+    """Return the seconds until the next attempt of a failed step, or None."""
     due = [each.again for each in current(steps, failures).values()]
     return max(min(due) - now, 0.0) if due else None
 
@@ -106,7 +106,7 @@ def with_entries(vm: Object, status: Object, steps: Sequence[Step], failures: Fa
 
 
 def done(vm: Object, path: str, now: datetime) -> Object:
-    """Return the status that says that the guest got or released a device; virt-api then changes the running form."""
+    """Return the status after the guest got or released a device; virt-api then changes the running form."""
     status: Object = dict(vm.get("status") or {})
     others = [each for each in live_changes.entries(vm) if each.get("path") != path]
     entry = {"path": path, "state": live_changes.APPLIED, "time": times.to_rfc3339(now)}

@@ -18,16 +18,11 @@ FAILS: Final = "reads or writes fail"
 IGNORED: Final = "failed writes are lost without an error in the guest (driver.errorPolicy: ignore)"
 TOLD: Final = "the guest keeps running and gets I/O errors"
 MAX_MESSAGE: Final = 1024
-"""Characters: many disks may fail at once."""
+"""Many disks may fail at once."""
 
 
 def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None:
-    """Return DisksReady=False with each failed disk; None if none of them is the machine's.
-
-    Args:
-        vm: the stored machine.
-        faults: the launcher's report of unknown length; other disks than the machine's are ignored.
-    """
+    """Return DisksReady=False with each failed disk; None if none of them is the machine's."""
     told = {each.disk: each for each in faults}
     found = [told[each["name"]] for each in disks.defaulted(domain_of(vm)) if each["name"] in told]
     if not found:
@@ -38,13 +33,7 @@ def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None
 
 
 def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | None:
-    """Return reason and message of a changed condition that reports failing disks, or None.
-
-    Args:
-        vm: the stored machine.
-        status: the new status.
-        of_plugin: the condition's reason for a failed plugin.
-    """
+    """Return reason and message of a changed condition about failing disks, or None; ``of_plugin``: its reason for a failed plugin."""
     before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
     if after.get("reason") not in {conditions.DISK_FULL, conditions.DISK_FAILS, of_plugin} - {""}:
         return None

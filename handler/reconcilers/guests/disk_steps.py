@@ -65,7 +65,7 @@ class DiskSteps:
         if self._ports.node.has_device(connection, name):
             raise NotTheDevice(f"disk {name!r} is a block device in its pod, so the guest keeps it until its next start")
         await connection.call(messages.DetachDisk(name))
-        # Also the pod's own volume: a launcher can lie.
+        # also the pod's own volume, because a launcher can lie
         await self._ports.node.unmount_claim(link.pod_uid, connection, disk)
         if not await self._writer.write(vm, device_steps.done(vm, step.path, self._ports.clock.now())):
             return Result(self._writer.delay(vm))

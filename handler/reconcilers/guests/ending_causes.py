@@ -1,8 +1,7 @@
-"""The cause of an end that the machine did not request. Pure.
+"""The cause of a guest's end that its machine did not request. Pure.
 
 virt-launcher gets a signal without its cause, so it reports each shutdown as requested. The machine tells more: it should be off,
-virt-controller gave up its start, or the cluster ended the pod. Otherwise a user deleted the pod, because Kubernetes reports all other
-causes (KEP-3329).
+virt-controller gave up its start, or the cluster ended the pod. Otherwise a user deleted the pod (KEP-3329).
 """
 
 from __future__ import annotations
@@ -21,17 +20,11 @@ from launcher.protocol import messages
 
 POD_DELETED: Final = "PodDeleted"
 _FAILURES: Final = frozenset({conditions.START_TIMEOUT, conditions.LIVENESS_FAILED})
-"""Reasons of Ready=False, written before the guest's shutdown: the attempt has failed."""
+"""Reasons of Ready=False before the guest's shutdown: the attempt has failed."""
 
 
 def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
-    """Return the end, with its cause if the guest was shut down although its machine should be on.
-
-    Args:
-        vm: the machine, before its end is written.
-        launcher: virt-launcher's report with an ending.
-        end: its meaning for the attempt.
-    """
+    """Return ``end``, with its cause if the guest was shut down although its machine should be on."""
     kind = launcher.ending.kind if launcher.ending is not None else ""
     if kind not in ("shutdown-requested", "destroyed") or not launcher.stopping or _is_to_end(vm):
         return end

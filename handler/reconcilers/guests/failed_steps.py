@@ -12,7 +12,7 @@ from handler.reconcilers.guests.device_steps import Failure, Failures, Step
 
 
 class FailedSteps:
-    """The failed steps by uid of the guest's pod."""
+    """Failed steps by uid of the guest's pod."""
 
     def __init__(self) -> None:
         self._failures: dict[str, dict[str, Failure]] = {}

@@ -1,4 +1,4 @@
-"""Frozen file systems of a guest: the field of a machine's status, and the Event when they thaw by themselves. Pure."""
+"""Frozen file systems of a guest: the status, and the Event when they thaw by themselves. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from apiserver.apis.virt.lifecycle import freezing, operations
 from launcher.protocol import messages
 
 THAWED: Final = "ThawedAutomatically"
-"""Reason of an Event."""
 WHY: Final = "the guest's file systems thawed before a call of thaw: their time was over, or the guest rebooted or is being shut down"
 
 
 def with_frozen(status: Object, observed: messages.Status) -> Object:
-    """Return the status with what the launcher reports."""
+    """Return the status with the frozen file systems that the launcher reports."""
     found = {key: value for key, value in status.items() if key != freezing.FIELD}
     return {**found, freezing.FIELD: freezing.FROZEN} if observed.frozen else found
 

@@ -1,7 +1,6 @@
 """Converts the guest agent's answers to ``status.guest`` and the condition ``AgentConnected``. Pure.
 
-The guest controls how often they change, so they are written at most once a minute. It also controls their content, so they are separate
-from our own data: addresses and names that we assigned are in ``status.interfaces``.
+The guest controls how often they change, so they are written at most once a minute.
 """
 
 from __future__ import annotations
@@ -26,14 +25,7 @@ MAX_ADDRESSES: Final = 8
 
 
 def with_guest(vm: Object, status: Object, observed: messages.Status, now: datetime) -> tuple[Object, float | None]:
-    """Return the status with the guest's data, and after how many seconds there is more to write; None: nothing.
-
-    Args:
-        vm: the stored machine.
-        status: the status to write.
-        observed: the launcher's report.
-        now: the time.
-    """
+    """Return the status with the guest's data, and the seconds until there is more to write, or None."""
     known = dig_vm(vm, "status", "guest")
     if observed.stopping or (known is not None and _has_just_arrived(observed, now)):
         return status, None if observed.stopping else WRITE_SECONDS
@@ -72,7 +64,7 @@ def _interface(interface: messages.InterfaceStatus) -> Object:
 
 
 def _words(given: dict[str, str]) -> Object:
-    """Return the guest's non-empty words, each as a line that the API accepts."""
+    """Return the non-empty words, each as a line that the API accepts."""
     cut = {key: one_line(value, MAX_WORD).encode()[: forms.MAX_WORDS].decode(errors="ignore") for key, value in given.items()}
     return {key: value for key, value in cut.items() if value}
 

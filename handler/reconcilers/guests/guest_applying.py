@@ -41,7 +41,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 PRE_STOP_FAILED: Final = "FailedPreStopHook"
-"""Reason of an Event, the same as the kubelet's."""
+"""The kubelet's reason."""
 
 
 class Applier:
@@ -52,15 +52,14 @@ class Applier:
         self._writer = writer
         self._start = start
         self.failed_steps = FailedSteps()
-        """Disks and network cards that guests did not get or release."""
         self._disks = DiskSteps(ports, writer, self.failed_steps)
         self._interfaces = InterfaceSteps(ports, writer, self.failed_steps)
         self._counts: dict[str, tuple[int, int, int, int]] = {}
-        """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or happened before this process started."""
+        """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or preceded this process."""
         self._failures: dict[str, dict[Change, guest_changes.Failure]] = {}
-        """By uid of the pod: changes of its guest's hardware that failed."""
+        """By uid of the pod."""
         self._reboots: dict[str, reboot_loops.Reboots] = {}
-        """By uid of the pod: the newest reboots of its guest."""
+        """By uid of the pod."""
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
         """Remove pods that are gone."""
@@ -103,7 +102,6 @@ class Applier:
         return rest
 
     async def _report_not_understood(self, vm: Object, message: str) -> Result:
-        """Write the condition, with an Event if it was written; return when to check again."""
         status = guest_status.not_understood(vm, message, self._ports.clock.now())
         if await self._writer.write(vm, status):
             found = objects.condition(status["conditions"], conditions.READY) or {}
@@ -120,7 +118,7 @@ class Applier:
         return await self._end_operation(vm, operation_id, operations.SUCCEEDED)
 
     async def _end_operation(self, vm: Object, operation_id: str, result: operations.Result, message: str = "") -> Result | None:
-        """Write the result of an operation, with its Events, and return None; or return the delay if the rate limit forbids it."""
+        """Write an operation's result with its Events, and return None; or return the delay that the rate limit requires."""
         found = operations.with_result(vm, operation_id, result, guest_status.printable(message), self._ports.clock.now())
         status = {**(vm.get("status") or {}), "operations": found}
         if not await self._writer.write(vm, status):
@@ -160,7 +158,7 @@ class Applier:
                 return await self._end_operation(vm, request.id, operations.FAILED, str(refused))
             self._ports.emit(vm, "Warning", f"{type(request).__name__}Failed", guest_status.printable(str(refused)))
             if isinstance(request, messages.Resume) and refused.reason == "Failed":
-                return None  # what stopped the guest does so still
+                return None  # the cause of the pause remains
             raise
         match request:
             case messages.Shutdown():
@@ -171,7 +169,7 @@ class Applier:
             case messages.Resume():
                 self._ports.emit(vm, "Normal", "Unpaused", "the guest continues")
             case messages.Operate():
-                pass  # the launcher's status says how it went
+                pass  # the launcher's status has the result
         return None
 
     async def _report(self, vm: Object, link: Link) -> Result | None:
@@ -180,7 +178,7 @@ class Applier:
         self._emit_counts(vm, link.pod_uid, link.status)
         seen = await self._observe(vm, link, link.connection, link.status)
         status, again = guest_report.status_of(seen)
-        # A fault of a program may be fixed without an event.
+        # a program's fault may disappear without an event
         if self._ports.networks.may_heal(link.pod_uid) or self._ports.disks.is_wrong(link.pod_uid):
             again = self._ports.limits.network_seconds
         now = asyncio.get_running_loop().time()
@@ -196,7 +194,7 @@ class Applier:
             return Result(self._writer.delay(vm))
         for event in guest_report.events(seen, status):
             self._ports.emit(vm, *event)
-        # The handling of a dead guest follows from the written status.
+        # the written status determines what follows for a dead guest
         return None if seen.is_dead else Result(again)
 
     async def _observe(self, vm: Object, link: Link, connection: Connection, launcher: messages.Status) -> guest_report.Observed:
@@ -216,7 +214,7 @@ class Applier:
         return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))
 
     def _emit_counts(self, vm: Object, pod_uid: str, launcher: messages.Status) -> None:
-        """Emit Events if the guest rebooted, its watchdog fired, passt ended or the pre-stop hook failed since the last call."""
+        """Emit Events of the launcher's counts that grew since the last call."""
         counts = (launcher.reboots, launcher.watchdogs, launcher.passt_ends, int(bool(launcher.pre_stop_problem)))
         reboots, watchdogs, passt_ends, hooks = self._counts.setdefault(pod_uid, counts)
         if launcher.watchdogs > watchdogs:
@@ -231,9 +229,9 @@ class Applier:
 
 
 def _address_of(interfaces: Sequence[Interface] | None) -> str | None:
-    """Return the guest's address in the pod's network; empty if there is none.
+    """Return the guest's address in the pod's network, empty if there is none; None until this process has set up that network.
 
-    None: this process has not set up the pod's network yet, so the address in the status may be of an earlier pod.
+    The address in the status may be of an earlier pod.
     """
     if interfaces is None:
         return None

@@ -1,7 +1,6 @@
-"""Edits that the running guest takes without a restart: the next one for virt-launcher, and what became of each. Pure.
+"""Edits that the running guest takes without a restart: the next one for virt-launcher, and their results. Pure.
 
-virt-launcher reports each setting of the guest, so nothing is done twice, also after a restart of virt-handler. Only failures are
-remembered, until the next attempt or edit.
+virt-launcher reports each setting of the guest, so nothing is done twice. Only failures are remembered, until the next attempt or edit.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ WITHOUT_EFFECT: Final = "libvirt reported success, but the guest does not have t
 NOT_REPORTED: Final = "virt-launcher does not find this setting in the guest"
 CHANGED: Final = "HardwareChanged"
 CHANGE_FAILED: Final = "HardwareChangeFailed"
-"""Reasons of Events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Failure:
     """The last attempt of a change."""
 
     value: str
-    """The desired one: an edit ends the pause."""
+    """The desired one; an edit ends the pause."""
     message: str
     count: int
     again: float
@@ -46,7 +44,7 @@ Failures = Mapping[Change, Failure]
 
 
 def missing(vm: Mapping[str, Any], launcher: messages.Status) -> dict[Change, str]:
-    """Return the desired values of settings that virt-launcher can change, and the guest has with another value."""
+    """Return the desired values of settings that virt-launcher can change, where the guest has other ones."""
     supported, told = _supported(launcher), _told(launcher)
     return {
         change: value
@@ -75,13 +73,13 @@ def failure_after(vm: Mapping[str, Any], change: Change, message: str, before: F
 
 
 def pause(vm: Mapping[str, Any], launcher: messages.Status, failures: Failures, now: float) -> float | None:
-    """Return in how many seconds the next attempt of a failed change is due, or None."""
+    """Return the seconds until the next attempt of a failed change, or None."""
     due = [failures[change].again for change in missing(vm, launcher) if change in failures]
     return max(min(due) - now, 0.0) if due else None
 
 
 def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Status, failures: Failures, now: datetime) -> Object:
-    """Return the status with what became of each edit that is recorded as missing in the guest."""
+    """Return the status with the result of each edit that is recorded as missing in the guest."""
     supported, told = _supported(launcher), _told(launcher)
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     desired, there = live_changes.wanted(vm), _disks(launcher)
@@ -90,7 +88,7 @@ def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Statu
         if change.what in supported:
             old = before.get(str(change)) or {}
             has = told.get((change.what, change.name))
-            if change.what == "disk.size" and change.name not in there:  # the disk that waits for its image gets it when it is attached
+            if change.what == "disk.size" and change.name not in there:  # a disk that waits for its image gets it when attached
                 has = messages.SettingStatus(change.what, change.name, desired[change])
             state, message = _outcome(has, desired[change], failures.get(change), old)
             if change == live_changes.MEMORY and (waits := pod_memory.waits_for_pod(vm)):
@@ -111,7 +109,6 @@ def _unfinished(vm: Mapping[str, Any], launcher: messages.Status) -> list[Change
 
 
 def _target(found: messages.SettingStatus | None, default: str) -> str:
-    """Return the value that a setting has, or will have."""
     return default if found is None else found.requested or found.value
 
 
@@ -130,7 +127,7 @@ def _outcome(has: messages.SettingStatus | None, desired: str, failure: Failure 
 
 
 def events(vm: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[EventType, str, str]]:
-    """Yield the Events of changes that the guest took, or that failed with another message than before."""
+    """Yield the Events of changes that the guest took, or that failed with a new message."""
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     for entry in status.get(live_changes.FIELD) or ():
         path, message = entry["path"], entry.get("message")

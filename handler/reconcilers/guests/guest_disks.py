@@ -1,7 +1,6 @@
 """Disks that the running guest gets and loses: the steps. Pure.
 
-The guest has what virt-launcher reports. It should have the disks of the running form that are desired
-(:mod:`apiserver.apis.virt.spec.hot_plug`).
+The guest has what virt-launcher reports. It should have the desired disks of the running form (:mod:`apiserver.apis.virt.spec.hot_plug`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from launcher.protocol import messages
 
 ATTACHED: Final = "DiskAttached"
 DETACHED: Final = "DiskDetached"
-"""Reasons of Events."""
 
 
 class _Step(device_steps.Step):
@@ -25,7 +23,7 @@ class _Step(device_steps.Step):
 
 
 class Attach(_Step):
-    """Mount a disk's claim in the pod, and have the launcher give the guest the disk."""
+    """Mount a disk's claim in the pod, and have the launcher attach the disk."""
 
 
 class Detach(_Step):

@@ -1,6 +1,6 @@
 """The status of a machine's image imports. Pure.
 
-virt-launcher's report is checked against the machine: only its own disks are included, with limited text.
+Of virt-launcher's report, only the machine's own disks are used, with limited text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ MIB: Final = 1 << 20
 REASONS: Final = (conditions.IMPORTING, conditions.IMPORT_FAILED)
 STARTED: Final = "ImportStarted"
 SUCCEEDED: Final = "ImportSucceeded"
-"""Reasons of Events; ``conditions.IMPORT_FAILED`` is the third."""
 
 
 def of(vm: Mapping[str, Any]) -> dict[str, str]:

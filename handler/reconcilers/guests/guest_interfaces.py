@@ -15,7 +15,6 @@ from launcher.protocol import messages
 
 ATTACHED: Final = "InterfaceAttached"
 DETACHED: Final = "InterfaceDetached"
-"""Reasons of Events."""
 
 
 class _Step(device_steps.Step):
@@ -24,7 +23,7 @@ class _Step(device_steps.Step):
 
 
 class AttachCard(_Step):
-    """Set the card's network up in the pod, have the launcher give the guest the card, and write that it has it."""
+    """Set up a card's network in the pod, have the launcher attach the card, and write that the guest has it."""
 
 
 class DetachCard(_Step):

@@ -1,4 +1,4 @@
-"""A virtual machine as its launcher is told of it. Pure."""
+"""The description of a virtual machine for its launcher. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def machine_of(
 ) -> messages.Machine:
     """Return the description of ``vm`` for its launcher.
 
-    ``chosen``: the CPU that its guest has with KVM because it names none; ``served``: disks that plugins have set up in the pod, by name.
+    ``chosen``: the CPU of a guest with KVM that names none; ``served``: disks that plugins have set up in the pod, by name.
     """
     spec = running.spec_of(vm)
     return messages.Machine(
@@ -46,7 +46,7 @@ def machine_of(
 
 
 def interface_of(made: Interface) -> messages.Interface:
-    """Return an interface as its launcher is told of it."""
+    """Return an interface in the description for a launcher."""
     return messages.Interface(made.name, made.mac, made.tap, made.model, made.lease, made.lease6, made.ipv4)
 
 

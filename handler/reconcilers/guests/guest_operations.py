@@ -1,6 +1,6 @@
-"""Operations of a running guest: which one virt-launcher is asked for next, and what the machine says of them. Pure.
+"""Operations of a running guest: the next request to virt-launcher, and their results. Pure.
 
-The launcher's status says what came of each operation that it was asked for, so a virt-handler that has just started asks for none again.
+The launcher's status has the result of each operation, so a new virt-handler repeats none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DONE: Final[Mapping[str, tuple[str, str]]] = {
     operations.FREEZE: ("Frozen", "the guest's file systems are frozen"),
     operations.THAW: ("Thawed", "the guest's file systems were thawed"),
 }
-"""Reason and message of the Event by action."""
+"""Reason and message of the Event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class ResumeByRequest:
-    """Have a launcher resume that knows no operations, and write the result; that does no harm if repeated."""
+    """Have a launcher that knows no operations resume, and write the result; may be repeated."""
 
     id: str
 
@@ -56,7 +56,7 @@ Step = messages.Operate | ResumeByRequest | Fail
 def next_step(vm: Mapping[str, Any], launcher: messages.Status, known: frozenset[str]) -> Step | None:
     """Return the step for the first operation without a result; None: there is none, or the launcher has not finished it.
 
-    ``known`` are the actions that the launcher knows: one of an earlier release knows none.
+    ``known`` are the actions that the launcher supports.
     """
     for operation in operations.unfinished(vm):
         told = launcher.operation_of(str(operation["id"]))
@@ -88,7 +88,7 @@ def _request(operation: operations.Operation) -> messages.Operate:
 
 
 def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus], now: datetime) -> list[Object]:
-    """Return the operations of a machine with the results that its launcher tells; the first result counts."""
+    """Return the operations of a machine with the results that its launcher reports; the first result counts."""
     known = {each.id: each for each in told if each.state in RESULTS}
     advanced = {each.id: each.percent for each in told if 0 < each.percent <= MAX_PERCENT}
     moment, waiting = times.to_rfc3339(now), {each["id"] for each in operations.unfinished(vm)}
@@ -104,13 +104,13 @@ def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus]
 
 
 def events(vm: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[EventType, str, str]]:
-    """Yield the Events of the operations that have a result in a status and had none in the machine."""
+    """Yield the Events of operations that have a result in a status and had none in the machine."""
     waiting = {each["id"] for each in operations.of(vm) if not operations.is_finished(each)}
     for operation in status.get("operations") or ():
         if operation["id"] not in waiting or not operations.is_finished(operation):
             continue
         if operation["result"] == operations.SUCCEEDED:
-            action = str(operation["action"])  # perhaps a later release's
+            action = str(operation["action"])  # perhaps of a newer version
             yield "Normal", *_DONE.get(action, (action, f"virt-launcher completed {action}"))
         else:
             yield "Warning", f"{operation['action']}Failed", str(operation.get("message") or "")

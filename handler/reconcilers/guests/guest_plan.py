@@ -1,7 +1,7 @@
 """Decides the next actions for a virtual machine of this node. Pure.
 
-The rules are ordered by importance: an end is final; a guest that should be off is not started; a guest is started once; then pause,
-operations, edits of the hardware, and status.
+Rules by importance: an end is final; a guest that should be off is not started; a guest is started once; then pause, operations, edits of
+the hardware, and status.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from launcher.protocol import messages
 
 RESUMABLE: Final = frozenset({"user", "starting up", "migrating", "unknown"})
 """libvirt's reasons for a requested pause; ``migrating`` is that of a guest restored from an image. Other pauses, such as an I/O error, end
-by an operation from ``unpause``."""
+by an operation from ``unpause``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +38,20 @@ class Observed:
 
     vm: Mapping[str, Any]
     launcher: messages.Status | None
-    """The newest status of the launcher in ``status.podUID``; None before the first."""
+    """Newest status of the launcher in ``status.podUID``; None before the first."""
     connected: bool
     gone: bool
     """The launcher's process has ended."""
     starting: bool = False
     """The launcher has not answered the request to start the guest yet."""
     operations: frozenset[str] = frozenset()
-    """Operations that the launcher supports."""
+    """Supported by the launcher."""
     failures: guest_changes.Failures = field(default_factory=dict)
-    """Changes of the guest's hardware that failed."""
     failed_steps: device_steps.Failures = field(default_factory=dict)
-    """Disks and network cards that the guest did not get or release."""
     now: float = 0.0
     """The event loop's time."""
     not_understood: str = ""
-    """The part of another release's launcher that this process does not support; empty if none."""
+    """The part of an incompatible launcher that this process does not support; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class EndAttempt:
 
     end: End
     operations: tuple[messages.OperationStatus, ...] = ()
-    """The launcher's last report of the requested operations."""
+    """The launcher's last report."""
 
 
 Action = (
@@ -125,7 +124,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
         end = guest_status.end_of(launcher.ending)
         return (EndAttempt(ending_causes.of_end(seen.vm, launcher, end), launcher.operations),) if end is not None else ()
     if seen.gone:
-        # The final status of an outgoing migration may be lost: virt-controller reads it from the pod.
+        # the final status of an outgoing migration may be lost: virt-controller reads it from the pod
         told = launcher.operations if launcher is not None else ()
         return () if _left(launcher) or _is_leaving(launcher) else (EndAttempt(_vanished(), told),)
     if launcher is None or not seen.connected or _left(launcher):
@@ -144,7 +143,7 @@ def why_down(vm: Mapping[str, Any]) -> str:
 
 def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
     decision = power.decide(vm)
-    # An attempt that is stopping cannot continue.
+    # an attempt that is stopping cannot continue
     off = not decision.on or decision.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
     if launcher.domain is None:
         if launcher.started or launcher.stopping:
@@ -155,18 +154,18 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
     if off and (not launcher.stopping or _is_too_patient(launcher, vm)):
         return (SendRequest(messages.Shutdown(float(power.grace_seconds(vm)))),)
     if seen.starting and not launcher.stopping:
-        return (StartGuest(paused=power.wants_paused(vm)),)  # until it is answered; a pause is not requested during the start
+        return (StartGuest(paused=power.wants_paused(vm)),)  # until the answer; a pause is not requested during the start
     if phases.phase_of(vm) == phases.STOPPING:
-        return ()  # only the end is written, not the states of a shutdown
+        return ()  # the end is written, the states of a shutdown are not
     if is_migrating(launcher):
-        # libvirt pauses and resumes the guest during a migration, which is not reported; the result is. A guest that was paused in order to
-        # arrive is stopped for longer, so Services must not use it.
+        # Of a migration, only the result is reported, not libvirt's pauses. A guest that was paused in order to arrive is stopped for
+        # longer, so Services must not use it.
         return (ReportGuest(),) if _stands_to_arrive(launcher) else ()
     return (ReportGuest(),) if launcher.stopping else _settled(seen, vm, launcher)
 
 
 def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
-    """Return the actions for a guest that stays and continues: first its pause, then its operations, then edits of its hardware."""
+    """Return the actions for a guest that continues here: pause, operations, edits of its hardware."""
     domain, pause = launcher.domain, power.wants_paused(vm)
     if not launcher.started:
         return ()  # before that, libvirt itself pauses and resumes the guest
@@ -193,7 +192,7 @@ def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
 
 
 def stands_still(launcher: messages.Status | None) -> bool:
-    """Return True if a fault or the guest itself stopped the guest, without a request."""
+    """Return True if a fault or the guest itself stopped the guest."""
     domain = launcher.domain if launcher is not None else None
     return domain is not None and (domain.state == "pmsuspended" or (domain.state == "paused" and domain.reason not in RESUMABLE))
 
@@ -201,13 +200,13 @@ def stands_still(launcher: messages.Status | None) -> bool:
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
     """Return True if the grace period was shortened after the request to shut down.
 
-    An older launcher that does not report its grace period gets no second request, because it would get one at every check.
+    A launcher that does not report its grace period gets no second request; otherwise it would get one at every check.
     """
     return launcher.grace_seconds is not None and power.grace_seconds(vm) < launcher.grace_seconds
 
 
 def _left(launcher: messages.Status | None) -> bool:
-    """Return True if the guest continues in another pod, whose handler reports it from now on."""
+    """Return True if the guest continues in another pod."""
     migrations = launcher.migrations if launcher is not None else ()
     return any(each.direction == "outgoing" and each.state == "succeeded" for each in migrations)
 

@@ -51,7 +51,7 @@ class Node(Protocol):
         ...
 
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
-        """Mount an attachment pod's claim or image for a disk of a guest. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
+        """Mount an attachment pod's claim or image for a guest's disk. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
         ...
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
@@ -79,7 +79,7 @@ class Node(Protocol):
         ...
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
-        """Forward traffic of a pod that its guest has left to a pod with these addresses. Raises CommandFailed."""
+        """Forward traffic of a pod that its guest has left to these addresses. Raises CommandFailed."""
         ...
 
 
@@ -96,7 +96,7 @@ class Probes(Protocol):
 
 
 class Disks(Protocol):
-    """The disks that plugins set up: ``handler.storage.adding.PluginDisks``."""
+    """The disks that plugins set up."""
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
         """Set up a pod's disks before its guest starts; return them by name. Raises DisksFault."""

@@ -21,8 +21,8 @@ CANNOT_ASK: Final = "the readiness probe cannot be sent: "
 def unready(vm: Object, verdict: Verdict) -> str:
     """Return why a guest is not ready, by its readiness probe, or an empty string.
 
-    Until the first verdict (after virt-handler's restart, or a migration), the machine's status decides. A guest that the status reports as
-    paused was ready before: it may have been paused for its migration.
+    Without a verdict (after virt-handler's restart, or a migration), the machine's status decides. A guest that it reports as paused was
+    ready before: it may have been paused for its migration.
     """
     if probes.of(vm.get("spec") or {}, probes.READINESS) is None or verdict.ready:
         return ""

@@ -43,7 +43,7 @@ _JUDGED: Final = frozenset(
         conditions.AGENT_CONNECTED, conditions.REBOOT_LOOP, conditions.ACCESS_CREDENTIALS, conditions.FILESYSTEMS_READY,
     }
 )  # fmt: skip
-"""Types of the conditions that each check of a running guest updates; those about claims and networks stay."""
+"""Conditions that each check of a running guest updates; those about claims and networks stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,11 @@ class Observed:
     """None: this process has not set up the pod's network yet."""
     verdict: Verdict
     network: NetworkFault | None
-    """Fault of the pod's network."""
     disks: DisksFault | None
-    """Fault of disks that plugins set up."""
     now: datetime
     reboots: Reboots | None = None
-    """None: unknown."""
     failures: guest_changes.Failures = field(default_factory=dict)
-    """Changes of the guest's hardware that failed."""
     failed_steps: device_steps.Failures = field(default_factory=dict)
-    """Disks and network cards that the guest did not get or release."""
 
     @property
     def is_dead(self) -> bool:
@@ -74,7 +69,7 @@ class Observed:
 
 
 def status_of(seen: Observed) -> tuple[Object, float | None]:
-    """Return the status, and in how many seconds it changes; None: it does not."""
+    """Return the status, and in how many seconds it changes, or None."""
     status, again = _seen_now(seen)
     return objects.with_conditions_judged(seen.vm, status, _JUDGED), again
 

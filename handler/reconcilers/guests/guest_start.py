@@ -34,7 +34,7 @@ class GuestStart:
         self._limits = ports.limits
         self._writer = writer
         self._accelerators: dict[str, messages.Accelerator] = {}
-        """Acceleration that the pod's devices allow, for pods prepared by this process."""
+        """Of pods prepared by this process."""
         self._imported: set[str] = set()
         """Pods with imported images, or without imports."""
         self._starting: dict[str, Pending] = {}
@@ -73,14 +73,13 @@ class GuestStart:
             return await self._write_refusal(vm, refused)
 
     async def _begin(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
-        """Prepare the pod and start the guest; return as ``start``. Raises the errors of both."""
         connection = link.connected()
         image = _image(vm)
         if image is not None and operations.SUSPEND not in connection.operations:
             end = End(power.RESULT_FAILED, "StartFailed", guest_operations.LAUNCHER_TOO_OLD)
             await self._writer.write_end(vm, end)
             return Result()
-        accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is prepared once
+        accelerator = self._accelerators.get(link.pod_uid)  # once for a pod that waits for an image
         if accelerator is None:
             accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
         if (rest := await self._import(vm, link, connection, accelerator)) is not None:
@@ -119,10 +118,7 @@ class GuestStart:
     async def _sync(
         self, link: Link, connection: Connection, machine: messages.Machine, image: messages.Image | None, *, paused: bool
     ) -> bool:
-        """Request the start of the guest; return True if the launcher has answered.
-
-        The wait is short, because the machine may have to be off by then; a later pass gets the answer.
-        """
+        """Request the start of the guest; return whether the launcher answered in a short time. A later pass gets the answer."""
         pending = self._starting.get(link.pod_uid)
         if pending is None or pending.connection is not connection:
             capabilities = self._ports.node.capabilities(machine.accelerator)
@@ -138,7 +134,7 @@ class GuestStart:
         return answered
 
     async def _write_network_found(self, vm: Object) -> bool:
-        """Write that the start waits for no interface plugin, so that its time limit applies; return whether that was written."""
+        """Write that the start does not wait for an interface plugin, so that its time limit applies; return whether that was written."""
         if conditions.Wait.NETWORK_PLUGIN not in conditions.waits_for(vm):
             return False
         return await self._writer.write(vm, guest_status.with_network(vm, vm.get("status") or {}, None, self._ports.clock.now()))
@@ -165,7 +161,7 @@ class GuestStart:
             self._ports.emit(vm, "Warning", fault.reason, guest_status.printable(fault.message))
 
     async def _write_refusal(self, vm: Object, refused: LauncherRefused) -> Result:
-        """Write why the launcher did not start the guest: it waits for a disk, or the attempt ends. Return when to check again."""
+        """Write that the start waits for a disk, or end the attempt; return when to check again."""
         now = self._ports.clock.now()
         if refused.reason == "NotReady":
             status = guest_status.waiting_for_disks(vm, refused.disks, str(refused), now, full=refused.full)
@@ -174,7 +170,7 @@ class GuestStart:
                 self._ports.emit(vm, "Warning", str(found.get("reason")), str(found.get("message")))
             return Result(requeue_after=self._limits.image_seconds)
         if refused.reason == "Timeout":
-            if conditions.Wait.IMAGE in conditions.waits_for(vm):  # the wait is over, so the time limit of the start applies
+            if conditions.Wait.IMAGE in conditions.waits_for(vm):  # the time limit of the start applies again
                 await self._writer.write(vm, guest_status.with_disks_found(vm, now))
             raise refused
         ending = refused.status.ending
@@ -185,6 +181,5 @@ class GuestStart:
 
 
 def _image(vm: Object) -> messages.Image | None:
-    """Return the image that the guest resumes from, or None."""
     found = managed_save.image_of(vm)
     return None if found is None else messages.Image(found.id, found.digest)

@@ -24,9 +24,9 @@ from handler.reconcilers.guests import disk_faults, guest_devices, guest_operati
 from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
-"""Maximum characters of a message from QEMU or libvirt: enough for their last lines."""
+"""Characters, enough for the last lines of QEMU or libvirt."""
 MAX_REASON: Final = 64
-"""Maximum characters of a word from libvirt, which the pod may have changed."""
+"""Characters of a word from libvirt, which the pod may have changed."""
 MAX_DETAIL: Final = 256
 _ROOM: Final = re.compile(r"has (?:space|room) for [0-9]+(?:[KMGTPE]i| bytes)?")
 """Also matches older launchers, which write ``room`` or the exact bytes."""
@@ -39,7 +39,7 @@ RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "start-failed": power.RESULT_FAILED,
     "saved": power.RESULT_SUSPENDED,
 }
-"""``migrated`` is missing because the guest continues elsewhere."""
+"""Without ``migrated``: the guest continues elsewhere."""
 
 WATCHDOG_FIRED: Final = "WatchdogFired"
 """Reason of an Event, and of Ready if it ended the attempt."""
@@ -60,7 +60,7 @@ PAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "watchdog": ("Watchdog", "the guest's watchdog fired; kubectl virt unpause continues the guest"),
     "crashed": (conditions.GUEST_PANICKED, "the guest panicked"),
 }
-"""Reason and message of the condition Paused, by libvirt's reason."""
+"""Reason and message of Paused, by libvirt's reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class End:
     """For the Ready condition and the Event."""
     message: str
     image_used: bool = False
-    """The image of the guest's memory was used before, so that it is of no use any more."""
+    """The image of the guest's memory was used before, and is useless."""
 
 
 def end_of(ending: messages.Ending) -> End | None:
@@ -109,7 +109,7 @@ def running(
 ) -> Object:
     """Return the status of a machine with an existing domain; equal to the old one if nothing changed.
 
-    ``interfaces`` is None if the network was not checked in this pass; then the old value stays. ``verdict`` is that of the probes.
+    ``interfaces`` is None if the network was not checked in this pass; then the old value stays. ``verdict`` is of the probes.
     """
     old = vm.get("status") or {}
     domain = observed.domain
@@ -129,7 +129,7 @@ def running(
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
     for field in ("vsock", "imports", managed_save.FIELD):  # a guest that runs has used its image
         status.pop(field, None)
-    if domain.devices or domain.changes:  # launchers of older releases report none
+    if domain.devices or domain.changes:  # older launchers report none
         status["devices"] = guest_devices.listed(vm, domain.devices)
     if vsock.defaulted(domain_of(vm)) and domain.cid in vsock.CIDS:
         status["vsock"] = {"cid": domain.cid}
@@ -137,7 +137,7 @@ def running(
     barrier = observed.not_migratable or _plugin_barrier(vm, interfaces)
     for condition in _conditions(vm, observed, domain, barrier, guest_probes.unready(vm, verdict)):
         if condition["type"] == conditions.MIGRATABLE and not barrier and _is_held_by_claims(old):
-            continue  # claims are known only to virt-controller
+            continue  # only virt-controller knows claims
         status = objects.with_status_condition(status, condition, now=stamp)
     if silent := _silent_servers(vm, observed.servers_silent):
         message = printable(f"{silent}; reads and writes of this disk block or fail until it does")
@@ -158,7 +158,6 @@ def _domain(vm: Object, domain: messages.DomainStatus) -> Object:
 
 
 def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:
-    """Return the status with DisksReady True if it was False; otherwise unchanged."""
     known = objects.condition(status.get("conditions"), conditions.DISKS_READY)
     if known is None or known.get("status") == "True":
         return status
@@ -201,7 +200,6 @@ def _plugin_barrier(vm: Object, interfaces: Sequence[Interface] | None) -> str:
 
 
 def _is_held_by_claims(status: Object) -> bool:
-    """Return True if virt-controller wrote that the machine's claims prevent migration."""
     found = objects.condition(status.get("conditions"), conditions.MIGRATABLE)
     return found is not None and (found.get("status"), found.get("reason")) == ("False", conditions.DISKS_NOT_SHARED)
 
@@ -237,7 +235,7 @@ def ended(vm: Object, end: End, now: datetime, told: Sequence[messages.Operation
     image = None
     if end.result == power.RESULT_SUSPENDED:
         image = managed_save.saved(vm, managed_save.claim_of(running_form.spec_of(vm)), end.message, stamp)
-        if image is None:  # the launcher, which a guest may control, reports a save that nobody requested
+        if image is None:  # a launcher, which a guest may control, reports an unrequested save
             end = replace(end, result=power.RESULT_FAILED)
     status = phases.without_guest(phases.enter(old, power.PHASES[end.result], now))
     if image is not None:
@@ -304,7 +302,7 @@ def waiting_for_disks(vm: Object, names: Sequence[str], message: str, now: datet
 def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Object:
     """Return the status while the pod waits for images in claims; equal to the old one if that is written already.
 
-    ``names`` are from the launcher; only the machine's disks are used.
+    ``names`` are the launcher's; only the machine's disks are used.
     """
     return waiting(
         vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when the image exists"), now
@@ -312,10 +310,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
-    """Return the status while the pod waits for disk servers; None if the launcher waits for none.
-
-    ``names`` are from the launcher; only the machine's disks are used.
-    """
+    """Return the status while the pod waits for disk servers; None if it waits for none. ``names`` as in :func:`waiting_for_images`."""
     silent = _silent_servers(vm, names)
     return waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
 
@@ -372,5 +367,5 @@ def _missing_images(vm: Object, names: Sequence[str]) -> str:
 
 
 def with_disks_found(vm: Object, now: datetime) -> Object:
-    """Return the status after the images exist and before the guest does: from now on the start has a time limit."""
+    """Return the status once the images exist, which starts the time limit of the start."""
     return _with_disks_found(vm, dict(vm.get("status") or {}), times.to_rfc3339(now))

@@ -1,4 +1,4 @@
-"""All missing steps of a guest's disks and network cards, in the order in which they are taken. Pure."""
+"""All missing steps of a guest's disks and network cards, in their order. Pure."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ Step = guest_disks.Step | guest_interfaces.Step
 
 
 def missing(vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Step, ...]:
-    """Return the steps, those of disks first."""
+    """Return the missing steps, those of disks first."""
     return (*guest_disks.steps(dict(vm), launcher), *guest_interfaces.steps(dict(vm), launcher))

@@ -1,4 +1,4 @@
-"""Writes machines' statuses when they changed, at a limited rate, with the resourceVersion that they are based on.
+"""Writes changed statuses of machines, at a limited rate, with the resourceVersion that they are based on.
 
 A guest can change its state at any rate. Per machine, a burst of ``Limits.writes_burst`` writes is allowed, then one every
 ``write_seconds``, always with the newest state. Changes of the phase, three per attempt, are written at once.
@@ -27,15 +27,15 @@ class StatusWriter:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._agreed: dict[str, tuple[Object, Object]] = {}
-        """By uid of the pod: the status the server stored at our last write, and the one we sent. Without this a server that normalizes a
-        value would cause endless writes."""
+        """By uid of the pod: the status the server stored at our last write, and the one we sent. Without this, a server that normalizes a
+        value would cause endless writes.
+        """
         self._buckets: dict[NamespacedName, TokenBucket] = {}
-        """Remaining writes of each machine of this node."""
 
     async def write(self, vm: Object, status: Object) -> bool:
         """Write the status if it differs and the rate limit allows it; return True if it was written.
 
-        The limit does not apply to a change of the phase. The caller checks again later and then writes the newest status.
+        The limit does not apply to a change of the phase. Otherwise the caller checks again later.
         """
         if status == vm.get("status"):
             return False

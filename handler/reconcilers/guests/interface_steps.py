@@ -64,7 +64,7 @@ class InterfaceSteps:
     async def _detach(self, vm: Object, link: Link, step: DetachCard) -> Result | None:
         connection, name = link.connected(), step.name
         await connection.call(messages.DetachInterface(name))
-        # Also if QEMU has it still: a launcher can lie.
+        # even if QEMU reports it, because a launcher can lie
         await self._ports.node.leave_network(vm, name, connection)
         self._ports.networks.remove(link.pod_uid, name)
         return await self._record(vm, step, guest_interfaces.DETACHED, f"the guest released interface {name}")

@@ -12,7 +12,6 @@ from handler.reconcilers.guests.guest_status import NetworkFault
 from launcher.protocol import messages
 
 PASST_ENDED: Final = "PasstEnded"
-"""Reason of an Event."""
 LOST: Final = "passt ended and is restarted; the guest's connections are lost, but it can open new ones"
 
 

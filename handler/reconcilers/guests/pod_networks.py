@@ -1,8 +1,8 @@
 """The networks of this node's pods, each set up once per process, and retried after failures.
 
-An attempt runs programs of the host, and a launcher may cause any number of passes. So each pod has a burst of
-``Limits.network_tries_burst`` attempts, and then one every ``network_seconds``. In between, the last fault is returned. The same limit
-applies to changes of single cards, also those that succeed: a guest can eject its card as often as it wants.
+A launcher may cause any number of passes, and an attempt runs programs of the host. So each pod has a burst of
+``Limits.network_tries_burst`` attempts, and then one every ``network_seconds``; in between, the last fault is returned. The limit includes
+successful changes of single cards: a guest can eject its card as often as it wants.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ class TooManyChanges(Exception):
 
 @dataclass(slots=True)
 class _Failing:
-    """A network that could not be set up so far."""
-
     since: datetime
     tries: TokenBucket
     fault: CommandFailed | Fault | Unsupported
@@ -62,7 +60,7 @@ class PodNetworks:
         self._changes: dict[str, TokenBucket] = {}
 
     def interfaces(self, pod_uid: str) -> tuple[Interface, ...] | None:
-        """Return the interfaces of a pod whose network this process has set up, or None."""
+        """Return the interfaces of a pod if this process has set up its network, else None."""
         return self._interfaces.get(pod_uid)
 
     def may_heal(self, pod_uid: str) -> bool:
@@ -97,11 +95,7 @@ class PodNetworks:
         return interfaces
 
     def begin_change(self, pod_uid: str) -> None:
-        """Count a change of the pod's cards, before it runs programs.
-
-        Raises:
-            TooManyChanges: it must wait.
-        """
+        """Count a change of the pod's cards, before it runs programs. Raises TooManyChanges if it must wait."""
         now = asyncio.get_running_loop().time()
         bucket = self._changes.setdefault(pod_uid, self._bucket(now))
         if not bucket.try_accept(now):
@@ -111,7 +105,7 @@ class PodNetworks:
         return TokenBucket(self._limits.network_tries_burst, 1 / self._limits.network_seconds, now)
 
     def add(self, pod_uid: str, interface: Interface) -> None:
-        """Remember a card that the guest gets, in place of one of this name."""
+        """Remember a card that the guest gets, replacing one of this name."""
         self.remove(pod_uid, interface.name)
         self._interfaces[pod_uid] = (*self._interfaces.get(pod_uid, ()), interface)
 

@@ -1,7 +1,7 @@
-"""The condition ``RebootLoop``: a guest that reboots again and again looks healthy otherwise. Pure.
+"""The condition ``RebootLoop``: the guest reboots again and again. Pure.
 
-virt-launcher counts reboots. virt-handler remembers when the count grew. After its restart, a loop shows again after
-:data:`MANY` reboots, and a condition that is True stays until the guest did not reboot for the window.
+virt-launcher counts reboots, and virt-handler remembers when the count grew. After its restart, a loop shows again after :data:`MANY`
+reboots, and a condition that is True stays until the guest did not reboot for the window.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import conditions
 
 MANY: Final = 5
-"""Reboots within the window that make a loop. An installer, or updates of Windows, need fewer."""
+"""Reboots within the window that make a loop; an installer, or updates of Windows, need fewer."""
 WINDOW: Final = timedelta(minutes=5)
 MESSAGE: Final = f"the guest rebooted at least {MANY} times within {WINDOW.seconds // 60} minutes; check its console"
 
@@ -25,11 +25,10 @@ class Reboots:
     """Reboots of the guest in one pod, as this process saw them."""
 
     count: int
-    """Reboots counted by virt-launcher."""
+    """By virt-launcher."""
     since: datetime
-    """Time of the first look."""
     times: tuple[datetime, ...] = ()
-    """Times of the newest :data:`MANY` that this process saw; the oldest first."""
+    """The newest :data:`MANY` that this process saw; the oldest first."""
 
 
 def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
@@ -41,7 +40,7 @@ def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
 
 
 def with_loop(vm: Object, status: Object, reboots: Reboots, now: datetime) -> tuple[Object, float | None]:
-    """Return the status, with the condition if it is or was True, and after how many seconds to look again; None: never."""
+    """Return the status, with the condition if it is or was True, and the seconds until the next check, or None."""
     is_loop = len(reboots.times) == MANY and reboots.times[-1] - reboots.times[0] <= WINDOW
     known = objects.is_true(status.get("conditions"), conditions.REBOOT_LOOP)
     quiet = now - max((reboots.since, *reboots.times[-1:]))
@@ -56,6 +55,6 @@ def with_loop(vm: Object, status: Object, reboots: Reboots, now: datetime) -> tu
 
 
 def began(vm: Object, status: Object) -> bool:
-    """Return whether a status says for the first time that the guest is in a loop."""
+    """Return whether a status reports a loop for the first time."""
     before, after = (objects.is_true(each.get("conditions"), conditions.REBOOT_LOOP) for each in (vm.get("status") or {}, status))
     return after and not before

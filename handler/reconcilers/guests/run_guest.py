@@ -1,10 +1,10 @@
-"""The loop for guests with this node in ``status.nodeName``: gather, plan, apply.
+"""The loop for guests with this node in ``status.nodeName``: observe, plan, apply.
 
-A start writes the machine once: phase, conditions, domain, interfaces, graphics and times. Afterwards it is written only after changes,
-never periodically. Every write carries the resourceVersion it is based on; after a Conflict the loop runs again.
+A start writes the machine once. Afterwards it is written only after changes. Every write carries the resourceVersion it is based on; after
+a Conflict the loop runs again.
 
-No state is kept across restarts. virt-launcher's report (``Hello`` is complete) and the API objects are sufficient, and virt-launcher
-starts a domain only once per pod.
+No state survives restarts: virt-launcher's report (``Hello`` is complete) and the API objects suffice, and virt-launcher starts a domain
+only once per pod.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RunGuest:
                 return Result()
             actions = guest_plan.plan(self._observe(vm, link))
             if actions and actions == before:
-                break  # the launcher did what was requested, without effect
+                break  # the request had no effect
             rest, before = await self._applier.apply(vm, link, actions), actions
             if rest is not None:
                 return rest

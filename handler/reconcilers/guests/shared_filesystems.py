@@ -16,14 +16,7 @@ LOST: Final = "virtiofsd ended, so processes in the guest that use its files han
 
 
 def with_filesystems(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
-    """Return the status with the condition, if the machine has shared file systems.
-
-    Args:
-        vm: the stored machine.
-        status: the status to write.
-        observed: the launcher's report; other names than the machine's are ignored.
-        now: the time.
-    """
+    """Return the status with the condition, if the machine has shared file systems; other names in ``observed`` are ignored."""
     names = [str(each.get("name")) for each in filesystems.defaulted(domain_of(vm))]
     if not names or observed.stopping:
         return status

@@ -1,7 +1,7 @@
 """The source side of live migrations from this node.
 
-This executes the actions of ``side_plan`` with launcher, relays and API. All of them can be repeated: the launcher tries each migration
-once, open relays stay open, and writes carry the resourceVersion that they are based on.
+It executes the actions of ``side_plan``, which can be repeated: the launcher tries each migration once, open relays stay open, and writes
+carry the resourceVersion that they are based on.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         super().__init__(ports)
         self._relays = relays
         self._pods: dict[Request, str] = {}
-        """The source's pod of each migration, because the machine's status has the target's pod after the arrival."""
+        """The source's pod of each migration; after the arrival the machine's status has the target's."""
         self._released: set[str] = set()
-        """uids of the migrations with a domain that the target reported as released."""
+        """Uids of migrations with a domain that the target reported as released."""
         self._forwarded: set[str] = set()
-        """uids of the migrations with forwarded connections, or a failed attempt to do so."""
+        """Uids of migrations with forwarded connections, or a failed attempt to do so."""
         self._paused: set[str] = set()
-        """uids of the migrations with a reported pause of their guest."""
+        """Uids of migrations with a reported pause of their guest."""
         self._stalls = Stalls()
 
     def _plan(self, migration: Object, link: Link | None) -> side_plan.SourcePlan:
@@ -67,7 +67,6 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         return side_plan.plan_source(seen)
 
     def _link(self, request: Request, migration: Object) -> Link | None:
-        """Return the link to the source's pod, if it was known before the guest moved."""
         vm = self._ports.machines.get(request.namespace, migration_side.vm_name(migration))
         if pod_uid := side_plan.source_pod(vm, migration):
             self._pods[request] = pod_uid
@@ -75,7 +74,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         return self._ports.links.acquire(known, Holder("source", request)) if known else None
 
     def _stalled(self, uid: str, link: Link | None) -> float:
-        """Return how many seconds no data of the guest has moved, ignoring reports of a disconnected launcher."""
+        """Return for how many seconds no data of the guest has moved, ignoring reports of a disconnected launcher."""
         status = link.status if link is not None and link.connection is not None else None
         known = status.migration_of(uid) if status is not None else None
         return self._stalls.seconds(uid, known, asyncio.get_running_loop().time())
@@ -200,14 +199,14 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
 
 
 def _may_operate(vm: Object | None, migration: Object) -> bool:
-    """Return whether an operation of the machine has no result, or one may have been asked for that this process has not heard of.
+    """Return whether an operation of the machine has no result, or one may have been requested that this process has not heard of.
 
     virt-api takes no operation once the machine's status names the Migration, so a copy of the machine that names it has all of them.
     """
     if vm is None:
         return True
     if structure.of_virtual_machine(vm):
-        return False  # it cannot be judged, and no operation of it is carried out
+        return False  # an invalid machine: no operation of it is carried out
     return bool(operations.unfinished(vm)) or dig_vm(vm, "status", "migration", "uid") != objects.uid_of(migration)
 
 

@@ -1,7 +1,7 @@
-"""This node's side of live migrations, as target.
+"""The target side of live migrations to this node.
 
-``side_plan`` decides; this module applies its actions to launcher, relay listener and API. All of it is idempotent: the launcher prepares a
-domain once, an open listener stays open, and writes carry the resourceVersion of their decision.
+It executes the actions of ``side_plan``, which are idempotent: the launcher prepares a domain once, an open listener stays open, and writes
+carry the resourceVersion of their decision.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         self._server = server
         self._address = address
         self._expected: set[str] = set()
-        """uids of the migrations with accepted source relays."""
+        """Uids of migrations with accepted source relays."""
         self._faults: dict[str, TokenBucket] = {}
         """By uid: limits the reports of target faults, whose text the launcher chooses."""
 
@@ -122,7 +122,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
     async def _prepare(self, migration: Object, link: Link) -> None:
         vm, connection = await self._machine(migration), migration_side.live(link)
         given = await self._ports.node.give_devices(hot_plug_interfaces.with_added(vm), link.pod_uid, connection)
-        # The guest runs already, and keeps its accelerator.
+        # the guest keeps its accelerator
         accelerator: messages.Accelerator = "kvm" if dig_vm(vm, "status", "domain", "type") == "kvm" else "qemu"
         if accelerator == "kvm" and given != "kvm":
             raise ownership.NotTheDevice("the guest uses KVM, but the target pod has no /dev/kvm")
@@ -150,9 +150,9 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         return tuple(found)
 
     async def _write_fault(self, migration: Object, error: Exception) -> None:
-        """Write into the Migration why its target is not ready; it is retried until virt-controller gives up.
+        """Write why the Migration's target is not ready; the preparation is retried until virt-controller gives up.
 
-        A compromised launcher may report new texts each time, so they are written at a machine's rate of status writes.
+        A compromised launcher may report new texts each time, so the rate is that of a machine's status writes.
         """
         message = guest_status.printable(f"the target on node {dig_migration(migration, 'status', 'targetNode')} is not ready: {error}")
         if phases.phase_of(migration) != phases.PREPARING_TARGET or dig_migration(migration, "status", "message") == message:
@@ -168,7 +168,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         await migration_side.live(link).call(messages.ReleaseMigration(migration_uid, paused))
 
     async def _take_over(self, migration: Object, link: Link) -> None:
-        """Write that the machine is on this node, then that the Migration succeeded. After a restart in between, the rest is written."""
+        """Write that the machine is on this node, then that the Migration succeeded. Continues after a restart in between."""
         vm = await self._machine(migration)
         source = dig_migration(migration, "status", "sourceNode")
         if link.status is not None and dig_vm(vm, "status", "podUID") != link.pod_uid:
@@ -195,7 +195,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         return {**status, **here, "migration": record}
 
     async def _machine(self, migration: Object) -> Object:
-        # It is on the other node, so this node's informer does not have it.
+        # this node's informer does not have a machine of the other node
         return migration_side.sound(
             await self._ports.api.get(VIRTUAL_MACHINES, migration_side.vm_name(migration), objects.namespace_of(migration))
         )

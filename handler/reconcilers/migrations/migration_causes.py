@@ -1,8 +1,7 @@
 """User-readable causes of migrations that ended without moving the guest. Pure.
 
-libvirt reports the state of its sockets. A guest that is stopped during its migration ends on the source as "client socket is closed" or
-"operation aborted", because the other pod or the job ended; the real cause is the stop. libvirt's text stays in virt-launcher's log, and
-follows the cause if that is a guess.
+libvirt reports the state of its sockets: "client socket is closed" or "operation aborted" for a guest that is stopped during its migration.
+The cause is then the stop. virt-launcher's log has libvirt's text, which also follows a guessed cause.
 """
 
 from __future__ import annotations
@@ -33,12 +32,13 @@ BROKEN_CONNECTION: Final = (
 )
 """Parts of messages about ended connections from libvirt (``rpc/virnetsocket.c``, ``rpc/virnetclient.c``, ``qemu/qemu_migration.c``), from
 the target's QEMU about the guest's memory (``load of migration failed``), and from the source's QEMU about a copied disk (``migration of
-disk vda failed``). Other errors would occur again."""
+disk vda failed``). Other errors would occur again.
+"""
 
 LIBVIRTD_AWAY: Final = "libvirtd is not connected"
-"""virt-launcher's text while its own libvirtd restarts: the migration did not start."""
+"""virt-launcher's text while its libvirtd restarts: the migration did not start."""
 _KILLED: Final = re.compile(r"unexpectedly closed the monitor(?: \(vm='[^']*'\))?\s*\Z", re.IGNORECASE)
-"""libvirt's text for a QEMU that was killed. After this, a QEMU that refused the guest would give its reason."""
+"""libvirt's text for a killed QEMU. A QEMU that refused the guest would add its reason."""
 
 
 def stop_of(vm: Mapping[str, Any] | None) -> str:
@@ -62,7 +62,7 @@ def is_broken_connection(known: messages.MigrationStatus) -> bool:
 def may_pass(known: messages.MigrationStatus, launcher: messages.Status, stop: str) -> bool:
     """Return whether a failed migration may succeed at the next attempt with another target pod.
 
-    The guest continues here, and a connection or process failed that is independent of it.
+    The guest continues here, and the failed connection or process is independent of it.
     """
     return known.state == "failed" and not is_off(launcher, stop) and is_broken_connection(known)
 
@@ -70,11 +70,7 @@ def may_pass(known: messages.MigrationStatus, launcher: messages.Status, stop: s
 def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop: str, limit: str = "") -> str:
     """Return the cause of a migration that the source's virt-launcher reports as failed or cancelled.
 
-    Args:
-        known: virt-launcher's report of the migration.
-        launcher: its report of the guest.
-        stop: why the guest should end, from :func:`stop_of`; empty: it should continue.
-        limit: the limit that aborted it; empty: another reason.
+    ``stop`` is from :func:`stop_of`; ``limit`` aborted the migration, unless empty.
     """
     ending = launcher.ending
     if ending is not None and ending.kind == "shutdown":

@@ -1,7 +1,7 @@
-"""Time limits of a running migration, and their consequences, from the Migration's ``status.options``. Pure.
+"""Time limits of a running migration, from ``status.options``, and their consequences. Pure.
 
-Seconds count from the source virt-handler's write of ``Running``, so that its restart changes nothing. A Migration without options, from
-the previous release's virt-controller, has no limit.
+Seconds count from the source virt-handler's write of ``Running``, which survives its restart. A Migration without options, from the
+previous version's virt-controller, has no limit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STALL_SECONDS: Final = 150
 
 MILLISECONDS: Final = 1000
 BOUND_SHARE: Final = 0.75
-"""Share of the bandwidth limit: at this average rate, the limit is the cause, because a migration takes some seconds to begin and end."""
+"""Share of the bandwidth limit from which on the limit is the cause, because a migration takes some seconds to begin and end."""
 
 
 def request(migration: Object) -> messages.Migrate:
@@ -46,12 +46,7 @@ def request(migration: Object) -> messages.Migrate:
 def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stalled_seconds: float, *, can_pause: bool) -> Verdict:
     """Return how to treat a running migration.
 
-    Args:
-        migration: the Migration.
-        launcher: the source virt-launcher's report.
-        now: by the clock that wrote ``Running``.
-        stalled_seconds: time without progress.
-        can_pause: whether this virt-launcher supports the request.
+    ``now`` is of the clock that wrote ``Running``; ``can_pause``: whether this virt-launcher supports the request.
     """
     if stalled_seconds >= STALL_SECONDS:
         return "abort"
@@ -91,7 +86,7 @@ def cause(migration: Object, known: messages.MigrationStatus, now: datetime, sta
 
 
 def _bound(options: Object, known: messages.MigrationStatus) -> str:
-    """Return a clause for users if the bandwidth limit determines the rate; empty: there is none, or the rate is lower."""
+    """Return a clause for users if the bandwidth limit determines the rate, or an empty string."""
     allowed, elapsed = quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes, known.elapsed_milliseconds
     sent = migration_progress.amounts(known)[1]
     if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS / elapsed < BOUND_SHARE * allowed:

@@ -54,7 +54,7 @@ class RelayServer(Protocol):
     """The server for relays of other nodes."""
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
-        """Admit this migration from its source node; ``expected.release`` is called when the source reports that the domain left."""
+        """Admit this migration from its source node; calls ``expected.release`` when the source reports that the domain left."""
 
     def forget(self, migration_uid: str) -> None:
         """Stop admitting this migration."""

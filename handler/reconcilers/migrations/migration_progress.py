@@ -1,12 +1,12 @@
 """Converts virt-launcher's statistics to ``Migration.status.progress``, and decides whether a migration converges. Pure.
 
-virt-launcher reports statistics twice a second, and a compromised one reports anything at any rate. So numbers are limited, and written at
-most every ``write_seconds``, even after failed writes.
+A compromised virt-launcher reports anything at any rate. So numbers are limited, and written at most every ``write_seconds``, even after
+failed writes.
 
 A migration does not converge if the guest writes memory at :data:`KEEPS_UP` of the transfer rate, in :data:`SAMPLES` consecutive reports
 from the second iteration on, or if :data:`OFTEN` times its size was sent. It converges again after as many reports to the contrary. QEMU
-counts a rewritten page once per transfer, so the guest's rate never exceeds the transfer rate, including page headers. QEMU's transfer rate
-covers a tenth of a second, so it is computed here.
+counts a rewritten page once per transfer, so the guest's rate never exceeds the transfer rate, including page headers. The transfer rate is
+computed here, because QEMU's covers only a tenth of a second.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from handler.reconcilers.limits import DEFAULT
 from launcher.protocol import messages
 
 SAMPLES: Final = 10
-"""Reports of five seconds."""
+"""Five seconds: virt-launcher reports twice a second."""
 KEEPS_UP: Final = 0.8
 """Share of the transfer rate: below it, each iteration is at least a fifth shorter than the last one."""
 OFTEN: Final = 3
 MAX_NUMBER: Final = (1 << 63) - 1
-"""Maximum of an int64."""
+"""An int64's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Step:
 
     course: Course
     status: Object | None = None
-    """The Migration's status to write now; None: nothing."""
+    """The Migration's status to write now, or None."""
     again: float | None = None
     """Seconds until these statistics may be written, unless newer ones arrive."""
     warning: str = ""
-    """For users, with this write: why it does not converge."""
+    """Why it does not converge, for users."""
 
 
 def plan(
@@ -68,7 +68,7 @@ def plan(
     *,
     write_seconds: float = DEFAULT.progress_seconds,
 ) -> Step:
-    """Return the step for the source virt-launcher's statistics; ``seconds`` is the present time of ``Course``'s clock."""
+    """Return the step for the source virt-launcher's statistics; ``seconds`` is the time of ``Course``'s clock."""
     course = _counted(course, known)
     old: Object = dict(migration.get("status") or {})
     status = {**old, "progress": figures(known, now)}
@@ -105,10 +105,7 @@ def figures(known: messages.MigrationStatus, now: datetime) -> Object:
 def at_end(known: messages.MigrationStatus | None, now: datetime, before: Mapping[str, Any] | None = None) -> dict[str, Object]:
     """Return ``progress`` for the final status; empty without statistics, so that the last ones stay.
 
-    Args:
-        known: virt-launcher's report; the target's covers only memory.
-        now: the time.
-        before: the present ``status.progress``, which includes copied disks.
+    ``before`` is the present ``status.progress``, which includes copied disks; the target's report covers only memory.
     """
     if known is None or amounts(known)[0] == 0:
         return {}
@@ -143,7 +140,7 @@ def _condition(migration: Mapping[str, Any], known: messages.MigrationStatus, co
     before = objects.condition(dig_migration(migration, "status", "conditions"), progress.CONVERGING)
     is_behind = before is not None and before.get("status") == "False"
     total, processed, _ = amounts(known)
-    # For a guest with large copied disks, check memory alone: disks may be most of the data, and are sent once.
+    # Memory alone for a guest with copied disks: they may be most of the data, and are sent once.
     often = [(processed, total), (known.memory_processed_bytes, known.memory_total_bytes)]
     moved = _moved(course, known) if course.recent else known.bytes_per_second
     rates = f"the guest writes its memory at {_rate(known.dirty_bytes_per_second)}, and {_rate(moved)} are sent"

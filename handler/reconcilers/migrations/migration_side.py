@@ -29,7 +29,7 @@ class Side(ABC, Generic[Action]):
         self.ending = False
         """This virt-handler will end soon: no migration begins."""
         self._uids: dict[Request, str] = {}
-        """uids of attempts (``migration_attempts.uid_of``), as everywhere here."""
+        """Uids of attempts (``migration_attempts.uid_of``), as everywhere here."""
 
     async def reconcile(self, request: Request) -> Result:
         """Plan and apply actions until this side must wait; return when to check again."""
@@ -45,7 +45,7 @@ class Side(ABC, Generic[Action]):
             link = self._link(request, migration)
             actions = self._plan(migration, link)
             if actions and actions == before:
-                break  # it was done without effect
+                break  # it had no effect
             before = actions
             rest: Result | None = Result()
             for action in actions:
@@ -102,7 +102,7 @@ def vm_name(migration: Object) -> str:
 
 
 def sound(vm: Object) -> Object:
-    """Return the machine, which no loop of this process has validated, if it is valid. Raises InvalidObject."""
+    """Return a machine that no loop of this process has validated. Raises InvalidObject."""
     if faults := structure.of_virtual_machine(vm):
         raise InvalidObject(f"virtual machine {objects.name_of(vm)}: {'; '.join(faults)}")
     return vm

@@ -1,4 +1,4 @@
-"""How long an outgoing migration has made no progress, as seen by this process. It has no clock; callers pass the time."""
+"""How long an outgoing migration has made no progress, by the caller's clock."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ from launcher.protocol import messages
 
 
 class Stalls:
-    """Tracks the transferred bytes of each attempt, and when they last changed."""
+    """Tracks when the transferred bytes of each attempt last changed."""
 
     def __init__(self) -> None:
         self._moved: dict[str, tuple[int, float]] = {}
         """By uid."""
 
     def seconds(self, uid: str, known: messages.MigrationStatus | None, now: float) -> float:
-        """Return for how many seconds there was no progress; 0 if unknown.
-
-        Args:
-            uid: of the attempt.
-            known: the source virt-launcher's report; None: none.
-            now: in monotonic seconds.
-        """
+        """Return for how many seconds an attempt made no progress; 0 if unknown. ``now`` is in monotonic seconds."""
         if known is None or known.state not in ("running", "cancelled"):
             self.forget(uid)
             return 0.0

@@ -1,7 +1,7 @@
 """The loop that writes the progress of outgoing migrations; ``migration_progress`` decides what and when.
 
-It is a separate loop because the guest is paused during the final phase, which must not wait for a slow API server. After a conflict, the
-next statistics are written instead.
+It is separate because the guest's final phase must not wait for a slow API server. After a conflict, the next statistics are written
+instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from handler.reconcilers.migrations.side_plan import source_pod
 from launcher.protocol import messages
 
 NOT_CONVERGING: Final = "MigrationNotConverging"
-"""Reason of an Event."""
 LEFT: Final = (errors.Conflict, errors.NotFound, errors.Forbidden, errors.Invalid, errors.BadRequest)
 """Refusals after which the next statistics are tried: a concurrent write, or an older virt-api."""
 

@@ -1,12 +1,12 @@
 """Decides the next actions of virt-handler for one Migration, as its source or target. Pure.
 
-Only the source's launcher determines whether the domain stayed or left. The domain arrives on the target paused. It runs there after the
-target learned that the source's launcher reported its departure (``apis.virt.release``). Then the target's handler writes ``Succeeded``.
-Only the source's handler writes ``Failed`` and ``Cancelled``. Both hold across restarts.
+Only the source's launcher determines whether the domain stayed or left. The domain arrives paused, and runs on the target after the
+source's launcher reported its departure (``apis.virt.release``). Then the target's handler writes ``Succeeded``. Only the source's handler
+writes ``Failed`` and ``Cancelled``.
 
 Source
-  ============================== ==========================================================
-  ``TargetReady``, being deleted  not begun: ``Cancelled``; begun: abort
+  ============================== ========================================================== ``TargetReady``, being deleted  not begun:
+  ``Cancelled``; begun: abort
   ``TargetReady``                 write ``Running`` first: from then on it counts as begun
   ``Running``, new to launcher    relays, then Migrate (safe to repeat)
   ``Running``, in progress        keep the relays; being deleted: abort; over a limit (``migration_limits``): pause or abort
@@ -44,11 +44,11 @@ from handler.reconcilers.migrations import migration_causes, migration_limits
 from launcher.protocol import messages
 
 MEASURE_SECONDS: Final = 30.0
-"""How long a launcher may take to report statistics after the end: it checks its domain every ten seconds."""
+"""Maximum time for a launcher's statistics after the end: it checks its domain every ten seconds."""
 LOOK_AGAIN_SECONDS: Final = 10.0
 """Interval of checks of a migration in progress, or without statistics."""
 CONFIRM_SECONDS: Final = 120.0
-"""How long the source's libvirt may take to notice the end; a minute if the other node is gone."""
+"""How long the source's libvirt may take to notice the end: a minute if the other node is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Observed:
 
     migration: Mapping[str, Any]
     launcher: messages.Status | None
-    """Status of the pod on this side; None before the first."""
+    """Of the pod on this side; None before the first status."""
     connected: bool
     gone: bool
     relaying: bool = False
@@ -73,7 +73,7 @@ class Observed:
     now: datetime | None = None
     """By the clock that writes ``Running`` and the end; None: time does not matter."""
     stalled_seconds: float = 0.0
-    """Source: how long no data of the guest has moved."""
+    """Source: without data of the guest."""
     can_pause: bool = False
     """Source: the launcher supports ``PauseForMigration``."""
     operating: bool = False
@@ -128,7 +128,7 @@ class EndMigration:
     phase: str
     message: str
     stays: bool = True
-    """True if the guest continues here. Otherwise it ended or will end, and virt-controller reports that."""
+    """The guest continues here. Otherwise it ended or will end, and virt-controller reports that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def plan_source(seen: Observed) -> SourcePlan:
 
 
 def _wait(seen: Observed) -> tuple[Requeue, ...]:
-    """Return a requeue after some seconds while the guest may move; else empty: a change is awaited."""
+    """Return a requeue while the guest may move; else empty: a change is awaited."""
     return (Requeue(LOOK_AGAIN_SECONDS),) if phases.phase_of(seen.migration) == phases.RUNNING else ()
 
 
@@ -285,7 +285,6 @@ def _under_way(seen: Observed, launcher: messages.Status) -> SourcePlan:
 
 
 def _limit_of(seen: Observed, known: messages.MigrationStatus) -> str:
-    """Return the limit that caused the abort of a migration; empty for another cause."""
     return migration_limits.cause(seen.migration, known, seen.now, seen.stalled_seconds) if seen.now is not None else ""
 
 
@@ -304,7 +303,7 @@ def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
 def _is_confirming(seen: Observed) -> bool:
     """Return True if libvirt still migrates on the source although the Migration is over because the target's pod ended.
 
-    It learns this through the relays. A compromised launcher could report it forever, so it has :data:`CONFIRM_SECONDS`.
+    It learns this through the relays, within :data:`CONFIRM_SECONDS`: a compromised launcher could report it forever.
     """
     launcher = seen.launcher
     known = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
@@ -341,11 +340,11 @@ def plan_target(seen: Observed) -> TargetPlan:
     if not seen.connected or launcher.ending is not None:
         return ()
     if known is None:
-        # A pod that is being deleted, or of a deleted Migration, is not prepared any more.
+        # a pod that is being deleted, or of a deleted Migration, is not prepared any more
         is_vain = objects.is_deleting(migration) or migration_attempts.failure_of(migration) is not None
         return () if is_vain else (PrepareTarget(),)
     if known.state in ("arrived", "failed") and release.is_released(migration):
-        return (ReleaseGuest(),)  # if the domain is gone, this makes the launcher end
+        return (ReleaseGuest(),)  # if the domain is gone, the launcher ends
     if known.state not in ("prepared", "running", "arrived"):
         return ()  # it did not arrive; the source decides
     if not seen.relaying:
@@ -375,7 +374,7 @@ def _target_over(seen: Observed) -> TargetPlan:
 
 
 def _left(seen: Observed, seconds: float) -> float:
-    """Return how much is left of this time since the Migration ended, by any clock; 0 if none."""
+    """Return the rest of this time since the Migration ended, by any clock; 0 if none."""
     try:
         ended = times.parse(str(dig_migration(seen.migration, "status", "endTime") or ""))
     except ValueError:
