@@ -1,7 +1,6 @@
 """Decide whether guests on this node can use KVM, by running one.
 
-``/dev/kvm`` alone proves nothing: some nested machines offer it, but no unmodified kernel boots there. :func:`decide` runs the trial guest
-(``kvm``) in a child process with a time limit; an administrator can force the result.
+``/dev/kvm`` proves nothing: some nested machines offer it, but no unmodified kernel boots there. An administrator can force the result.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ logger = logging.getLogger(__name__)
 
 Choice = Literal["auto", "kvm", "emulation"]
 TRIAL_SECONDS: Final = 10.0
-"""With working KVM, the trial takes well under a second, including the interpreter's start."""
+"""Working KVM takes well under a second, including the interpreter's start."""
 LOOP_SECONDS: Final = 1.0
-"""The loop takes some 10 ms on hardware, 100 ms in a nested machine under load, and 20 s if each instruction is emulated."""
+"""The loop takes 10 ms on hardware, 100 ms in a nested machine under load, and 20 s if each instruction is emulated."""
 _REPORT_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on acceleration of guests on this node, with its reason."""
+    """Whether guests on this node are accelerated, and why."""
 
     accelerated: bool
     reason: str
@@ -39,7 +38,7 @@ class Verdict:
 
 
 def verdict_of(report: str, *, ended: bool) -> Verdict:
-    """Return the verdict for the trial's output; ``ended`` is false if the trial had to be killed."""
+    """Return the verdict for the trial's output; ``ended`` is false if the trial was killed."""
     stages: dict[str, float] = {}
     reason = ""
     for line in report.splitlines():
@@ -74,11 +73,7 @@ class Trials:
         return self._child is not None and self._child.returncode is None
 
     async def run(self) -> tuple[str, bool]:
-        """Return the trial's output, and whether it ended by itself.
-
-        Raises:
-            OSError: it could not be started.
-        """
+        """Return the trial's output, and whether it ended by itself. Raises OSError if it could not be started."""
         self._child = child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "handler.devices.kvm", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
         )
@@ -95,14 +90,14 @@ class Trials:
         finally:
             if child.returncode is None:
                 child.kill()
-                # A process that hangs in the kernel dies when its ioctl returns. We do not wait for that.
+                # a process that hangs in the kernel dies when its ioctl returns, which may take forever
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(1):
                         await child.wait()
 
 
 async def decide(choice: Choice, trials: Trials) -> Verdict:
-    """Return and log the verdict for this node. ``kvm`` and ``emulation`` need no trial."""
+    """Return and log the verdict for this node; ``auto`` runs a trial."""
     verdict = Verdict(accelerated=False, reason="")
     match choice:
         case "kvm":

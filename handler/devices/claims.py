@@ -1,8 +1,8 @@
-"""Claims of attachment pods in the pod of a running guest.
+"""Mounts claims of attachment pods in the pod of a running guest.
 
-virt-handler clones the mount of the claim in the attachment pod, and moves the clone to the disk's directory in the guest's pod. It
-resolves all paths inside of each pod's root without links. The guest's pod has an emptyDir for these directories. It belongs to root from
-the first call on, so a launcher cannot put another directory in a disk's place between two system calls.
+virt-handler clones the mount in the attachment pod, and moves the clone to the disk's directory in the guest's pod. It resolves paths
+inside of each pod's root without links. The directories' emptyDir belongs to root from the first call on, so a launcher cannot replace a
+disk's directory between two system calls.
 """
 
 from __future__ import annotations
@@ -32,14 +32,6 @@ def put(
     source: Launcher, target: Launcher, disk: str, *, read_only: bool, parent: str = layout.DISKS_DIRECTORY, move: Move = mounts.move
 ) -> None:
     """Mount the claim or image of an attachment pod at a disk's directory in the guest's pod. Idempotent.
-
-    Args:
-        source: the process of the attachment pod.
-        target: the guest's launcher.
-        disk: the disk's name.
-        read_only: the guest only reads the disk.
-        parent: the directory of the disk's directory.
-        move: mounts the one over the other.
 
     Raises:
         NotTheDevice: something else is there.
@@ -76,11 +68,7 @@ def remove(target: Launcher, disk: str, parent: str = layout.DISKS_DIRECTORY) ->
 
 
 def has_device(target: Launcher, disk: str) -> bool:
-    """Return whether the pod has a disk's claim as a block device, which nothing takes from a process that opened it.
-
-    Raises:
-        OSError: a system call failed.
-    """
+    """Return whether the pod has a disk's claim as a block device, which a process that opened it keeps. Raises OSError."""
     path = f"{layout.DEVICES_DIRECTORY}/{disk}".lstrip("/")
     try:
         os.close(opening.openat2(target.root, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS))

@@ -1,8 +1,8 @@
 """The verdict about this node's acceleration, at the start and, while negative, repeatedly.
 
-The first test may be too early: KVM's module is loaded later, udev has not yet set the mode of ``/dev/kvm``, or the booting machine is too
-busy. A changed device is tested at once, an unchanged one after pauses that double up to ``LONGEST_SECONDS``. A positive verdict is final;
-later failures are the device's health (:mod:`handler.devices.plugin`).
+The first test may be too early: KVM's module is loaded later, udev has not yet set the mode of ``/dev/kvm``, or the machine is busy. A
+changed device is tested at once, an unchanged one after pauses that double up to ``LONGEST_SECONDS``. A positive verdict is final; later
+failures are the device's health (:mod:`handler.devices.plugin`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST_SECONDS: Final = 600.0
 """A trial of a broken KVM uses a processor for ten seconds."""
 
 Identity = tuple[int, int, int, int, int]
-"""Inode, number, mode and owner of a device node. A change requires a new trial."""
+"""Inode, number, mode and owner of a device node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,14 @@ class Observed:
 
     accelerated: bool
     device: Identity | None
-    """The current device; None if it does not exist."""
+    """None if it does not exist."""
     tried: Identity | None
     """The device at the last trial."""
     trials: int
     """Number of trials of that device."""
     elapsed: float
-    """Seconds since the last trial."""
     hangs: bool
-    """True while an earlier trial's process hangs in the kernel, which may be forever."""
+    """An earlier trial's process hangs in the kernel, perhaps forever."""
 
 
 def is_due(observed: Observed) -> bool:
@@ -67,7 +66,7 @@ class Detection:
     def __init__(self, choice: Choice, *, trials: acceleration.Trials | None = None, device: Path = Path(kvm.DEVICE)) -> None:
         self.verdict = Verdict(accelerated=False, reason="not tried yet")
         self.decided = asyncio.Event()
-        """Set once there was a trial."""
+        """Set after the first trial."""
         self._choice = choice
         self._trials = trials or acceleration.Trials()
         self._device = device
@@ -81,7 +80,7 @@ class Detection:
         self._subscribers.append(changed)
 
     async def detect(self) -> None:
-        """Decide now, with ``auto`` by a trial guest, and call the subscribers if the verdict changed."""
+        """Decide now, and call the subscribers if the verdict changed."""
         device = identify(self._device)
         self._count = self._count + 1 if device == self._tried else 1
         self._tried = device

@@ -1,8 +1,7 @@
-"""Files of the node as disks of a pod, bind-mounted in the pod's mount namespace.
+"""Mounts files of the node in pods, as disks.
 
 A pod with a mounted directory of the node would reach all of it, and Pod Security forbids that. Instead, virt-handler opens the file below
-a directory that the administrator allows, without following links, and moves a mount of this file to the disk's path in the pod
-(:mod:`handler.pods.mounts`). The mount ends with the pod's mount namespace.
+an allowed directory, without following links, and moves a mount of this file to the disk's path in the pod (:mod:`handler.pods.mounts`).
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from handler.pods import mounts, opening
 
 MODE: Final = 0o600
 NODE: Final = Path("/proc/1")
-"""The node's first process has the node's root and mount namespace."""
+"""Has the node's root and mount namespace."""
 _turns: Final[weakref.WeakValueDictionary[tuple[int, int], threading.Lock]] = weakref.WeakValueDictionary()
-"""Locks by a directory's device and inode, held while its files are counted and one is made. Unused ones disappear."""
+"""Locks by a directory's device and inode, held while its files are counted and one is made."""
 _turns_change: Final = threading.Lock()
 
 
@@ -36,7 +35,7 @@ class Allowed:
     """Files of this node that the administrator allows."""
 
     directories: tuple[str, ...] = ()
-    """Prefixes of the paths of allowed files."""
+    """Prefixes of paths."""
     created_bytes: int = 0
     """Limit for the full sizes of all files in a directory when a file is made there."""
 
@@ -51,7 +50,6 @@ class File:
     size: int = 0
     """Bytes of a missing file that is made; 0: the file must exist."""
     limit: int = 0
-    """``Allowed.created_bytes``."""
 
 
 def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[File, ...]:
@@ -75,13 +73,7 @@ def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[
 
 
 def put(root: int, process: int, file: File, node: Path = NODE) -> None:
-    """Mount the file over the disk's image in the pod. Idempotent.
-
-    Args:
-        root: a descriptor of the pod's root directory.
-        process: a pidfd of a process of the pod.
-        file: the file.
-        node: the ``/proc`` directory of a process with the node's root and mount namespace.
+    """Mount the file over the disk's image in the pod, given by a descriptor of its root and a pidfd. Idempotent.
 
     Raises:
         NotTheDevice: the file is missing or cannot be a disk, or the pod put something else in its place.
@@ -102,7 +94,6 @@ def put(root: int, process: int, file: File, node: Path = NODE) -> None:
 
 
 def _open(file: File, node: Path) -> int:
-    """Return an O_PATH descriptor of the file, which is made if necessary."""
     top = os.open(node / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         path = file.path.lstrip("/")
@@ -126,7 +117,6 @@ def _open(file: File, node: Path) -> int:
 
 
 def _unfit(status: os.stat_result, *, read_only: bool) -> str:
-    """Return why a file cannot be a disk of the pod's user, or an empty string."""
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         return "is not a regular file with a single hard link"
     user = layout.USER_ID
@@ -143,11 +133,7 @@ def _find(top: int, path: str) -> int:
 
 
 def _make(top: int, path: str, file: File) -> None:
-    """Make a sparse file of the pod's user, and name it when it is complete.
-
-    Raises:
-        OSError: a system call failed.
-    """
+    """Make a sparse file of the pod's user, and name it when it is complete."""
     parent, _, name = path.rpartition("/")
     directory = opening.openat2(top, parent, os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     try:
@@ -162,7 +148,7 @@ def _make(top: int, path: str, file: File) -> None:
 
 @contextlib.contextmanager
 def alone(directory: int) -> Iterator[None]:
-    """Lock a directory against other threads that count and make files in it; other directories do not wait."""
+    """Lock a directory against other threads that count and make files in it."""
     found = os.fstat(directory)
     with _turns_change:
         turn = _turns.setdefault((found.st_dev, found.st_ino), threading.Lock())
@@ -191,7 +177,6 @@ def _make_in(directory: int, name: str, size: int) -> None:
 
 
 def _target(root: int, disk: str) -> int:
-    """Return an O_PATH descriptor of the disk's image in the pod, which is made if missing."""
     path = f"{layout.DISKS_DIRECTORY}/{disk}/{layout.DISK_IMAGE}".lstrip("/")
     try:
         return opening.openat2(root, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)

@@ -1,7 +1,7 @@
 """Run the trial guest with the ioctls of ``/dev/kvm`` and print its progress (``python -m handler.devices.kvm``).
 
-It is a separate process, because an ioctl of a broken KVM may never return; ``acceleration`` kills it after a time limit and evaluates its
-output. Each line is one event: ``stage C 0.0012`` (seconds since the guest's start) or ``end <reason>``.
+It is a separate process, which ``acceleration`` can kill, because an ioctl of a broken KVM may never return. Each line is one event:
+``stage C 0.0012`` (seconds since the guest's start) or ``end <reason>``.
 
 The ABI is in the kernel's ``Documentation/virt/kvm/api.rst`` for x86-64. Structures are given by size and the offsets of used fields.
 """
@@ -46,7 +46,7 @@ _IO_OUT: Final = 1
 
 
 class _Exit(enum.IntEnum):
-    """``exit_reason`` of struct kvm_run: why KVM_RUN returned."""
+    """``exit_reason`` of struct kvm_run."""
 
     IO = 2
     HLT = 5
@@ -107,7 +107,7 @@ def _explain(reason: int, run: mmap.mmap) -> str:
             return f"entering the guest failed (hardware reason {struct.unpack_from('<Q', run, 32)[0]:#x})"
         case _Exit.INTERNAL_ERROR:
             suberror, count = struct.unpack_from("<II", run, 32)
-            # Suberror 1 is a failed emulation. Its data is a word of flags, then length and bytes of the instruction.
+            # suberror 1 is a failed emulation: a word of flags, then length and bytes of the instruction
             code = run[49 : 49 + min(run[48], 15)].hex(" ") if suberror == 1 and count else ""
             return f"KVM internal error {suberror}" + (f" at the instruction {code}" if code else "")
         case _:
@@ -115,11 +115,7 @@ def _explain(reason: int, run: mmap.mmap) -> str:
 
 
 def run_guest() -> str:
-    """Run the guest to its end, print each stage, and return why it ended (``done`` if it halted by itself).
-
-    Raises:
-        OSError: an ioctl failed.
-    """
+    """Run the guest to its end, print each stage, and return why it ended (``done`` if it halted by itself). Raises OSError."""
     kvm = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
     if (version := fcntl.ioctl(kvm, _GET_API_VERSION)) != _API_VERSION:
         return f"KVM API version {version}"

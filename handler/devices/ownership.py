@@ -1,11 +1,11 @@
-"""Give a pod's device nodes to the pod's user.
+"""Give a pod's device nodes to the pod's user, before the domain starts.
 
 The runtime makes device nodes in containers root's with mode 0600, regardless of ``fsGroup``, and virt-launcher is not root. Only the
-container's node changes, not the node's device. Must be done before the domain starts.
+container's node changes, not the node's device.
 
 A pod could replace a node. So the path is resolved inside the pod's root without links, and only a device of the expected kind and number
-is changed, by its descriptor. (chmod uses ``/proc/self/fd`` because ``fchmod`` refuses O_PATH descriptors, and opening a device fully can
-have effects.)
+is changed, by its O_PATH descriptor: opening a device fully can have effects. ``fchmod`` refuses such descriptors, so chmod uses
+``/proc/self/fd``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from handler.pods import opening
 
 MODE: Final = 0o660
 READ_ONLY_MODE: Final = 0o440
-"""For a node that remains root's and is readable by the user's group. An owner could change the mode."""
+"""For a node that remains root's and is readable by the user's group: an owner could change the mode."""
 
 
 class NotTheDevice(Exception):
@@ -39,7 +39,6 @@ class Node:
     """(major, minor); None for any number (a claim's block device)."""
     required: bool = True
     read_only: bool = False
-    """The user may only read it."""
 
 
 TUN: Final = Node("/dev/net/tun", "char", (10, 200), required=False)

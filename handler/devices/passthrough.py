@@ -1,8 +1,8 @@
 """Prepare passed-through devices in a pod: device nodes of their IOMMU groups, and the right to lock memory.
 
 QEMU reaches a device by its IOMMU group, ``/dev/vfio/<number>``, which the runtime made root's. The device may write to the guest's memory
-at any time, so all of it must be locked, beyond the limit of ordinary processes. libvirt raises the limit if it may, and keeps one that is
-high enough; child processes inherit it.
+at any time, so all of it must be locked, beyond the limit of ordinary processes. libvirt keeps a limit that is high enough, and child
+processes inherit it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ LOCKED_BEYOND_GUEST: Final = 2 << 30
 """libvirt requests the guest's memory plus one GiB for the devices."""
 MAX_GROUPS: Final = 64
 MAX_PROCESSES: Final = 64
-"""How many processes' children are read. libvirtd is among the first; a compromised launcher may start any number."""
+"""How many processes' children are read: libvirtd is among the first, and a compromised launcher may start any number."""
 _GROUP: Final = re.compile(r"vfio|\d{1,6}")
 
 
 def groups(root: int) -> list[ownership.Node]:
-    """Return the IOMMU groups' device nodes in a pod; ``root`` is a descriptor of its root directory."""
+    """Return the IOMMU groups' device nodes in a pod, below a descriptor of its root."""
     try:
         directory = opening.openat2(root, "dev/vfio", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     except FileNotFoundError:

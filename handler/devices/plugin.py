@@ -1,10 +1,10 @@
 """Offer a device of the node to the kubelet as an extended resource (device plugin API v1beta1).
 
-The kubelet hands out ids. Any number of pods share one device, so there are as many ids as a node can have pods. A restarted kubelet
-empties its plugin directory and loses all registrations; :class:`Plugin` detects that by the inode of ``kubelet.sock`` and by its own
-socket, and registers again. It reports a device as healthy only after opening it.
+Any number of pods share one device, so there are as many ids as a node can have pods. A restarted kubelet empties its plugin directory and
+loses all registrations; :class:`Plugin` detects that by the inode of ``kubelet.sock`` and by its own socket, and registers again. It
+reports a device as healthy only after opening it.
 
-It uses grpclib, in the event loop, because Python's official gRPC library would take most of this process' memory.
+grpclib runs in the event loop, and Python's official gRPC library would take most of this process' memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 API_VERSION: Final = "v1beta1"
 KUBELET_SOCKET: Final = "kubelet.sock"
 IDS: Final = 110
-"""The kubelet's default for the most pods per node."""
+"""The kubelet's default maximum of pods per node."""
 POLL_SECONDS: Final = 1.0
 HEALTH_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 5.0
@@ -73,7 +73,6 @@ class Device:
     """One device node and its resource."""
 
     resource: str
-    """Such as ``devices.kubevirt.io/tun``."""
     path: str
     major: int
     minor: int
@@ -136,8 +135,8 @@ def advertised(device: Offered, *, offered: bool, fault: str) -> api_pb2.ListAnd
 class Plugin:
     """Serves one device to the kubelet while :meth:`run` runs.
 
-    ``offered`` is false if the device must not be used (KVM without acceleration). Until :meth:`offer` the resource is then registered
-    without devices, so that the node shows 0 instead of an earlier run's number.
+    ``offered`` is false if the device must not be used (KVM without acceleration). The resource is then registered without devices, so that
+    the node shows 0 instead of an earlier run's number.
     """
 
     def __init__(
@@ -210,7 +209,7 @@ class Plugin:
                 await asyncio.sleep(self._poll_seconds)
             logger.info("the kubelet restarted, registering %s again", self.device.resource)
         finally:
-            server.close()  # ends all calls; we do not wait until the kubelet disconnects
+            server.close()  # ends all calls, without waiting for the kubelet
 
     def _inode(self, name: str) -> tuple[int, int] | None:
         try:

@@ -1,9 +1,8 @@
 """The trial guest: a program in 2 MiB of memory that does what each kernel does first, and reports each stage.
 
-Partly working KVM is common on nested machines: the device exists, firmware starts, and then an instruction fails, or everything is
-emulated a thousand times too slowly. The program runs in 64-bit long mode. It executes instructions that are known to fail (``lock
-cmpxchg16b``, an exception through the IDT, ``xsave``/``xrstor``), checks their effects, and counts down a loop that takes some ten
-milliseconds on hardware. Processors without CX16 or XSAVE (before 2011) fail as well.
+Partly working KVM is common on nested machines: an instruction fails, or everything is emulated a thousand times too slowly. The program
+runs in 64-bit long mode. It executes instructions that are known to fail (``lock cmpxchg16b``, an exception through the IDT,
+``xsave``/``xrstor``), checks their effects, and counts down a loop. Processors without CX16 or XSAVE (before 2011) fail as well.
 
 Each stage is one byte written to port :data:`PORT`; :data:`FAILED` means that an instruction ran with a wrong effect.
 """

@@ -1,7 +1,7 @@
 """Addresses from IPAM on the pod's link of a further network: the guest gets them by DHCP. Pure.
 
-virt-handler removes the address from the link, and the routes go with it. The link's alias stores them, for later set-ups. If IPAM gave no
-IPv4 address, the pod answers no DHCP, and the guest uses the network's own DHCP server.
+virt-handler removes the address, and so the routes, from the link, and stores them in the link's alias. If IPAM gave no IPv4 address, the
+guest uses the network's own DHCP server.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ _ALIAS: Final = "kubevirt-ipam"
 def lease(link: Link, routes: Sequence[Route], alias: str) -> Lease | None:
     """Return the guest's lease; None if the link never had an IPv4 address.
 
-    Args:
-        link: the pod's.
-        routes: IPv4 routes through it, except those that follow from its addresses.
-        alias: of the link.
+    ``routes`` are the IPv4 routes through the link, except those that follow from its addresses.
     """
     if (kept := _kept(alias)) is not None:
         return kept
@@ -32,17 +29,12 @@ def lease(link: Link, routes: Sequence[Route], alias: str) -> Lease | None:
 
 
 def alias(name: str, given: Lease) -> str:
-    """Return the alias that stores a lease.
-
-    Raises:
-        Unsupported: network ``name`` has too many routes for it.
-    """
+    """Return the alias that stores a lease. Raises Unsupported if network ``name`` has too many routes for it."""
     problem = f"network {name} has more routes than a guest can receive by DHCP"
     return aliases.text(_ALIAS, aliases.of_lease(given), problem)
 
 
 def _kept(text: str) -> Lease | None:
-    """Return the lease in an alias; None if there is none of ours."""
     try:
         return aliases.lease(aliases.parts(_ALIAS, text))
     except ValueError:

@@ -19,11 +19,7 @@ _MAX_BYTES: Final = 255
 
 
 def text(word: str, parts: Sequence[str], problem: str) -> str:
-    """Return an alias of a word and its parts.
-
-    Raises:
-        Unsupported: it would be too long; the message is ``problem``.
-    """
+    """Return an alias of a word and its parts. Raises Unsupported with the message ``problem`` if it would be too long."""
     made = ",".join((word, *parts))
     if len(made) > _MAX_BYTES:
         raise Unsupported(problem)
@@ -42,7 +38,7 @@ def of_lease(lease: Lease | None) -> tuple[str, ...]:
 
 
 def lease(kept: Sequence[str]) -> Lease | None:
-    """Return the lease in the parts; None: an empty one. Raises ValueError: they contain none."""
+    """Return the lease in the parts; None for an empty one. Raises ValueError if they contain none."""
     if not kept:
         raise ValueError("no address")
     address, *routes = kept

@@ -6,14 +6,13 @@
                │                                            └ nft, on the bridge itself: nothing is for the pod
                └ nft: only the guest's own MAC address, and with IPAM its IPv4 address
 
-The guest is on the network's layer 2. Its MAC address is the one that virt-controller gave the CNI plugin, which may enforce it on the
-link. The link gets another one, because a bridge consumes frames to its links' addresses. The plugin's addresses are removed from the link.
-An IPv4 address becomes the guest's (``addressed``), which gets it by DHCP; requests are redirected to the bridge, and neither they nor
-virt-launcher's answers leave the pod. A filter then limits the guest to this address, because IPAM assigns addresses. IPv6 addresses, which
-the pod does not announce, and addresses without IPAM are not filtered.
+The guest is on the network's layer 2, with the MAC address that virt-controller gave the CNI plugin, which may enforce it. The link gets
+another one, because a bridge consumes frames to its links' addresses, and loses the plugin's addresses. An IPv4 address becomes the guest's
+by DHCP (``addressed``); requests are redirected to the bridge, and neither they nor virt-launcher's answers leave the pod. A filter limits
+the guest to this address. IPv6 addresses, which the pod does not announce, and addresses without IPAM are not filtered.
 
-The pod is not part of that network. Without the filter on the bridge, its kernel would answer ARP there for the pod's own address, and
-forward frames for the bridge's MAC address into the cluster.
+Without the filter on the bridge, the pod's kernel would answer ARP there for the pod's own address, and forward frames for the bridge's MAC
+address into the cluster.
 """
 
 from __future__ import annotations
@@ -38,14 +37,10 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def uplink_of(wanted: Wanted, observed: Observed) -> Link:
-    """Return the pod's link to a further network.
-
-    Raises:
-        Unsupported: there is none.
-    """
+    """Return the pod's link to a further network. Raises Unsupported if there is none."""
     uplink = observed.link(wanted.uplink)
     if uplink is None:
-        from apiserver.apis.virt.spec import attachments  # importing it takes longer than all other imports together
+        from apiserver.apis.virt.spec import attachments  # its import takes longer than all others together
 
         raise Unsupported(
             f"interface {wanted.name}: the pod has no link {wanted.uplink} to network {wanted.network}: install a CNI plugin on this "

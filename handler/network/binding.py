@@ -1,8 +1,7 @@
 """A binding: how one interface of a guest is joined to a link of its pod. Pure.
 
 A binding is a function from the wanted and the observed state to a :class:`Plan`: a script for ``sh`` in the pod's network namespace, and
-the resulting interface. All are plain data. The script must be idempotent, and must not let any frame of the guest pass before its filter
-is in force.
+the resulting interface. The script must be idempotent, and must not let any frame of the guest pass before its filter is in force.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NO_FILTER: Final = 65
 
 
 class Unsupported(Exception):
-    """The pod's network, or the virtual machine's request for it, is not supported."""
+    """The pod's network, or the machine's request for it, is not supported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +32,17 @@ class Interface:
     tap: str
     model: str
     addresses: tuple[str, ...]
-    """Addresses at which others reach the guest."""
+    """At which others reach the guest."""
     is_own: bool = True
-    """True if it is on the pod's own network, not on a further or a third-party plugin's one."""
+    """True on the pod's own network, not on a further or a third-party plugin's one."""
     lease: Lease | None = None
     """The guest's DHCP lease; None: the fixed address of ``masquerade`` if ``ipv4``, else none."""
     lease6: Lease6 | None = None
-    """The guest's IPv6 settings; None: none."""
+    """The guest's IPv6 settings."""
     ipv4: bool = True
-    """True if virt-launcher answers the guest's DHCP for IPv4."""
+    """virt-launcher answers the guest's DHCP for IPv4."""
     live_migration: bool = True
-    """True if the plugin that made it supports a migration to another node."""
+    """The plugin that made it supports a migration to another node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +73,11 @@ class Wanted:
     ports: tuple[Port, ...] | None = None
     """Ports at which others reach the guest; None: all."""
     ipv6_first: bool = False
-    """True if the pod's first address is IPv6 (:func:`in_order`)."""
+    """The pod's first address is IPv6 (:func:`in_order`)."""
     plugin: str = ""
-    """The name of the plugin; empty unless ``type`` is plugin."""
+    """Empty unless ``type`` is plugin."""
     options: dict[str, str] = field(default_factory=dict)
-    """``options`` of the interface, for the plugin."""
+    """For the plugin."""
     device: str = ""
     """For type macvtap: major and minor number of the character device that the pod may open, 246:3."""
 
@@ -91,7 +90,7 @@ class Link:
     mac: str
     mtu: int
     addresses: tuple[str, ...]
-    """Addresses of global scope with prefix length, 10.244.1.7/24, except those from router advertisements."""
+    """Of global scope with prefix length, 10.244.1.7/24, except those from router advertisements."""
 
     def of_family(self, version: int) -> tuple[str, ...]:
         """Return the addresses of IPv4 (4) or IPv6 (6)."""
@@ -106,15 +105,15 @@ class Observed:
     routes: tuple[Route, ...] = ()
     """IPv4 routes through ``eth0``, except those that follow from its addresses. Observed only if the guest takes the pod's place."""
     alias: str = ""
-    """The alias of ``eth0``, observed in the same case."""
+    """Of ``eth0``, observed in the same case."""
     further_routes: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
     """Routes through other links, by their names."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Aliases of links, by their names."""
+    """By link."""
     gateway6: str | None = None
     """Gateway of the IPv6 default route through ``eth0``; empty: on the link; None: no such route. Observed in the same case."""
     gateway6_mac: str = ""
-    """MAC address of a gateway that has no link-local address."""
+    """Of a gateway that has no link-local address."""
 
     def link(self, name: str) -> Link | None:
         """Return the link of this name."""
@@ -126,10 +125,10 @@ class Plan:
     """Steps for one interface, and their result."""
 
     script: str
-    """For ``sh`` in the namespace; it exits with ``NO_FILTER`` if nft refused the rules. Empty: nothing to do."""
+    """For ``sh`` in the namespace; exits with ``NO_FILTER`` if nft refused the rules. Empty: nothing to do."""
     interface: Interface
     kernel_options: tuple[str, ...] = ()
-    """Kernel options that the rules need besides those of all filters."""
+    """Needed by the rules besides those of all filters."""
 
 
 Binding = Callable[[Wanted, Observed], Plan]
@@ -167,11 +166,7 @@ _PASSING: Final = frozenset({"dynamic", "temporary", "deprecated", "dadfailed"})
 
 
 def pod_link(wanted: Wanted, observed: Observed) -> Link:
-    """Return the link of the pod's own network.
-
-    Raises:
-        Unsupported: there is none.
-    """
+    """Return the link of the pod's own network. Raises Unsupported if there is none."""
     uplink = observed.link(wanted.uplink)
     if uplink is None:
         raise Unsupported(f"the pod has no interface {wanted.uplink}")
@@ -181,8 +176,7 @@ def pod_link(wanted: Wanted, observed: Observed) -> Link:
 def in_order(wanted: Wanted, ipv4: Sequence[str], ipv6: Sequence[str]) -> tuple[str, ...]:
     """Return addresses in the order of the pod's own, without prefix lengths.
 
-    Each binding to the pod's own network must use it: the first address becomes ``status.podIP``. virt-controller wrote that from the pod,
-    and it determines the order next time.
+    Each binding to the pod's own network must use it: the first address becomes ``status.podIP``, and determines the order next time.
     """
     found = (*ipv6, *ipv4) if wanted.ipv6_first else (*ipv4, *ipv6)
     return tuple(each.partition("/")[0] for each in found)

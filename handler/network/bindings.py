@@ -10,21 +10,17 @@ from handler.network import attached, bridged, macvtap, masquerade, passt
 from handler.network.binding import Binding, Observed, Plan, Unsupported, Wanted
 
 BINDINGS: Final[Mapping[str, Binding]] = {"masquerade": masquerade.plan, "bridge": bridged.plan, interfaces.PASST: passt.plan}
-"""Bindings to the pod's own network, by interface type."""
+"""To the pod's own network, by interface type."""
 FURTHER: Final[Mapping[str, Binding]] = {
     "bridge": attached.plan,
     interfaces.MACVTAP: macvtap.plan,
     interfaces.SRIOV: attached.plan_card,
 }
-"""Bindings to further networks, by interface type."""
+"""To further networks, by interface type."""
 
 
 def binding_of(wanted: Wanted) -> Binding:
-    """Return the binding of an interface.
-
-    Raises:
-        Unsupported: its type has none.
-    """
+    """Return the binding of an interface. Raises Unsupported if its type has none."""
     found = (FURTHER if wanted.network else BINDINGS).get(wanted.type)
     if found is None:
         raise Unsupported(f"interface {wanted.name}: type {wanted.type} is not supported by this virt-handler")
@@ -32,9 +28,5 @@ def binding_of(wanted: Wanted) -> Binding:
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan for an interface.
-
-    Raises:
-        Unsupported: the machine's request is not supported.
-    """
+    """Return the plan for an interface. Raises Unsupported for the machine's request."""
     return binding_of(wanted)(wanted, observed)

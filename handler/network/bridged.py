@@ -6,14 +6,14 @@
                                      └ nft: only the guest's own addresses
 
 The guest has the pod's MAC address, unless the machine specifies one, because CNI plugins may block others. The alias of ``eth0`` stores
-the pod's settings for later set-ups, after the address became the guest's and the routes disappeared. virt-launcher answers the guest's
-DHCP. Requests are redirected to the bridge's MAC address at the tap; they and the answers stay in the pod.
+the pod's settings for later set-ups. virt-launcher answers the guest's DHCP; requests are redirected to the bridge's MAC address at the
+tap, and stay in the pod like the answers.
 
-For IPv6, it sends router advertisements and DHCPv6 through a separate tap. They announce the pod's gateway: by its link-local address, or
-if the pod's route uses another address, by one of ours, for which virt-launcher announces the gateway's MAC address. Other advertisements
-on the network are dropped, because the guest would derive addresses from them that are not the pod's, and that its filter drops.
+For IPv6, virt-launcher sends router advertisements and DHCPv6 through a separate tap. They announce the pod's gateway: by its link-local
+address, or else by one of ours, with the gateway's MAC address. Other advertisements are dropped, because the guest would derive addresses
+from them that its filter drops.
 
-The pod itself has no network any more. virt-launcher needs none: its streams are unix sockets, and its container has no kubelet probes.
+The pod itself has no network any more: virt-launcher's streams are unix sockets, and its container has no kubelet probes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def unknown_gateway(observed: Observed) -> str:
-    """Return the IPv6 gateway that still needs its MAC address resolved before the guest takes the pod's place; empty: none."""
+    """Return the IPv6 gateway whose MAC address must be resolved before the guest takes the pod's place; empty: none."""
     gateway, uplink = observed.gateway6, observed.link(network.UPLINK)
     if not gateway or uplink is None or not uplink.of_family(6) or _kept(observed.alias):
         return ""
@@ -98,7 +98,6 @@ def _alias(kept: _Kept, problem: str) -> str:
 
 
 def _kept(alias: str) -> _Kept | None:
-    """Return the settings in an alias; None if there are none of ours."""
     mac, *rest = aliases.parts(_ALIAS, alias) or [""]
     if not network.is_mac(mac):
         return None
@@ -144,7 +143,7 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link, interface: Interfa
 
 
 def _joined(wanted: Wanted, uplink: Link, interface: Interface, address: str) -> list[str]:
-    # A bridge consumes frames to its links' addresses, so the link cannot keep the pod's MAC address.
+    # a bridge consumes frames to its links' addresses, so the link cannot keep the pod's MAC address
     others = network.derived_mac(interface.mac, "uplink")
     lines = [f"address flush dev {wanted.uplink}"]
     if uplink.mac != others:

@@ -2,14 +2,13 @@
 
 ::
 
-    somebody ── eth0 (the pod's address) ── dnat to the other pod, snat to the pod's own address ── eth0 ── the other pod ── guest
+    client ── eth0 (the pod's address) ── dnat to the other pod, snat to the pod's own address ── eth0 ── the other pod ── guest
 
 For a moment, Services still route to the old pod. All ports are forwarded; the new pod's rules select the guest's ports. Forwarded traffic
 has this pod's source address, so that answers return here, and NetworkPolicies treat it as this pod's traffic.
 
-New traffic is tracked in its own, initially empty connection tracking zone. So packets of older connections count as new connections and
-get the new translation: an unanswered connection reaches the guest with its next attempt, and the guest's kernel resets open ones, which it
-knows by another address.
+A separate, initially empty connection tracking zone translates packets of older connections as well: an unanswered connection reaches the
+guest with its next attempt, and the guest's kernel resets open ones, which it knows by another address.
 """
 
 from __future__ import annotations
@@ -28,19 +27,14 @@ _FAMILIES: Final = {4: "ip", 6: "ip6"}
 
 
 def may_be_a_pods(address: str) -> bool:
-    """Return whether an address may be the target of forwarding: not one of the node or of the link itself.
-
-    The address comes from a kubelet, which may be compromised.
-    """
+    """Return whether an address, from a kubelet that may be compromised, may be a pod's: not one of the node or of the link itself."""
     return forms.pod_ip(address) is not None
 
 
 def rules(observed: Observed, others: Iterable[str]) -> str:
     """Return the input of ``nft -f -``, which is idempotent; empty if nothing can be forwarded.
 
-    Args:
-        observed: the pod's network. Traffic is forwarded for each family that the masqueraded guest had.
-        others: addresses of the guest's new pod.
+    ``others`` are addresses of the guest's new pod. Traffic is forwarded for each family that the masqueraded guest had.
     """
     uplink, bridge = observed.link(network.UPLINK), observed.link(network.BRIDGE)
     if uplink is None or bridge is None:

@@ -1,7 +1,7 @@
 """nft rules of a pod with a guest: address translation, and filters for the guest's frames. Pure.
 
-Frames are filtered at the tap's ingress hook, before the bridge. A bridge passes frames to some reserved group addresses (IEEE 802.1Q,
-table 8-1; LLDP's) to the node's protocols without its own family's filters. Every chain drops what it does not name.
+Frames are filtered at the tap's ingress hook: a bridge passes frames to some reserved group addresses (IEEE 802.1Q, table 8-1; LLDP's) to
+the node's protocols without its own family's filters. Every chain drops what it does not name.
 
 Connection tracking does not translate packets that it considers invalid (unexpected answers, wrong checksums), and the kernel forwards them
 unchanged. So packets that still have the guest's private address after translation are dropped.
@@ -24,7 +24,7 @@ from handler.network.portmatches import forwarding, kept_from_guest, matching, t
 
 TABLE: Final = "kubevirt"
 RESERVED_GROUP: Final = "01:80:c2:00:00:00-01:80:c2:00:00:0f"
-"""Reserved for bridges (IEEE 802.1Q, table 8-1): a guest that spoke spanning tree could redirect the network's traffic to itself."""
+"""Reserved for bridges: a guest that spoke spanning tree could redirect the network's traffic to itself."""
 DHCP_PER_SECOND: Final = 20
 """Packets of a guest that virt-launcher reads; a client sends one every few seconds."""
 _DHCP_SERVERS: Final = f"{{ {network.GATEWAY}, {network.BROADCAST}, 255.255.255.255 }}"
@@ -40,7 +40,7 @@ KERNEL_OPTIONS: Final = (
 KERNEL_OPTIONS_BRIDGED: Final = ("CONFIG_NF_TABLES_BRIDGE",)
 """Needed in addition if virt-launcher answers on a bridge with the pod's link."""
 KERNEL_OPTIONS6: Final = ("CONFIG_NF_TABLES_IPV6", "CONFIG_NFT_FWD_NETDEV")
-"""Needed in addition if the pod has an IPv6 address."""
+"""Needed in addition for IPv6."""
 
 _NOT_IN_THIS_KERNEL: Final = (
     "Operation not supported",
@@ -65,10 +65,7 @@ def rules(mac: str, ports: Sequence[Port] | None = None, *, ipv6: bool = False) 
 
     "table; delete; table" in one file is one transaction, also for a new table, so the filter stays in force.
 
-    Args:
-        mac: the guest's.
-        ports: the guest's ports of the pod's address; None: all.
-        ipv6: whether the pod has IPv6; virt-launcher's tap must exist.
+    ``ports`` are the guest's of the pod's address; None: all. With ``ipv6``, virt-launcher's tap must exist.
     """
     guest = _guest(network.TAP, mac, network.GUEST, _DHCP_SERVERS, judged6=filters6.JUDGED if ipv6 else "")
     return f"""table netdev {TABLE} {{}}
@@ -87,15 +84,10 @@ table ip {TABLE} {{
 def bridged(wanted: Wanted, mac: str, address: str, address6: str = "", router6: str = "") -> str:
     """Return the input of ``nft -f -`` for a guest with the pod's addresses; taps and bridge must exist.
 
-    DHCP requests are redirected to the bridge's MAC address, so only the pod receives them. DHCP answers from outside are dropped, because
-    no server there was asked. On a further network IPv6 is not filtered, because the pod announces none.
+    DHCP requests are redirected to the bridge's MAC address, so only the pod receives them. DHCP answers from outside are dropped. On a
+    further network IPv6 is not filtered, because the pod announces none.
 
-    Args:
-        wanted: the interface.
-        mac: the guest's.
-        address: IPv4; empty: none.
-        address6: IPv6, on the pod's own network; empty: none.
-        router6: the router that virt-launcher answers for; empty: none.
+    An empty address is none. ``router6`` is the router that virt-launcher answers for.
     """
     name, own = table(wanted.tap), network.derived_mac(mac, "bridge")
     servers = f"{{ {network.BRIDGED_SERVER}, 255.255.255.255 }}"
@@ -152,13 +144,8 @@ def own_mac(wanted: Wanted, hook: Literal["ingress", "egress"]) -> str:
 def _guest(tap: str, mac: str, address: str, servers: str, turned_to: str = "", *, judged6: str) -> str:
     """Return the chains that filter the guest's frames.
 
-    Args:
-        tap: the guest's.
-        mac: the guest's.
-        address: IPv4; empty: drop all IPv4.
-        servers: a set of addresses; DHCP requests to them are rate-limited.
-        turned_to: the MAC address to redirect these requests to; empty: unchanged.
-        judged6: the rule for IPv6 frames; empty: drop all.
+    An empty ``address`` drops all IPv4. DHCP requests to ``servers`` are rate-limited, and redirected to the MAC address ``turned_to``, if
+    any. ``judged6`` is the rule for IPv6 frames; empty: drop all.
     """
     own = address or "0.0.0.0"  # noqa: S104 - no address to listen on: nothing of IPv4 is let in then
     judged = (_JUDGED4 if address else "") + judged6

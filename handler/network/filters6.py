@@ -1,9 +1,9 @@
 """nft rules for IPv6 in a pod's network: the filter at the guest's tap, and address translation. Pure.
 
 A guest behind the pod's address cannot send neighbour or router discovery into the pod's bridge. Its requests to the router and DHCPv6 go
-to virt-launcher's separate tap, with a rate limit, and any answer from there goes only to the guest's tap. So the pod's kernel never learns
-an address from the guest; the guest's address is a permanent neighbour entry. A guest in the pod's place has neighbours, and may announce
-its own two addresses.
+to virt-launcher's separate tap, with a rate limit, and answers from there only to the guest's tap. So the pod's kernel never learns an
+address from the guest; the guest's address is a permanent neighbour entry. A guest in the pod's place has neighbours, and may announce its
+own two addresses.
 
 Packets are matched by their first header. Extension headers could hide what follows (RFC 6980), so packets with them are dropped, except
 for fragments of TCP, UDP and SCTP.
@@ -24,7 +24,7 @@ CONTROL_PER_SECOND: Final = 20
 JUDGED: Final = "    ether type ip6 goto guest_ipv6\n"
 """Jumps to the chains of :func:`guest` and :func:`bridged_guest`."""
 _EXTENSION_HEADERS: Final = "{ 0, 43, 51, 60, 135, 139, 140, 253, 254 }"
-"""IANA's IPv6 extension headers, without fragments and ESP; nothing inspects the content of ESP."""
+"""IANA's, without fragments and ESP; nothing inspects the content of ESP."""
 _FRAGMENTED: Final = "{ tcp, udp, sctp }"
 _FRAGMENTED_OUTSIDE: Final = "{ tcp, udp, sctp, esp }"
 _LISTENERS: Final = "{ mld-listener-query, mld-listener-report, mld-listener-done, mld2-listener-report }"
@@ -45,9 +45,9 @@ def guest() -> str:
 def bridged_guest(mac: str, address: str, router: str = "") -> str:
     """Return the chains for a guest with the pod's address on the pod's own network; ``router``: as in ``filters.bridged``.
 
-    Its link-local address there must follow from its MAC address; with another one it may only talk to virt-launcher. It may announce only
-    these two addresses. Routers and servers outside are blocked. A network that reflects its own solicitations (a bridge in hairpin mode)
-    would make it believe that its address is taken.
+    Its link-local address must follow from its MAC address; with another one it may only talk to virt-launcher. It may announce only these
+    two addresses. Routers and servers outside are blocked. A network that reflects its own solicitations (a bridge in hairpin mode) would
+    make it believe that its address is taken.
     """
     link = network.link_local(mac)
     asked = f"    ip6 nexthdr icmpv6 icmpv6 type nd-neighbor-solicit {_TARGET} {_number(router)} goto guest_control\n" if router else ""
@@ -86,10 +86,10 @@ def bridged_guest(mac: str, address: str, router: str = "") -> str:
 
 
 def outside(mac: str) -> str:
-    """Return the rules that block router advertisements and DHCPv6 answers from outside; ``mac``: the guest's.
+    """Return the rules that block router advertisements and DHCPv6 answers from outside to a guest with this MAC address.
 
-    An advertisement can be fragmented so that its first fragment contains only options, and cannot be recognized. So first fragments
-    without a plain protocol are dropped. DHCPv6 clients check only their own port, so everything to that port is dropped.
+    The first fragment of an advertisement can contain only options, which hide its kind. So first fragments without a plain protocol are
+    dropped. DHCPv6 clients check only their own port, so everything to that port is dropped.
     """
     return f"""    meta protocol ip6 ether saddr {mac} counter name sent_back drop
     frag nexthdr != {_FRAGMENTED_OUTSIDE} counter name router_outside drop
@@ -99,7 +99,7 @@ def outside(mac: str) -> str:
 
 
 _TARGET: Final = "@th,64,128"
-"""The target of a neighbour discovery message (RFC 4861, sections 4.3 and 4.4)."""
+"""Target of a neighbour discovery message (RFC 4861, sections 4.3 and 4.4)."""
 _FIRST_OPTION: Final = "@th,192,16"
 """Kind and length of its first option: MAC address of the sender (1) or the target (2), a nonce (14; RFC 7527)."""
 _MAC_IN_OPTION: Final = "@th,208,48"

@@ -25,9 +25,9 @@ done
 def routing(uplink: str, bridge: str) -> str:
     """Return the script that makes the pod a router between two links; the bridge gets only given addresses.
 
-    By default, the kernel of a router ignores router advertisements, which the pod's own network may need. ``read`` fails, because it reads
-    single bytes, and these files return no more after the first read. If bridges call IP hooks, an answer to the pod's own ::1 gets that
-    destination before the kernel checks whether it may come from another link.
+    A router's kernel ignores router advertisements by default, which the pod's own network may need. ``read`` fails, because these files
+    return no more after the first byte. If bridges call IP hooks, an answer to the pod's own ::1 gets that destination before the kernel
+    checks whether it may come from another link.
     """
     return f"""for setting in addr_gen_mode=1 accept_ra=0 autoconf=0 accept_dad=0 accept_redirects=0 disable_ipv6=0; do
   echo ${{setting#*=}} >{_SYSTEM}/{bridge}/${{setting%=*}}

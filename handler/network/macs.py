@@ -10,7 +10,7 @@ def mac_address(vm_uid: str, interface: str, given: str = "") -> str:
     """Return the guest's MAC address: the given one, or one derived from VM and interface, the same in each of its pods.
 
     Raises:
-        Unsupported: the given one is not valid for a guest. virt-api refuses it, but an older virt-api may have stored it.
+        Unsupported: the given one is not valid for a guest; an older virt-api may have stored it.
     """
     if given:
         if problem := network.mac_problem(given):

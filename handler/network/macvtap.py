@@ -4,13 +4,13 @@
 
     guest ── tap<hash>, a macvtap: nft, only the guest's own MAC address ── net<hash>, or what that is on itself
 
-There is no bridge. The kernel passes frames for the guest's MAC address to the macvtap, and the guest's frames leave by the link. So the
-link may be a macvlan of a node's card, which cannot join a bridge; a macvtap on a macvlan becomes one of the card itself. The guest has the
-MAC address that virt-controller gave the CNI plugin, and the link gets another one. The pod itself does not use the link.
+The kernel passes frames for the guest's MAC address to the macvtap, and the guest's frames leave by the link. So the link may be a macvlan
+of a node's card, which cannot join a bridge; a macvtap on a macvlan becomes one of the card itself. The guest has the MAC address that
+virt-controller gave the CNI plugin, and the link gets another one. The pod itself does not use the link.
 
-QEMU opens a macvtap by a character device. The kernel gives it the lowest free minor number, and a container may open only devices that the
-kubelet gave it at its start (``handler.devices.macvtap``). So the lower numbers are occupied for a moment. libvirt opens ``/dev/tap<index
-of the link>``, so the index follows from the number.
+QEMU opens a macvtap by a character device, which must be one that the kubelet gave the container (``handler.devices.macvtap``). The kernel
+chooses the lowest free minor number, so the lower ones are occupied for a moment. libvirt opens ``/dev/tap<index of the link>``, so the
+index follows from the number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from handler.network import attached, filters, ipv6, scripts
 from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted
 
 KERNEL_OPTIONS: Final = ("CONFIG_NETFILTER_EGRESS", "CONFIG_NF_TABLES_INET")
-"""Kernel options (5.16 or newer) that the rules need besides those of all filters."""
+"""Needed (5.16 or newer) besides those of all filters."""
 HOLDER: Final = network.MACVTAP_HOLDER
 """The link that occupies the lower numbers; names of the links on it begin with its name."""
 LOCK_SECONDS: Final = 15
@@ -47,11 +47,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def number(wanted: Wanted) -> tuple[int, int]:
-    """Return (major, minor) of the character device that the pod may open.
-
-    Raises:
-        Unsupported: there is none.
-    """
+    """Return (major, minor) of the character device that the pod may open. Raises Unsupported if there is none."""
     found = _NUMBER.fullmatch(wanted.device)
     if found is None:
         raise Unsupported(

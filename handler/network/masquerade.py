@@ -1,7 +1,7 @@
 """The script that puts a guest behind the pod's address. Pure.
 
 It is idempotent: existing parts stay, and the rules are replaced in one transaction. The tap stays down and outside of the bridge until the
-rules are in force, so that they see the first frame.
+rules are in force.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link) -> str:
 
 
 def _joined(mac: str, *, has_ipv6: bool) -> list[str]:
-    # A permanent neighbour entry: packets reach the guest before it has answered ARP, and it cannot change the entry.
+    # a permanent neighbour entry: packets reach the guest before it has answered ARP, and it cannot change the entry
     lines = [
         f"address replace {network.GATEWAY}/{network.PREFIX} dev {network.BRIDGE}",
         f"link set dev {network.TAP} master {network.BRIDGE}",

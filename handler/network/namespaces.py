@@ -1,4 +1,4 @@
-"""Runs the host's network programs in a pod's network namespace, given as a descriptor, because a path or pid could be reused."""
+"""Runs programs in a pod's network namespace, given as a descriptor, because a path or pid could be reused."""
 
 from __future__ import annotations
 

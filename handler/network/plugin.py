@@ -1,9 +1,7 @@
 """Our network plugins, one per interface type: ``python -m handler.network.plugin``. docs/plugins.md has the interface.
 
-All that it makes is in the pod's network namespace and ends with it. ADD repairs missing parts and applies this release's filters, so CHECK
-and DEL are not needed.
-
-It is one process per call, so it imports little: no asyncio, and only the standard library.
+All that it makes is in the pod's network namespace and ends with it. ADD repairs missing parts and applies this version's filters, so CHECK
+and DEL are not needed. A process per call imports little: only the standard library without asyncio.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from handler.plugins import contract, serving
 from handler.plugins.serving import Document, Error
 
 _SECONDS: Final = 20.0
-"""Time limit of one program."""
+"""Limit of one program."""
 _BYTES: Final = 500
 _NEIGHBOUR_LOOKS: Final = 40
 _LOOK_SECONDS: Final = 0.1
@@ -102,15 +100,12 @@ def _carry_out(plan: Plan) -> None:
 
 
 class _Failed(Error):
-    """A program in the pod's network namespace failed."""
-
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(contract.INPUT_OUTPUT, message)
         self.status = status
 
 
 def _run(*command: str) -> str:
-    """Run a program in the pod's network namespace and return its output."""
     namespace = os.environ.get(contract.NETNS_VARIABLE)
     if not namespace:
         raise Error(contract.POD_UNKNOWN, f"{contract.NETNS_VARIABLE} is not set")

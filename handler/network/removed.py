@@ -1,7 +1,7 @@
 """The script that removes a card's tap, bridge and filters from its pod, after its guest released it. Pure.
 
-The tap goes first, so no frame passes unfiltered. The link of a further network stays, down. It gets the name that says its network, so a
-later card of the same network can use it.
+The tap goes first, so no frame passes unfiltered. The link of a further network stays, down, under the name of its network, so a later card
+of that network can use it.
 """
 
 from __future__ import annotations
@@ -44,4 +44,4 @@ def _parked(wanted: Wanted) -> str:
 
 
 _LOOPBACK6: Final = "[ ! -d /proc/sys/net/ipv6 ] || ip route replace local ::1/128 dev lo table local 2>/dev/null || :\n"
-"""masquerade had moved the route to the bridge."""
+"""Undoes masquerade's move of the route to the bridge."""

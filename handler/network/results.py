@@ -1,7 +1,7 @@
 """Requests to network plugins about an interface, and their results. Pure.
 
-The members for third-party plugins are specified in docs/plugins.md. Our own plugins get further data in the member ``own``, and return the
-fields of ``Interface``; both sides are of one release.
+docs/plugins.md specifies the members for third-party plugins. Our own plugins, of the same version, get further data in the member ``own``,
+and return the fields of ``Interface``.
 """
 
 from __future__ import annotations
@@ -72,11 +72,7 @@ def of_ours(interface: Wanted, result: Mapping[str, Any]) -> Interface:
 
 
 def of_theirs(interface: Wanted, result: Mapping[str, Any], *, live_migration: bool) -> Interface:
-    """Parse the result of a third-party plugin. It does not check that the tap exists.
-
-    Raises:
-        ValueError: it does not match the request.
-    """
+    """Parse the result of a third-party plugin; does not check that the tap exists. Raises ValueError if it does not match the request."""
     for member, asked in (("tap", interface.tap), ("mac", interface.mac)):
         said = result.get(member)
         said = network.normal_mac(said) if member == "mac" and isinstance(said, str) else said
@@ -99,11 +95,7 @@ def _address(given: object) -> str:
 def tap_problem(interface: Interface, told: object, user: frozenset[str], *, several_queues: bool) -> str:
     """Return why the guest cannot use the tap, by ``ip -json -details link show dev TAP``, or an empty string.
 
-    Args:
-        interface: the plugin's.
-        told: the output of ``ip``.
-        user: names of the required owner in ``ip``.
-        several_queues: whether the tap needs multi_queue.
+    ``user`` are names of the required owner in ``ip``; ``several_queues``: the tap needs multi_queue.
     """
     found = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
     of_tun = (found.get("linkinfo") or {}).get("info_data") or {}

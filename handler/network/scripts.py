@@ -27,19 +27,16 @@ def tap_and_bridge(wanted: Wanted, observed: Observed, mtu: int, *, bridge_mac: 
     if observed.link(wanted.bridge) is None:
         lines.append(f"link add {wanted.bridge} address {bridge_mac} type bridge stp_state 0 forward_delay 0")
     if observed.link(wanted.tap) is None:
-        several = " multi_queue" if wanted.queues > 1 else ""  # QEMU must open it in the way it was made
+        several = " multi_queue" if wanted.queues > 1 else ""  # QEMU must open it as it was made
         lines.append(f"tuntap add dev {wanted.tap} mode tap user {layout.USER_ID} group {layout.USER_ID}{several}")
         lines.append(f"link set dev {wanted.tap} address {tap_mac}")
     return [*lines, f"link set dev {wanted.bridge} mtu {mtu} address {bridge_mac}", f"link set dev {wanted.tap} mtu {mtu}"]
 
 
 def filtered(tap: str, table: str, rules: str) -> str:
-    """Return the script that applies rules. If nft refuses them, it ends, and the tap stays up only with older rules in force.
+    """Return the script that applies rules (input of ``nft -f -``), in a table of the family ``netdev``.
 
-    Args:
-        tap: the guest's.
-        table: the rules' table of nft's family ``netdev``.
-        rules: the input of ``nft -f -``.
+    If nft refuses them, it ends, and the tap stays up only with older rules in force.
     """
     return f"""nft -f - <<'END' || {{
 {rules}END
@@ -63,7 +60,7 @@ def joined(wanted: Wanted) -> list[str]:
 
 
 def served(bridge: str, mac: str, address: str) -> list[str]:
-    """Return ``ip`` commands with which virt-launcher receives requests on the bridge and reaches the guest; ``address``: empty: none.
+    """Return ``ip`` commands with which virt-launcher receives requests on the bridge and reaches the guest, unless its address is empty.
 
     Packets reach the guest before it has answered ARP, and it cannot change the entry.
     """

@@ -36,12 +36,13 @@ from handler.pods.process import Launcher
 logger = logging.getLogger(__name__)
 
 PREPARE_SECONDS: Final = 70.0
-"""Time limit for all networks of a pod. Together with the limit of disk plugins it is less than a pass of a reconcile loop. A pass that
-times out would count as no attempt, and report no error."""
+"""Limit for all networks of a pod. With that of disk plugins it is shorter than a pass of a reconcile loop: a pass that times out counts as
+no attempt, and reports no error.
+"""
 _SECONDS: Final = 60.0
-"""Time limit of a call of our plugins: half a dozen programs, each with its own limit, next to guests that use all processors."""
+"""Limit of a call of our plugins: half a dozen programs, next to guests that use all processors."""
 _COMMAND: Final = (sys.executable, "-S", "-P", "-m", "handler.network.plugin")
-"""Command of our plugins, without third-party packages and the working directory."""
+"""Our plugins, without third-party packages and the working directory."""
 
 
 class NotInPod(Unsupported):
@@ -86,10 +87,8 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -
 def with_links(asked: Sequence[Wanted], links: Collection[str], coming: Collection[str] = ()) -> tuple[Wanted, ...]:
     """Return interfaces on the pod's present links.
 
-    Args:
-        asked: the interfaces.
-        links: names of the pod's links.
-        coming: names of interfaces that were not in the running form when the pod was made. Another network may have the link of the name.
+    ``coming`` are names of interfaces that were not in the running form when the pod was made; another network may have the link of the
+    name.
 
     Raises:
         NotInPod: the pod has no link to a coming interface's network.
@@ -135,13 +134,7 @@ class Networks:
     """The plugins that join interfaces: ours by interface type, third parties' by name."""
 
     def __init__(self, theirs: Plugins | None = None, records: Records | None = None, *, prepare_seconds: float = PREPARE_SECONDS) -> None:
-        """Only store the settings.
-
-        Args:
-            theirs: third-party plugins.
-            records: records of their calls; without them nothing is deleted later.
-            prepare_seconds: time limit for all networks of a pod together.
-        """
+        """Only store the settings. Without ``records`` of the third-party plugins' calls, nothing is deleted later."""
         self._prepare_seconds = prepare_seconds
         self._ours = ours()
         self._theirs = theirs or Plugins(Path(), {})
@@ -171,11 +164,7 @@ class Networks:
         return made
 
     async def leave(self, vm: Object, card: str, launcher: Launcher) -> None:
-        """Remove a card that the guest released. Idempotent.
-
-        Raises:
-            CommandFailed: a program failed.
-        """
+        """Remove a card that the guest released. Idempotent. Raises CommandFailed."""
         with _held(launcher.network) as (descriptor, _):
             (asked,) = with_links(wanted(hot_plug_interfaces.alone(vm, card)), await _link_names(descriptor))
             await namespaces.run(descriptor, ("sh", "-c", removed.script(asked)))
@@ -191,11 +180,11 @@ class Networks:
         with _held(launcher.network) as (descriptor, path):
             if any(each.network for each in asked):
                 asked = with_links(asked, await _link_names(descriptor), coming)
-            # Ours first: a hanging third-party plugin must not keep a running guest without filters.
+            # ours first: a hanging third-party plugin must not keep a running guest without filters
             ends = asyncio.get_running_loop().time() + self._prepare_seconds
             machine = requests.common(vm, pod_uid)
             made = {each: await self._in_time(ends, machine, asked[each], descriptor, path) for each in _in_turn(asked)}
-        # Not earlier: until then the number may belong to another link of the node.
+        # not earlier: until then the number may belong to another link of the node
         _give(launcher.root, devices[: sum(bool(each.device) for each in asked)])
         return tuple(made[each] for each in range(len(asked)))
 
@@ -277,17 +266,9 @@ def ours() -> Plugins:
 
 
 async def forward(launcher: Launcher, others: Sequence[str]) -> bool:
-    """Forward traffic of a pod that its guest has left to the guest's new pod. Idempotent.
+    """Forward traffic of a pod that its guest has left to the guest's new pod; return whether there was something to forward. Idempotent.
 
-    Args:
-        launcher: of the old pod.
-        others: addresses of the new pod.
-
-    Returns:
-        Whether there was something to forward.
-
-    Raises:
-        CommandFailed: a program failed.
+    Raises CommandFailed. ``others`` are addresses of the new pod.
     """
     with _held(launcher.network) as (descriptor, _):
         rules = departed.rules(binding.observe(await namespaces.links(descriptor)), others)
@@ -312,10 +293,7 @@ def over_the_wire(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _held(namespace: int) -> Iterator[tuple[int, str]]:
-    """Yield a duplicate of the namespace's descriptor, and its ``/proc`` path for other processes.
-
-    The duplicate stays valid in the ``with`` block even if the original is closed.
-    """
+    """Yield a duplicate of the namespace's descriptor, valid even if the original is closed, and its ``/proc`` path for other processes."""
     descriptor = os.dup(namespace)
     try:
         yield descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"

@@ -1,1 +1,1 @@
-"""The kubelet's device plugin API; the modules are generated from ``api.proto`` by ``regenerate``."""
+"""The kubelet's device plugin API, generated from ``api.proto`` by ``regenerate``."""

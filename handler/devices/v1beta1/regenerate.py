@@ -1,6 +1,6 @@
 """Regenerate ``api_pb2.py`` and its types from ``api.proto``: ``python -m handler.devices.v1beta1.regenerate``.
 
-Needs ``grpcio-tools`` (development only). gRPC's stubs are not generated: the plugin speaks through generic handlers.
+Needs ``grpcio-tools`` (development only). Without gRPC's stubs: the plugin uses generic handlers.
 """
 
 from __future__ import annotations
