@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 from apiserver.apis.virt.places import names
 
 MAX_LABELS: Final = 512
-"""Limit for all labels: libvirt 11 has 250 features and 150 models, and no processor supports all of either."""
+"""libvirt 11 has 250 features and 150 models, and no processor supports all of either."""
 TRUE: Final = "true"
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """The part of a label after its prefix; other names of libvirt get no label."""
@@ -24,23 +24,19 @@ class UnknownCapabilities(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Of guests on this node."""
+    """CPU capabilities of guests on this node."""
 
     host_model: str = ""
     """libvirt's model for ``host-model``; empty if not available."""
     host_features: tuple[str, ...] = ()
-    """Features of ``host-model`` beyond that model."""
+    """Of ``host-model`` beyond that model."""
     models: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
-    """All features of ``host-model``, including its model's."""
+    """All of ``host-model``, including its model's."""
 
 
 def parse(text: str) -> Capabilities:
-    """Parse the output of :mod:`launcher.hypervisor.capabilities`.
-
-    Raises:
-        UnknownCapabilities: it is invalid.
-    """
+    """Parse the output of :mod:`launcher.hypervisor.capabilities`. Raises UnknownCapabilities."""
     try:
         found = json.loads(text)
         capabilities, expanded = (str(found[key] or "") for key in ("domainCapabilities", "hostModel"))

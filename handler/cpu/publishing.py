@@ -1,7 +1,7 @@
 """Writes CPU labels of this node's Node: at the start, when KVM begins to work, and every ten minutes in case they were removed.
 
-virt-handler may patch Nodes but not read them. The answer to its patch shows the Node's labels, and a second patch removes those of an
-earlier kernel, processor or libvirt. A policy of the chart limits it to its own Node and these label prefixes.
+virt-handler may patch Nodes but not read them. The answer to its patch shows the Node's labels, and a second patch removes outdated ones. A
+policy of the chart limits it to its own Node and these label prefixes.
 """
 
 from __future__ import annotations
@@ -80,11 +80,7 @@ class Labels:
         return {}
 
     async def write(self, wanted: dict[str, str]) -> None:
-        """Write the Node's labels, and remove our outdated ones.
-
-        Raises:
-            StatusError, TransportError: they could not be written.
-        """
+        """Write the Node's labels, and remove our outdated ones. Raises StatusError, TransportError."""
         node = await self._client.patch(NODES, self._node, {"metadata": {"labels": wanted}})
         gone = capabilities.stale(labels_of(node), wanted)
         if gone:

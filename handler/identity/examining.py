@@ -1,6 +1,6 @@
 """Checks whether others would accept a certificate, by a TLS handshake with ourselves in memory.
 
-OpenSSL checks it as our peers will: the key, the chain to the authorities, the dates, both purposes and the name.
+OpenSSL checks the key, the chain to the authorities, the dates, both purposes and the name.
 """
 
 from __future__ import annotations
@@ -18,11 +18,7 @@ class Unacceptable(Exception):
 
 
 def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Peer:
-    """Return the content of a certificate (PEM) if others accept it for virt-handler of this node.
-
-    Raises:
-        Unacceptable: they would not.
-    """
+    """Return the content of a certificate (PEM) if others accept it for virt-handler of this node. Raises Unacceptable."""
     try:
         server, client = contexts.server(), contexts.client()
         with in_memory(certificate) as chain, in_memory(key) as private:
@@ -40,11 +36,7 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> tuple[Peer | None, Peer | None]:
-    """Return each side's view of the other.
-
-    Raises:
-        ssl.SSLError: one side refused.
-    """
+    """Return each side's view of the other. Raises ssl.SSLError if one refused."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     served = server.wrap_bio(to_server, to_client, server_side=True)
     dialled = client.wrap_bio(to_client, to_server, server_hostname=name)

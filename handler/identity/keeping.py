@@ -1,8 +1,7 @@
 """The certificate of this node's virt-handler: requests it, renews it without a restart, and keeps it meanwhile.
 
-A request is a CertificateSigningRequest. kube-apiserver writes our token's node into it, and virt-controller signs it for that node only.
-The present certificate serves until a new one arrives. When it expires, peers refuse it: consoles and migrations of this node stop, but its
-guests run.
+kube-apiserver writes our token's node into the CertificateSigningRequest, and virt-controller signs it for that node only. When the
+certificate expires, peers refuse it: consoles and migrations of this node stop, but its guests run.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.1
 MAX_LOOK_SECONDS: Final = 10.0
-"""Interval of checks of a pending request: it is answered in a tenth of a second, or after another process starts."""
+"""Interval of checks of a pending request: the answer takes a tenth of a second, or the start of another process."""
 RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 120.0
 
@@ -48,7 +47,7 @@ class Identity:
 
     def __init__(self, client: Client, node: str, namespace: str, directory: Path, clock: Clock) -> None:
         self.ready = asyncio.Event()
-        """Set once there is a certificate. Stays set when it expires, because then it is renewed."""
+        """Set once there is a certificate, even if it expires later."""
         self._client = client
         self._node = node
         self._clock = clock

@@ -11,7 +11,7 @@ from certs.validity import SKEW
 
 EARLIEST: Final = 0.6
 LATEST: Final = 0.72
-"""A certificate is renewed between these parts of its life, each node at its own time, because nodes are often installed together."""
+"""A certificate is renewed between these parts of its life, each node at its own time: nodes are often installed together."""
 LOOK_AGAIN: Final = timedelta(hours=1)
 
 
@@ -28,7 +28,7 @@ class Observed:
     """All inputs of the decision."""
 
     held: Held | None
-    """None: there is none, or others would not accept it."""
+    """None if missing, or if others would not accept it."""
     has_authorities: bool
     refusal: str
     """Why ``held`` is revoked, or empty."""

@@ -1,7 +1,7 @@
 """The files of this node's identity: ``tls.crt``, ``tls.key``, ``ca.crt`` and the operator's revocations.
 
-Their directory on the node is a tmpfs (``/run``) and outlives the pod, so that virt-handler can restart while kube-apiserver or
-virt-controller is down. Only root, who can read this process' memory as well, can read them.
+Their directory is a tmpfs (``/run``) that only root can read. It outlives the pod, so that virt-handler can restart while kube-apiserver or
+virt-controller is down.
 """
 
 from __future__ import annotations
@@ -45,11 +45,7 @@ class Store:
         return self._held.get(name, b"")
 
     def put(self, changed: Mapping[str, bytes]) -> None:
-        """Write these files in addition to the others.
-
-        Raises:
-            OSError: the directory cannot be written.
-        """
+        """Write these files in addition to the others. Raises OSError."""
         new = {**self._held, **changed}
         if new == self._held:
             return

@@ -1,7 +1,6 @@
 """The trust of this virt-handler: authorities and revocations from the ConfigMap ``kubevirt-trust``.
 
-It is watched, not mounted: a revocation must arrive in a second, not with the kubelet's next sync, and a pod does not start without a
-ConfigMap that it mounts.
+It is watched: a mounted one would delay revocations until the kubelet's next sync, and prevent the pod's start when missing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from handler.identity.store import AUTHORITIES, REVOKED, Store
 logger = logging.getLogger(__name__)
 
 NodeOf = Callable[[asyncio.BaseTransport | None], str]
-"""Returns the node of the virt-handler at the other end of a connection; raises :class:`Stranger`."""
+"""Returns the node of the virt-handler at the other end of a connection; raises :class:`Untrusted`."""
 
 
 class Stranger(Exception):
@@ -35,11 +34,7 @@ class Stranger(Exception):
 
 
 def node_of(peer: Peer | None, revocations: Revocations) -> str:
-    """Return the node in a virt-handler's verified certificate.
-
-    Raises:
-        Stranger: the certificate is not virt-handler's, or the node is revoked.
-    """
+    """Return the node in a virt-handler's verified certificate. Raises Untrusted if it is another program's, or the node is revoked."""
     if peer is None:
         raise Stranger("the peer presented no certificate")
     node = names.node_of_server_name(peer.dns_name) if peer.common_name == names.HANDLER else ""
@@ -66,11 +61,7 @@ class Trust:
         self._callbacks.append(callback)
 
     def node_of(self, transport: asyncio.BaseTransport | None) -> str:
-        """Return the node of the virt-handler at the other end of a connection.
-
-        Raises:
-            Stranger: it is another program, or the node is revoked.
-        """
+        """Return the node of the virt-handler at the other end of a connection. Raises Untrusted as :func:`node_of`."""
         return node_of(peers.presented(transport), self.revocations)
 
     async def run(self) -> None:

@@ -1,6 +1,6 @@
 """The metrics of guests: Prometheus' text from libvirt's statistics. Pure.
 
-Names, kinds, units and labels are KubeVirt's (docs/observability/metrics.md of kubevirt/kubevirt), so its dashboards and alerts work.
+Names, kinds, units and labels are KubeVirt's (docs/observability/metrics.md of kubevirt/kubevirt).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from apiserver.metrics.exposition import heading, label_text, number
 from launcher.protocol.statistics import Statistics
 
 SECOND: Final = 1e-9
-"""libvirt counts times in nanoseconds."""
+"""Of libvirt's nanoseconds."""
 KIB: Final = 1024
 """libvirt counts memory in KiB."""
 OF_A_GUEST: Final = ("node", "namespace", "name")
@@ -24,7 +24,7 @@ VCPU_STATES: Final = ("offline", "running", "blocked")
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest's statistics, and the names that its machine's spec has for its devices."""
+    """A guest's statistics, and the names of its devices in its machine's spec."""
 
     namespace: str
     name: str
@@ -44,7 +44,7 @@ class Metric:
     unit: float = 1
     """A value of libvirt in this metric's unit."""
     labels: tuple[str, ...] = ()
-    """Further labels: those of the device."""
+    """Further labels, of the device."""
 
     @property
     def kind(self) -> str:

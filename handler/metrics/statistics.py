@@ -22,7 +22,7 @@ class GuestStatistics:
     """The page's part about guests."""
 
     def __init__(self, node: str, machines: Callable[[], Iterable[Object]], reads: Reads) -> None:
-        """``machines`` are those of the node; ``reads`` limits the time of each read."""
+        """``reads`` limits the time of each read."""
         self._node = node
         self._machines = machines
         self._reads = reads

@@ -1,7 +1,6 @@
 """Checks a plugin's answer and returns a result or raises a fault. Pure.
 
-A plugin may send an error with status 0, a success with status 1, a partial document, or another version. Everything that differs from
-docs/plugins.md is a fault. The callers check the members of a result.
+Everything that differs from docs/plugins.md is a fault. The callers check the members of a result.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ class Description:
     versions: tuple[str, ...]
     kinds: tuple[str, ...]
     live_migration: bool
-    """True if a guest may migrate to a node where the plugin adds the same."""
+    """A guest may migrate to a node where the plugin adds the same."""
     commands: frozenset[Command] = frozenset(COMMANDS)
-    """Required calls besides VERSION. Without DEL, nothing outlives the pod; without CHECK, ADD is repeated instead."""
+    """Besides VERSION. Without DEL, nothing outlives the pod; without CHECK, ADD is repeated instead."""
 
 
 def title(plugin: str, command: Command) -> str:
@@ -55,11 +54,7 @@ def title(plugin: str, command: Command) -> str:
 def result_of(plugin: str, command: Command, output: Output, members: frozenset[str] | None) -> Mapping[str, Any]:
     """Return the result; empty if the plugin printed nothing, which is valid for ``DEL`` and ``CHECK``.
 
-    Args:
-        plugin: its name.
-        command: the call.
-        output: the plugin's output.
-        members: valid members besides ``version``; None: any, for our own plugins.
+    ``members`` are valid besides ``version``; None: any, for our own plugins.
 
     Raises:
         PluginRefused: the plugin reports that the request is impossible.
@@ -143,7 +138,7 @@ def _short(value: object) -> str:
 def _parse(text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text.decode(), parse_constant=_no_constant, object_pairs_hook=_object)
-        json.dumps(found, ensure_ascii=False).encode()  # JSON can contain half of a surrogate pair, which UTF-8 cannot encode
+        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair is valid JSON, but not UTF-8
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(found, dict):

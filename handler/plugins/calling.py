@@ -24,14 +24,15 @@ from handler.plugins.turns import NoTurn, Turns
 logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 4
-"""Parallel calls of one command of one plugin; ``DEL`` and ``CHECK`` do not wait for ``ADD``. A hanging plugin delays only its own
-machines."""
+"""Parallel calls of one command of one plugin: ``DEL`` and ``CHECK`` do not wait for ``ADD``."""
 OURS_AT_ONCE: Final = 4
-"""Parallel calls of all our own plugins. Each is a Python process that runs half a dozen programs and takes 13 MiB of virt-handler's
-memory, and after a restart the calls for all pods come at once."""
+"""Parallel calls of all our own plugins. Each takes 13 MiB of virt-handler's memory, and after a restart the calls for all pods come at
+once.
+"""
 PATIENCE_SECONDS: Final = 3 * contract.SECONDS
-"""How long a call waits for its turn: longer than the turns of eight namespaces with only hanging calls. Callers have their own total time
-limits (``network.setup.PREPARE_SECONDS``, ``storage.adding.Limits``)."""
+"""How long a call waits for its turn: longer than the turns of eight namespaces with only hanging calls. Callers have their own total
+limits (``network.setup.PREPARE_SECONDS``, ``storage.adding.Limits``).
+"""
 NODE_NETNS: Final = "/proc/1/ns/net"
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _PROGRAMS: Final = (b"#!", b"\x7fELF")
@@ -69,16 +70,7 @@ class Plugins:
         patience: float | None = PATIENCE_SECONDS,
         node_netns: str = NODE_NETNS,
     ) -> None:
-        """Only store the settings.
-
-        Args:
-            directory: of the administrator's plugins.
-            allowed: the names of allowed plugins.
-            own: our own plugins.
-            seconds: time limit of a call.
-            patience: how long a call waits for its turn.
-            node_netns: path of the node's network namespace.
-        """
+        """Only store the settings. ``seconds`` limits a call, and ``patience`` its wait for a turn."""
         self._node_netns = node_netns
         self._directory = directory
         self._allowed = allowed
@@ -94,10 +86,7 @@ class Plugins:
     ) -> Mapping[str, Any]:
         """Return the result of a command; ``document`` is the request without version, kind and name.
 
-        A plugin that does not need this command is not called, and the result is empty.
-
-        Raises:
-            Fault: the call failed; see :mod:`handler.plugins.faults`.
+        A plugin that does not need this command is not called, and the result is empty. Raises Fault.
         """
         program = self._find(kind, name)
         if command not in (await self._describe(kind, name, program)).commands:
@@ -106,11 +95,7 @@ class Plugins:
         return await self._run(kind, name, command, program, told, environment or {})
 
     async def describe(self, kind: Kind, name: str) -> Description:
-        """Return the plugin's description, cached until its file changes.
-
-        Raises:
-            Fault: as for :meth:`call`.
-        """
+        """Return the plugin's description, cached until its file changes. Raises Fault."""
         return await self._describe(kind, name, self._find(kind, name))
 
     async def _describe(self, kind: Kind, name: str, program: _Program) -> Description:

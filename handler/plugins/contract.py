@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 VERSION: Final = "1.0.0"
-"""Version of the interface in this virt-handler. Major versions are incompatible."""
+"""Of the interface in this virt-handler. Major versions are incompatible."""
 
 Command = Literal["ADD", "DEL", "CHECK", "VERSION"]
 Kind = Literal["network", "storage"]
@@ -19,11 +19,10 @@ COMMANDS: Final[tuple[Command, ...]] = ("ADD", "CHECK", "DEL")
 
 COMMAND_VARIABLE: Final = "KUBEVIRT_COMMAND"
 NODE_NETNS_VARIABLE: Final = "KUBEVIRT_NODE_NETNS"
-"""Path of the node's network namespace."""
 NETNS_VARIABLE: Final = "KUBEVIRT_NETNS"
-"""Path of the pod's network namespace, for network plugins. Absent if the pod is gone."""
+"""For network plugins; absent if the pod is gone."""
 
-# Error codes have the same meaning as in CNI; from 100 on they are the plugin's own.
+# The meanings are CNI's; from 100 on they are the plugin's own.
 INCOMPATIBLE_VERSION: Final = 1
 UNSUPPORTED_FIELD: Final = 2
 POD_UNKNOWN: Final = 3
@@ -32,13 +31,13 @@ NOT_DECODED: Final = 6
 INVALID_CONFIGURATION: Final = 7
 
 FINAL: Final = frozenset({UNSUPPORTED_FIELD, INVALID_CONFIGURATION})
-"""Error codes for permanent failures: the machine's start fails. All other errors are retried."""
+"""Permanent failures: the machine's start fails. All other errors are retried."""
 
 MAX_OUTPUT: Final = 64 << 10
-"""Maximum bytes of a plugin's standard output."""
+"""Bytes of a plugin's standard output."""
 MAX_ERRORS: Final = 256 << 10
-"""Maximum bytes of its standard error; virt-handler logs the end."""
+"""Bytes of its standard error; virt-handler logs the end."""
 SECONDS: Final = 20.0
-"""Time limit of a call."""
+"""Of a call."""
 MAX_DATA: Final = 128 << 20
-"""Memory limit (RLIMIT_DATA) of each process of a third-party plugin, because it runs within virt-handler's limit."""
+"""RLIMIT_DATA of each process of a third-party plugin, because it runs within virt-handler's limit."""

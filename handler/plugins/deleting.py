@@ -1,7 +1,6 @@
 """Calls ``DEL`` for what plugins added to pods that are gone, until they succeed.
 
-A pod is gone once the kubelet has removed its volumes, which it does after all its containers have ended. This check needs no API server,
-and survives restarts.
+A pod is gone once the kubelet has removed its volumes, which it does after all its containers have ended. This check needs no API server.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ LOOK_SECONDS: Final = 5.0
 FIRST_RETRY_SECONDS: Final = 5.0
 LONGEST_RETRY_SECONDS: Final = 300.0
 DEL_FAILED: Final = "PluginDelFailed"
-"""Reason of an Event."""
 MAX_WORDS: Final = 1024
 _WORDS: Final[Mapping[Kind, str]] = {"network": "interface", "storage": "disk"}
 
@@ -67,14 +65,8 @@ class Deleter:
     ) -> None:
         """Only store the settings.
 
-        Args:
-            records: of this node.
-            call: calls a plugin.
-            is_there: whether the pod with this uid still has its volumes.
-            failed: called for each failed ``DEL``.
-            monotonic: a monotonic clock in seconds.
-            look_seconds: interval of checks for pods that are gone.
-            first_retry_seconds: first delay after a failure; it increases.
+        ``is_there`` says whether the pod with this uid still has its volumes; ``failed`` is called for each failed ``DEL``. Retries begin
+        with ``first_retry_seconds``, and double.
         """
         self._look_seconds = look_seconds
         self._first_retry_seconds = first_retry_seconds
@@ -84,7 +76,7 @@ class Deleter:
         self._failed = failed
         self._monotonic = monotonic
         self._waiting: dict[Element, tuple[float, Backoff]] = {}
-        """Time of the next retry and its backoff, by element."""
+        """Time of the next retry and its backoff."""
         self._under_way: set[Element] = set()
 
     async def run(self) -> None:
@@ -115,7 +107,7 @@ class Deleter:
     async def _delete(self, key: Element) -> None:
         try:
             async with self._records.lock(key):
-                # Read it under the lock: an ADD that was running has recorded its answer by now.
+                # under the lock: an ADD that was running has recorded its answer by now
                 record = await asyncio.to_thread(self._records.of, key)
                 if record is not None:
                     await self._ask(record)

@@ -11,7 +11,7 @@ class Fault(Exception):
     """A plugin call failed; it is retried unless it is ``PluginRefused``."""
 
     reason: ClassVar[str] = conditions.PLUGIN_FAILED
-    """Reason of the condition that reports it."""
+    """Of the condition that reports it."""
 
 
 class Failed(Fault):

@@ -1,7 +1,7 @@
 """Records of plugins' additions on the node, so that a later process can call ``DEL`` for them.
 
-The files ``<directory>/<uid of the pod>/<kind>-<element>.json`` are in a tmpfs. Each is written before a plugin is called, and again with
-its answer. Like guests, they survive virt-handler's restart but not the node's: after a power failure there is nothing to delete.
+The files ``<directory>/<uid of the pod>/<kind>-<element>.json`` are in a tmpfs, because nothing of a plugin survives the node's restart.
+Each is written before a plugin is called, and again with its answer.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Record:
     kind: Kind
     pod_uid: str
     element: str
-    """The name of the disk or interface."""
+    """Name of the disk or interface."""
     plugin: str
     document: Mapping[str, Any]
     """The request."""
     result: Mapping[str, Any] | None = None
-    """The answer; None if there is none."""
+    """The answer, if any."""
 
     @property
     def key(self) -> Element:

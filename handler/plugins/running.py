@@ -1,9 +1,7 @@
 """Runs an executable with limits on time and output, and kills all its processes afterwards.
 
 It runs in its own process namespace (but with the node's ``/proc``). When its first process ends, the kernel kills all descendants in any
-session or group. So a child that keeps standard output open blocks nothing.
-
-Standard input is a file in memory. A pipe would raise an error here if the program ends before reading it.
+session or group. Standard input is a file in memory: a pipe would raise an error if the program ends before reading it.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ from handler.plugins.answers import Output
 APART: Final = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--")
 _CHUNK: Final = 16 << 10
 _LAST_BYTES: Final = 4 << 10
-"""Bytes of standard error that are kept."""
+"""Of standard error."""
 _GONE_SECONDS: Final = 5.0
-"""How long to wait after the kill. A process that waits for a dead device survives any signal."""
+"""Limit after the kill: a process that waits for a dead device survives any signal."""
 
 
 async def run(
@@ -36,12 +34,7 @@ async def run(
 ) -> Output:
     """Run ``command`` with ``document`` as its standard input, and return its output.
 
-    Args:
-        command: the program and its arguments.
-        document: its standard input.
-        environment: its variables.
-        seconds: time limit.
-        max_data: limit of RLIMIT_DATA in bytes for each process; None: inherited.
+    ``max_data`` is RLIMIT_DATA in bytes for each process; None: inherited.
 
     Raises:
         TimeoutError: it exceeded ``seconds``, and was killed.
@@ -84,7 +77,7 @@ async def _ended(child: asyncio.subprocess.Process, *pipes: _Pipe) -> None:
 
 
 class _Pipe:
-    """A pipe from a program, which is killed if it writes too much; the excess is dropped."""
+    """A pipe from a program, which is killed if it writes too much."""
 
     def __init__(self, child: asyncio.subprocess.Process, pipe: asyncio.StreamReader, most: int, keep: int | None = None) -> None:
         self._child = child
@@ -92,7 +85,7 @@ class _Pipe:
         self._left = most
         self._keep = most if keep is None else keep
         self.kept = bytearray()
-        """The end of it."""
+        """The end of the output."""
         self.excess = False
 
     async def read(self) -> None:
@@ -111,7 +104,6 @@ def _kill(child: asyncio.subprocess.Process) -> None:
 
 @contextlib.contextmanager
 def _file(content: bytes) -> Iterator[int]:
-    """Yield a descriptor to read the content from."""
     descriptor = os.memfd_create("plugin", os.MFD_CLOEXEC)
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as writing:

@@ -1,7 +1,7 @@
 """Shares parallel calls fairly between the machines' namespaces.
 
-No tenant can take all turns, and none waits for another's queue. Calls are not served in order of arrival, because a plugin call may take
-as long as a tenant likes (its options may name the tenant's server).
+Calls are not served in order of arrival, because a plugin call may take as long as a tenant likes (its options may name the tenant's
+server).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 LEFT_FOR_OTHERS: Final = 1
-"""Turns that one namespace cannot take, if there is more than one, because all its calls may time out. Nor can all namespaces together that
-had a timeout, because they may share a hanging server."""
+"""Turns that one namespace cannot take, because all its calls may time out. Nor can all namespaces together that had a timeout: they may
+share a hanging server.
+"""
 MAX_SILENT: Final = 256
-"""Maximum number of namespaces with a recorded timeout."""
+"""Namespaces with a recorded timeout."""
 
 
 class NoTurn(TimeoutError):
@@ -43,12 +44,7 @@ class Turns:
     async def turn(self, namespace: str, patience: float | None) -> AsyncIterator[None]:
         """Wait for a turn, and hold it inside the block. A block that raises TimeoutError or is cancelled counts as a timeout.
 
-        Args:
-            namespace: the machine's; empty: none.
-            patience: maximum seconds to wait; None: unlimited.
-
-        Raises:
-            NoTurn: there was none in that time.
+        Raises NoTurn after ``patience`` seconds; None: never.
         """
         try:
             async with asyncio.timeout(patience):

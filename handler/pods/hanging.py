@@ -1,7 +1,7 @@
 """Calls that may hang in the kernel, because they touch a pod's mounts.
 
-Unresponsive storage affects only its own pod: each pod has at most one such call at a time for each purpose, in its own thread, and later
-callers wait for the same call. So the number of threads is limited, and hung calls cannot exhaust a pool.
+Each pod has at most one such call at a time for each purpose, in its own thread, and later callers wait for the same call. So unresponsive
+storage affects only its own pod.
 """
 
 from __future__ import annotations
@@ -33,11 +33,7 @@ class Calls(Generic[T]):
     async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]], purpose: str = "", *, after: str = "") -> T:
         """Run the call that ``begin`` returns, or wait for the pod's hanging one for this purpose, and return its result.
 
-        A call of the pod for the purpose ``after`` ends first, with any result.
-
-        Raises:
-            StorageHangs: one of them has not returned in time.
-            Exception: of the call.
+        The pod's call for the purpose ``after`` ends first, with any result. Raises StorageHangs if one has not returned in time.
         """
         while after and (other := self._running.get((pod_uid, after))) is not None:
             await self._wait(pod_uid, other)
@@ -75,4 +71,4 @@ def _return(future: asyncio.Future[T], result: T) -> None:
 def _raise(future: asyncio.Future[T], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # no caller may be waiting any more
+        future.exception()  # all callers may have stopped waiting

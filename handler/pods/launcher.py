@@ -1,7 +1,6 @@
 """A connection to a pod's virt-launcher: requests, answers, and the newest status.
 
-Each status is complete and virt-launcher survives connections, so a new connection replaces a lost one. That also limits a launcher that
-sends too much or does not answer: its connection is closed.
+Each status is complete and virt-launcher survives connections. So a launcher that sends too much or does not answer is disconnected.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ READ_BYTES: Final = 1 << 16
 _SLOW: Final = (messages.Sync, messages.PrepareMigrationTarget)
 
 MESSAGE_BYTES: Final = 8 << 10
-"""Added to each message's length, because the shortest message costs as much as some kilobytes of a long one."""
+"""Added to each message's length: the shortest message costs as much as some kilobytes of a long one."""
 
 
 def budget(now: float, limits: Limits) -> TokenBucket:
-    """Return the bucket for what a launcher may send: 16 short messages a second on average, eight times as many as in a live migration.
+    """Return the bucket for a launcher's messages: 16 short ones a second on average, eight times as many as in a live migration.
 
     Reading that much takes some hundredth of a processor.
     """
@@ -58,7 +57,7 @@ Answer = messages.Reply | messages.Refusal | messages.Content
 
 
 class Connection:
-    """One connection. :attr:`status` is the newest status; ``on_status`` is called (synchronously) when it changes."""
+    """One connection to a launcher. ``on_status`` is called (synchronously) with each new status."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class Connection:
         self._reads: frozenset[str] = frozenset()
         self._actions: frozenset[str] = frozenset()
         self.operations: frozenset[str] = frozenset()
-        """Actions that :class:`messages.Operate` may ask for."""
+        """Supported actions of :class:`messages.Operate`."""
         self._gone = False
 
     @property
@@ -101,11 +100,7 @@ class Connection:
         return request.__name__ in self._actions
 
     async def run(self) -> None:
-        """Receive messages until the connection ends.
-
-        Raises:
-            Disconnected: always, at the end.
-        """
+        """Receive messages until the connection ends; always raises Disconnected."""
         try:
             while True:
                 for message in await self._receive():
@@ -135,8 +130,8 @@ class Connection:
 
         Raises:
             LauncherRefused: virt-launcher refused it.
-            Disconnected: no answer came, and the request may have been carried out. After a timeout the connection is closed, which frees
-                the data that a launcher does not read.
+            Disconnected: no answer came, and the request may have been carried out. A timeout closes the connection, which frees the data
+                that a launcher does not read.
             ProtocolError: the request is too long.
         """
         pending = self.begin(request)
@@ -221,7 +216,7 @@ class Pending:
         self.connection = connection
         self.deadline = asyncio.get_running_loop().time() + seconds
         self.answered_at: float | None = None
-        """Time of the answer, in the event loop's time."""
+        """In the event loop's time."""
         self._what = what
         self._future = future
         future.add_done_callback(self._note_time)
@@ -255,11 +250,7 @@ class Pending:
 
     @property
     def text(self) -> str:
-        """The text of a ``Read``, after :meth:`answered` returned True.
-
-        Raises:
-            Disconnected: virt-launcher answered with something else.
-        """
+        """The text of a ``Read``, after :meth:`answered` returned True. Raises Disconnected for another answer."""
         answer = self._future.result()
         if not isinstance(answer, messages.Content):
             raise Disconnected(f"{self._what}: virt-launcher answered without a text")
@@ -285,13 +276,7 @@ async def connect(
 ) -> AsyncIterator[Connection]:
     """Yield a connection to this pod's launcher, after its hello; run :meth:`Connection.run` in parallel.
 
-    Args:
-        pod_uid: the pod.
-        on_status: called with each new status.
-        budget: how much the launcher may send.
-        kubelet: the kubelet's directory.
-        identify: checks that the process with this id belongs to the pod.
-        limits: timeouts and limits.
+    ``identify`` checks that the process with this id belongs to the pod.
 
     Raises:
         Disconnected: no process listens there (yet, or any more).
@@ -318,12 +303,12 @@ async def _open(
         link = places.connect(directory, layout.LAUNCHER_SOCKET)
     try:
         process = identify(places.peer_process(link), pod_uid)
-    except BaseException:  # also on cancellation, close our descriptor
+    except BaseException:
         link.close()
         raise
     try:
         reader, writer = await asyncio.open_unix_connection(sock=link)
-    except BaseException:  # also on cancellation, close our descriptor
+    except BaseException:
         link.close()
         process.close()
         raise

@@ -16,7 +16,7 @@ class Limits:
     call_seconds: float = 45.0
     """virt-launcher reports a libvirt timeout after 30 s."""
     start_seconds: float = 100.0
-    """For requests that include libvirtd's start and overlays, each with 60 s in virt-launcher. Less than a pass of the loop may take."""
+    """For requests that include libvirtd's start and overlays, each with 60 s in virt-launcher; less than a pass of the loop may take."""
     exit_seconds: float = 2.0
     """How long a launcher may take to exit after disconnecting, before the link reconnects."""
     fault_seconds: float = 30.0
@@ -26,7 +26,7 @@ class Limits:
     """A live migration, the most frequent source of changes, changes the status twice a second."""
     budget_bytes: int = 4 << 20
     debt_bytes: int = 30 * BUDGET_BYTES_PER_SECOND
-    """At most half a minute of silence, because the newest status matters more than the limit."""
+    """At most half a minute of silence: the newest status matters more than the limit."""
 
 
 DEFAULT: Final = Limits()

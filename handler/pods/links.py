@@ -1,11 +1,10 @@
 """Connections to this node's launchers, kept while they have holders.
 
-A link reconnects when a connection breaks or virt-launcher starts slowly. It ends with the launcher's process, but keeps the last status,
-which says how the guest ended.
+A link reconnects until the launcher's process ends, and keeps the last status, which says how the guest ended.
 
-A guest may control its launcher, and so the content and number of messages. A launcher over its ``budget`` is disconnected until it may
-send again, and then sends its newest status. Changes are notified in bursts, on average at most four times a second, always with the
-newest. Each link has its own task, which contains its errors.
+A guest may control its launcher. A launcher over its ``budget`` is disconnected until it may send again, and then sends its newest status.
+Changes are notified in bursts, on average at most four times a second, always with the newest. Each link has its own task, which contains
+its errors.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ class Link:
     def __init__(self, pod_uid: str, now: float, limits: Limits = DEFAULT) -> None:
         self.pod_uid = pod_uid
         self.connection: Connection | None = None
-        """None without a connection."""
         self.status: messages.Status | None = None
         """The newest, also after the connection ended."""
         self.not_understood = ""
@@ -92,11 +90,7 @@ class Links:
         return self._links.get(pod_uid)
 
     def acquire(self, pod_uid: str, holder: Holder) -> Link:
-        """Return the link to this pod, kept until all its holders call :meth:`release`.
-
-        Raises:
-            ValueError: the uid is invalid.
-        """
+        """Return the link to this pod, kept until all its holders call :meth:`release`. Raises ValueError for an invalid uid."""
         if not places.is_uid(pod_uid):
             raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
         link = self._links.get(pod_uid)
@@ -191,7 +185,7 @@ class Links:
         return True
 
     def _notify(self, link: Link) -> None:
-        """Notify a change soon. One call covers all changes until then."""
+        """Notify a change soon, once for all changes until then."""
         loop = asyncio.get_running_loop()
         if link.waiting is not None:
             return

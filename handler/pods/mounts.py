@@ -1,7 +1,7 @@
 """Moves mounts between mount namespaces, and unmounts: ``open_tree(2)``, ``move_mount(2)``, ``umount2(2)``.
 
-These system calls affect only the mount namespace of the calling thread. A temporary thread makes them. It resolves no path of a pod except
-one name in an open directory, which it does not follow if it is a link.
+A temporary thread makes these system calls, which affect only the thread's mount namespace. It resolves no path of a pod except one name in
+an open directory, without following links.
 """
 
 from __future__ import annotations
@@ -42,11 +42,7 @@ class Place(NamedTuple):
 
 
 def move(source: Place, target: Place, *, read_only: bool) -> None:
-    """Mount the source over the target, without set-user-ID bits, devices and programs.
-
-    Raises:
-        OSError: a system call failed.
-    """
+    """Mount the source over the target, without set-user-ID bits, devices and programs. Raises OSError."""
     attributes = _Attributes(_NOSUID_NODEV_NOEXEC | (_RDONLY if read_only else 0), 0, _PRIVATE, 0)
     _in_thread(lambda: _move(source, target, attributes), "mount into a pod")
 
@@ -67,7 +63,7 @@ def _in_thread(calls: Callable[[], bool], doing: str) -> None:
     failed: list[int] = []
 
     def run() -> None:
-        # The thread gets its own root and working directory.
+        # the thread gets its own root and working directory
         if _libc.unshare(_CLONE_FS) < 0 or not calls():
             failed.append(ctypes.get_errno())
 

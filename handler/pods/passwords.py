@@ -13,8 +13,7 @@ from launcher.protocol import messages
 async def send(links: Links, pod_uid: str, given: Password) -> None:
     """Have a pod's launcher set a password.
 
-    Raises:
-        StatusError: BadRequest if the launcher is of an older release, ServiceUnavailable if it does not answer, else as it refused.
+    Raises StatusError: BadRequest for an older launcher, ServiceUnavailable without an answer, else as it refused.
     """
     connection = reads.live(links.get(pod_uid))
     if not connection.knows(messages.SetPassword):

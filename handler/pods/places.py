@@ -24,7 +24,7 @@ def is_uid(text: object) -> bool:
 
 @contextmanager
 def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[int]:
-    """Yield an O_PATH descriptor of the pod's run directory. The kubelet made it, so its path is trusted, but its content is not.
+    """Yield an O_PATH descriptor of the pod's run directory; its path is trusted, but its content is not.
 
     Raises:
         FileNotFoundError: the pod has no such volume on this node (any more).
@@ -48,8 +48,8 @@ def has_volumes(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> bool:
 def connect(directory: int, name: str) -> socket.socket:
     """Return a non-blocking connection to the unix socket ``name`` below a run directory.
 
-    The path ``/proc/self/fd/N`` of the socket itself is short (``sun_path`` has 108 bytes) and cannot be replaced. A unix connect succeeds
-    or fails at once; a full backlog raises BlockingIOError.
+    The path ``/proc/self/fd/N`` is short (``sun_path`` has 108 bytes) and cannot be replaced. A unix connect succeeds or fails at once; a
+    full backlog raises BlockingIOError.
 
     Raises:
         OSError: it is missing, not a socket, reached through a link, or no process listens.
@@ -59,7 +59,7 @@ def connect(directory: int, name: str) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             connection.connect(f"/proc/self/fd/{target}")
-        except BaseException:  # also on cancellation, close our descriptor
+        except BaseException:
             connection.close()
             raise
         return connection

@@ -1,7 +1,7 @@
-"""A handle of a launcher: the process behind a pod's socket, verified to belong to that pod.
+"""A launcher: the process behind a pod's socket, verified to belong to that pod.
 
-A process id may be reused. A :class:`Launcher` holds a pidfd and descriptors of the network namespace and root directory. It opens them
-before a last check that the verified process still runs, so that they cannot belong to another process.
+Process ids are reused. A :class:`Launcher` opens a pidfd, the network namespace and the root directory before a last check that the
+verified process still runs.
 """
 
 from __future__ import annotations
@@ -95,6 +95,6 @@ class Launcher:
 
 
 def _has_ended(pidfd: int) -> bool:
-    polled = select.poll()  # select(2) supports no descriptors above 1023, which a node with many streams has
+    polled = select.poll()  # select(2) supports no descriptors above 1023
     polled.register(pidfd, select.POLLIN)
     return bool(polled.poll(0))

@@ -15,7 +15,7 @@ MAX_BYTES: Final = 400 << 10
 
 
 def read(directory: Path, accelerator: Accelerator) -> str:
-    """Return the cache for guests of this type; empty if there is none, and libvirt in the pod probes QEMU."""
+    """Return the cache for guests of this type; empty if there is none, so that libvirt in the pod probes QEMU."""
     path = directory / f"{accelerator}.xml"
     try:
         with path.open("rb") as file:

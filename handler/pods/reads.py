@@ -1,7 +1,7 @@
 """Reads texts from launchers on demand (:class:`messages.Read`), shared by all readers.
 
-Each launcher gets one request per text at a time, and none while the last answer is fresh; further readers share that answer. So readers
-can neither exhaust a launcher's budget nor keep a guest agent busy.
+Each launcher gets one request per text at a time, and none while the last answer is fresh. So readers can neither exhaust a launcher's
+budget nor keep a guest agent busy.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from handler.pods.links import Link, Links
 from launcher.protocol import messages
 
 WAIT_SECONDS: Final = 30.0
-"""Wait of one reader. The launcher's own timeouts are shorter."""
+"""Wait of one reader; the launcher's own timeouts are shorter."""
 FRESH_SECONDS: Final = 5.0
-"""How long an answer or refusal is shared. Two kinds of the longest texts stay below a launcher's budget."""
+"""How long an answer or refusal is shared: two kinds of the longest texts stay below a launcher's budget."""
 MIN_FORGET_SECONDS: Final = 0.1
 MAX_REFUSAL: Final = 512
 RETRY_SECONDS: Final = 5
 
 
 class _Text(NamedTuple):
-    """A text of a pod's launcher."""
-
     pod_uid: str
     what: str
 
@@ -44,9 +42,8 @@ class Reads:
     async def read(self, pod_uid: str, what: str) -> str:
         """Return the text from this pod's launcher, which is untrusted.
 
-        Raises:
-            StatusError: BadRequest if the launcher does not support it, Conflict if it is not available now, Timeout if its source does not
-                answer, ServiceUnavailable if the launcher does not.
+        Raises StatusError: BadRequest if the launcher does not support it, Conflict if it is not available now, Timeout if its source does
+        not answer, ServiceUnavailable if the launcher does not.
         """
         self._forget()
         connection = live(self._links.get(pod_uid))
@@ -75,7 +72,7 @@ class Reads:
         return pending
 
     def _forget(self) -> None:
-        """Drop old answers, and call this again while others remain, even without further readers."""
+        """Drop old answers, and call this again while others remain."""
         loop = asyncio.get_running_loop()
         now, fresh = loop.time(), self._fresh_seconds
         self._asked = {text: each for text, each in self._asked.items() if each.answered_at is None or now - each.answered_at < fresh}
@@ -89,11 +86,7 @@ _AGAIN: Final = errors.Details(retry_after_seconds=RETRY_SECONDS)
 
 
 def live(link: Link | None) -> Connection:
-    """Return the connection to a launcher.
-
-    Raises:
-        ServiceUnavailable: there is none.
-    """
+    """Return the connection to a launcher. Raises ServiceUnavailable without one."""
     if link is None or link.connection is None:
         raise errors.ServiceUnavailable("its virt-launcher is not connected to virt-handler", _AGAIN)
     return link.connection
@@ -104,7 +97,7 @@ def error_of(refused: LauncherRefused) -> errors.StatusError:
     message = one_line(str(refused), MAX_REFUSAL)
     match refused.reason:
         case "Timeout":
-            return errors.Timeout(message)  # Go clients retry errors with a retry delay by themselves, ten times: users would not see it
+            return errors.Timeout(message)  # Go clients retry errors with a retry delay ten times, invisible to users
         case "Conflict" | "NotReady":
             return errors.Conflict(message)
         case "Invalid":

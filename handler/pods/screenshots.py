@@ -1,4 +1,4 @@
-"""Takes screenshots of guests by their virt-launchers, which are not trusted: bounded in size, time and number."""
+"""Takes screenshots of guests by their untrusted virt-launchers: bounded in size, time and number."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Screenshots:
     async def take(self, pod_uid: str) -> str:
         """Return a picture of the screen as PNG in base64, which is untrusted.
 
-        Raises:
-            StatusError: Conflict if there is none, BadRequest if virt-launcher is too old, Timeout or ServiceUnavailable without an answer.
+        Raises StatusError: Conflict if there is none, BadRequest if virt-launcher is too old, Timeout or ServiceUnavailable without an
+        answer.
         """
         alone = self._pods.setdefault(pod_uid, asyncio.Lock())
         try:

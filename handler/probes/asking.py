@@ -1,7 +1,7 @@
 """Runs one probe of a guest, over the network or by its agent.
 
-A process with all rights on its node reads the guest's answer. So it reads at most one line of limited length and matches it with one
-regular expression. It follows no redirects, and decompresses and decrypts nothing.
+A privileged process reads the guest's answer. So it reads at most one line of limited length, follows no redirects, and decompresses and
+decrypts nothing.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Question:
 
     @property
     def _more_seconds(self) -> float:
-        """Time for virt-launcher's own words about a command that does not end."""
+        """Return the time for virt-launcher's report of a command that does not end."""
         return EXEC_SECONDS if self._probe.handler == probes.EXEC else 0.0
 
     def _failed(self, why: str) -> Outcome:

@@ -1,7 +1,7 @@
 """Makes sockets of the node's network; virt-handler itself is in its pod's network.
 
-Traffic from a node to its own pods passes all NetworkPolicies, as for the kubelet's probes. A socket stays in the network namespace where
-it was made. The process' only thread enters the node's for two system calls, during which no other code runs.
+Traffic from a node to its own pods passes all NetworkPolicies. A socket stays in the network namespace where it was made. The process' only
+thread enters the node's for two system calls, during which no other code runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Probes the guests of this node, each with its own period.
 
-While a guest is paused, migrates or shuts down, it is not probed. Failures during that time are not its fault, and results before and after
-it are not consecutive. Results are lost with this process; a machine's status keeps the verdict.
+A guest that is paused, migrates or shuts down is not probed, and results before and after that are not consecutive. Results are lost with
+this process; a machine's status keeps the verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 FAULT_SECONDS: Final = 30.0
-"""Delay after an unexpected exception."""
+"""After an unexpected exception."""
 NO_ADDRESS: Final = "the guest has no address in the pod's network"
 NO_PORT: Final = "its port is not between 1 and 65535"
 _FIELDS: Final = (probes.READINESS, probes.LIVENESS)
@@ -40,8 +40,6 @@ class Question(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A probe to run."""
-
     probe: Probe
     address: str
     """Empty for a probe by the guest agent."""
@@ -59,8 +57,6 @@ class _Asked:
 
 
 class _Key(NamedTuple):
-    """Key of a probe."""
-
     pod_uid: str
     field: str
 
@@ -92,13 +88,7 @@ class Prober:
         self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Start the machine's probes, and return the verdict so far.
-
-        Args:
-            vm: the machine.
-            link: to the launcher of its guest.
-            address: the guest's address for the node; empty if there is none, None if unknown.
-        """
+        """Start the machine's probes, and return the verdict so far. An empty ``address`` means none, None unknown."""
         found = {field: self._take(vm, link, address, field) for field in _FIELDS}
         readiness, liveness = found[probes.READINESS], found[probes.LIVENESS]
         return Verdict(readiness.verdict, readiness.message, liveness.message if liveness.verdict is False else "")

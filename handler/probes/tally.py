@@ -23,7 +23,6 @@ class Verdict:
     """The verdict of a machine's probes since this process started."""
 
     ready: bool | None = None
-    """None: unknown yet."""
     message: str = ""
     """Why it is not ready, or why the probe cannot run."""
     dead: str = ""
@@ -42,9 +41,9 @@ class Tally:
     message: str = ""
     """For False: the last reason that repeated as often as the threshold; for None: why the probe cannot run."""
     successes: int = 0
-    """Consecutive ones until now."""
+    """Consecutive."""
     failures: int = 0
-    """Consecutive ones until now."""
+    """Consecutive."""
     newest: str = ""
     """Reason of the last failure."""
     repeated: int = 0
@@ -60,7 +59,7 @@ def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
         return replace(found, verdict=True, message="") if found.successes >= probe.success_threshold else found
     repeated = tally.repeated + 1 if outcome.message == tally.newest else 1
     found = replace(tally, successes=0, failures=tally.failures + 1, newest=outcome.message, repeated=repeated)
-    decisive = found.repeated if tally.verdict is False else found.failures  # reasons that take turns write no status each time
+    decisive = found.repeated if tally.verdict is False else found.failures  # alternating reasons write no status each time
     return replace(found, verdict=False, message=outcome.message) if decisive >= probe.failure_threshold else found
 
 

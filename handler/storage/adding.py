@@ -1,7 +1,7 @@
 """Calls plugins to set up the disks of this node's pods, and to check them.
 
-Before the guest starts, a failed plugin is retried with increasing pauses; it must find its earlier additions itself. While the guest runs,
-nothing is added, because a new disk would replace the guest's data.
+Before the guest starts, a failed plugin is retried with increasing pauses. While the guest runs, nothing is added, because a new disk would
+replace the guest's data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KIND: Final[Kind] = "storage"
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
 LONGEST_CHECK_SECONDS: Final = 120.0
-"""Longest pause before another check of a disk with a problem or a silent server."""
+"""Before another check of a disk with a problem or a silent server."""
 
 
 class Plugins(Protocol):
@@ -65,7 +65,6 @@ class DisksFault(Exception):
         super().__init__("; ".join(f"disk {name!r}: {fault}" for name, fault in faults.items()))
         self.faults = faults
         self.reason = next(iter(faults.values())).reason
-        """Of the condition."""
         self.final = any(isinstance(each, PluginRefused) for each in faults.values())
         """One disk is impossible; retrying is useless."""
         self.retry_seconds = 0.0
@@ -74,18 +73,14 @@ class DisksFault(Exception):
 
 @dataclass(slots=True)
 class _Failing:
-    """Disks that could not be set up so far."""
-
     fault: DisksFault
     backoff: Backoff
     again: float
-    """Time of the next attempt, in the event loop's time."""
+    """In the event loop's time."""
 
 
 @dataclass(slots=True)
 class _Checked:
-    """Checked disks of a running guest."""
-
     backoff: Backoff
     fault: DisksFault | None = None
     again: float = 0.0
@@ -232,7 +227,7 @@ def _again(fault: DisksFault, seconds: float) -> DisksFault:
 
 
 async def _side_by_side(seconds: float, calls: Mapping[str, Awaitable[Any]]) -> tuple[dict[str, Any], dict[str, Fault]]:
-    """Run calls in parallel; return results and faults. A hanging plugin does not affect the others."""
+    """Run calls in parallel; return results and faults."""
     found: dict[str, Any] = {}
     faults: dict[str, Fault] = {}
 

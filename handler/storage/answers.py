@@ -16,16 +16,9 @@ _PATHS: Final[Mapping[Protocol, str]] = {"nbd": "socket", "file": "image"}
 
 
 def served_by(plugin: str, told: Mapping[str, Any], result: Mapping[str, Any], *, live_migration: bool) -> Served:
-    """Return the disk that the plugin set up.
+    """Return the disk that the plugin set up, from its answer to a request with ``disk`` ``told``.
 
-    Args:
-        plugin: its name.
-        told: ``disk`` of the request.
-        result: its answer.
-        live_migration: the plugin's default for its disks; an answer may override it.
-
-    Raises:
-        Failed: the answer contains no disk, or is invalid.
+    The answer may override the plugin's default for ``live_migration``. Raises Failed for an invalid one.
     """
     found = result.get("disk")
     if not isinstance(found, Mapping):

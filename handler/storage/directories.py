@@ -1,8 +1,8 @@
 """The directories in a pod where storage plugins put disks, and checks of what they put there.
 
-They are below an emptyDir of the pod, which the kubelet makes writable for all. Before a plugin runs, virt-handler makes it and each disk's
-directory root's: so a compromised pod can neither replace a plugin's files nor redirect the plugin, which runs as root. The pod can write
-only to a socket, or to a file of its own user.
+Their emptyDir is writable for all. Before a plugin runs, virt-handler makes it and each disk's directory root's, so a compromised pod can
+neither replace a plugin's files nor redirect the plugin, which runs as root. The pod can write only to a socket, or to a file of its own
+user.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from handler.pods import opening, places
 
 MODE: Final = 0o755
 _HERE: Final = opening.NO_SYMLINKS | 0x01
-"""And RESOLVE_NO_XDEV, because later mounts on this node are not visible in the pod."""
+"""And RESOLVE_NO_XDEV: later mounts on this node are not visible in the pod."""
 
 
 class NotThere(Exception):
@@ -29,11 +29,7 @@ class NotThere(Exception):
 
 
 def path(pod_uid: str, kubelet: Path) -> Path:
-    """Return the path of the emptyDir.
-
-    Raises:
-        ValueError: the uid is invalid.
-    """
+    """Return the path of the emptyDir. Raises ValueError for an invalid uid."""
     if not places.is_uid(pod_uid):
         raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
     return kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.PLUGIN_DISKS_VOLUME
@@ -41,11 +37,7 @@ def path(pod_uid: str, kubelet: Path) -> Path:
 
 @contextmanager
 def opened(pod_uid: str, kubelet: Path) -> Iterator[int]:
-    """Yield a descriptor of the emptyDir.
-
-    Raises:
-        FileNotFoundError: the pod has none on this node (any more).
-    """
+    """Yield a descriptor of the emptyDir. Raises FileNotFoundError if the pod has none on this node (any more)."""
     descriptor = os.open(path(pod_uid, kubelet), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -54,7 +46,7 @@ def opened(pod_uid: str, kubelet: Path) -> Iterator[int]:
 
 
 def make(top: int, name: str) -> None:
-    """Make root the owner of the emptyDir ``top``, and make a disk's directory in it. Only root can write to both. Idempotent.
+    """Make root the owner of the emptyDir ``top``, and make a disk's directory in it, both writable only for root. Idempotent.
 
     Raises:
         NotThere: something else, or another user's directory, is in its place.
@@ -76,11 +68,7 @@ def make(top: int, name: str) -> None:
 
 
 def look(top: int, name: str, served: plugin_disks.Served, *, read_only: bool) -> None:
-    """Check that the plugin's file is in a disk's directory, and that the pod's user may use it.
-
-    Raises:
-        NotThere: it is not.
-    """
+    """Check that the plugin's file is in a disk's directory, and that the pod's user may use it. Raises NotThere."""
     is_socket = served.protocol == "nbd"
     file = plugin_disks.SOCKET if is_socket else plugin_disks.IMAGE
     found = _status(top, name, file)

@@ -1,7 +1,7 @@
-"""The start of a conversation with an NBD server, to get the properties of an export.
+"""Gets the properties of an export from an untrusted NBD server.
 
 https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md: fixed newstyle negotiation, ``NBD_OPT_GO``, then a disconnection, as
-QEMU does it. The server is untrusted: lengths are limited here, and the time by the caller.
+QEMU does it. Lengths are limited here, and the time by the caller.
 """
 
 from __future__ import annotations

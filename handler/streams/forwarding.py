@@ -32,11 +32,7 @@ def targets(addresses: Sequence[str]) -> tuple[str, ...]:
 
 
 async def connect(addresses: Sequence[str], forward: Forward, make: MakeSocket) -> socket.socket:
-    """Return a connected, non-blocking socket to the port, at the first address that accepts.
-
-    Raises:
-        Unanswered: none does.
-    """
+    """Return a connected, non-blocking socket to the port, at the first address that accepts. Raises Unanswered if none does."""
     why = "the guest has no address in the pod's network"
     kind = socket.SOCK_STREAM if forward.protocol == "tcp" else socket.SOCK_DGRAM
     try:
@@ -55,7 +51,7 @@ async def _connected(made: socket.socket, address: str, port: int) -> socket.soc
     try:
         made.settimeout(0)
         await asyncio.get_running_loop().sock_connect(made, (address, port))
-    except BaseException:  # also on cancellation, close our descriptor
+    except BaseException:
         made.close()
         raise
     return made

@@ -1,7 +1,6 @@
 """Limits of open streams on one node: in total, per stream of a machine, and per user of that.
 
-virt-api limits a user at each of its replicas. All streams to a machine meet here, so this limit keeps a place for the machine's owner with
-any number of replicas.
+All streams to a machine meet here, so this limit keeps a place for the machine's owner with any number of virt-api's replicas.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ RETRY_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The flags; 0 is no limit."""
+    """The flags; 0: no limit."""
 
     max_streams: int = 128
     max_streams_per_machine: int = 8
-    """Per kind of stream, such as consoles. virt-launcher serves 16 viewers, and each takes memory of QEMU."""
+    """Per kind of stream. virt-launcher serves 16 viewers, and each takes memory of QEMU."""
     max_streams_per_machine_and_user: int = 4
 
 
@@ -37,7 +36,7 @@ class Wanted:
     """A requested stream."""
 
     machine: NamespacedName
-    """For messages. Another machine may have this name by now."""
+    """For messages; another machine may have this name by now."""
     uid: str
     """Of the machine."""
     stream: str
@@ -50,12 +49,7 @@ class Wanted:
 def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_holder: int) -> str:
     """Return why another stream exceeds a limit, or an empty string.
 
-    Args:
-        limits: the limits.
-        wanted: the requested stream.
-        everyone: open streams.
-        of_machine: open streams of the same kind to the same machine.
-        of_holder: those of the same user; 0 without a token.
+    The counts are of all open streams, of this kind to the same machine, and of these by the same user (0 without a token).
     """
     machine = f"to {wanted.stream} of virtual machine {wanted.machine}"
     for limit, count, of in (
@@ -88,11 +82,7 @@ class OpenStreams:
 
     @contextmanager
     def one(self, wanted: Wanted) -> Iterator[None]:
-        """Count a stream while the block runs.
-
-        Raises:
-            TooManyRequests: it exceeds a limit.
-        """
+        """Count a stream while the block runs. Raises TooManyRequests if it exceeds a limit."""
         share = _Share(wanted.uid, wanted.stream, wanted.holder)
         of_machine = sum(count for each, count in self._open.items() if (each.uid, each.stream) == (share.uid, share.stream))
         if why := refusal(self._limits, wanted, len(self), of_machine, self._open[share] if wanted.holder else 0):

@@ -32,7 +32,7 @@ ONLY_BINARY: Final = "only binary messages are allowed"
 AFTER_END: Final = "a message follows the empty one, which is the last"
 
 HasLeft = Callable[[], bool]
-"""Whether the guest of a stream runs in its pod no more."""
+"""Returns whether the guest of a stream has left its pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ async def _until_ended(*copies: Coroutine[None, None, None]) -> Close | None:
 
 
 async def _watch(has_left: HasLeft) -> None:
-    """Wait until the guest left its pod, because nothing else may end a connection to a pod that is gone."""
+    """Wait until the guest left its pod: nothing else may end a connection to a pod that is gone."""
     while not has_left():  # noqa: ASYNC110 - the informer tells others; a look takes microseconds
         await asyncio.sleep(WATCH_SECONDS)
     raise _Ended(Close(streams.CLOSE_NORMAL, OFF))
@@ -102,7 +102,7 @@ async def _from_port(socket: web.WebSocketResponse, port: sockets.socket) -> Non
     while True:
         try:
             data = await asyncio.get_running_loop().sock_recv(port, MAX_MESSAGE_BYTES)
-        except OSError:  # an ICMP error of the guest, as for a port that has no program yet
+        except OSError:  # an ICMP error of the guest, as for a port without a program
             await asyncio.sleep(0)
             continue
         try:
@@ -160,7 +160,7 @@ async def _to_guest(
 
 
 def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Write; raises ConnectionResetError if the connection is lost, because uvloop raises RuntimeError."""
+    """Write; raises ConnectionResetError if the connection is lost, where uvloop raises RuntimeError."""
     if writer.is_closing():
         raise ConnectionResetError
     writer.write(data)

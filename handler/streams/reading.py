@@ -18,7 +18,7 @@ RETRY_SECONDS: Final = 5
 Ask = Callable[[str, str], Awaitable[str]]
 """(uid of the pod, what) → the launcher's text; raises StatusError."""
 Check = Callable[[str], Object]
-"""The launcher's text → the object for virt-api; raises ValueError. The text is untrusted."""
+"""The launcher's untrusted text → the object for virt-api; raises ValueError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,7 @@ class Waiting:
 
     @contextmanager
     def one(self, uid: str, what: str) -> Iterator[None]:
-        """Count a reader of the machine with this uid while the block runs.
-
-        Raises:
-            TooManyRequests: there are too many.
-        """
+        """Count a reader of the machine with this uid while the block runs. Raises TooManyRequests."""
         if self._waiting[uid] >= MAX_WAITING_PER_MACHINE or self._waiting.total() >= MAX_WAITING:
             raise errors.TooManyRequests(
                 f"too many requests for {what} are waiting; try again later", errors.Details(retry_after_seconds=RETRY_SECONDS)

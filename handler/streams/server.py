@@ -2,8 +2,7 @@
 
 It accepts only virt-api's certificate, because virt-api has authorized the user. Errors are ``Status`` objects before the upgrade: 404 if
 the VM is not here, 400 if its guest does not run or the websocket lacks our sub-protocol, 409 if the slot for a USB device has a client
-(``slots``), 429 if too many streams are open (``limits``). Ports of guests (``forwarding``) are dialled from the node's network. Texts
-(``reading``) are answered as JSON. A POST sets a password in the guest.
+(``slots``), 429 if too many streams are open (``limits``). Texts (``reading``) are answered as JSON. A POST sets a password in the guest.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ class Target:
     pod_uid: str
     problem: str = ""
     moving: bool = False
-    """True if the guest migrates to another node: clients should reconnect when a stream ends."""
+    """The guest migrates to another node: clients should reconnect when a stream ends."""
     addresses: tuple[str, ...] | None = ()
-    """The guest's in the pod's network; None: not known yet."""
+    """The guest's in the pod's network; None: unknown yet."""
 
 
 SetPassword = Callable[[str, Password], Awaitable[None]]
@@ -68,7 +67,7 @@ Lookup = Callable[[NamespacedName, str], Target | None]
 
 
 class Server:
-    """Serves streams; :meth:`run` until cancelled, then each open stream is closed with ``going away``."""
+    """Serves streams; at the end, each open one is closed with ``going away``."""
 
     def __init__(
         self,
@@ -209,7 +208,6 @@ class Server:
             return await self._joined(request, socket, target, chosen)
 
     async def _joined(self, request: web.Request, socket: web.WebSocketResponse, target: Target, stream: str) -> web.WebSocketResponse:
-        """Copy between a websocket and a socket in the pod until either ends."""
         reader, writer = await self._dial(target.pod_uid, stream, _machine(request))
         packets = Packets() if stream.startswith(streams.usbredir()) else None
         is_log = SOCKETS[stream].startswith("log")
@@ -225,7 +223,6 @@ class Server:
     async def _forwarded(
         self, request: web.Request, socket: web.WebSocketResponse, target: Target, forward: streams.Forward
     ) -> web.WebSocketResponse:
-        """Copy between a websocket and a port of the guest until either ends."""
         machine, uid = _machine(request), request.match_info["uid"]
         if target.addresses is None:
             raise errors.ServiceUnavailable("virt-handler does not know the guest's address yet", errors.Details(retry_after_seconds=1))

@@ -34,14 +34,8 @@ class Slots:
     def one(self, machine: NamespacedName, uid: str, stream: str, exists: Callable[[str], bool]) -> Iterator[str]:
         """Take a slot while the block runs; yields the name of its stream. Other streams are ignored.
 
-        Args:
-            machine: for messages.
-            uid: of the machine.
-            stream: the requested slot, or any free one.
-            exists: whether the machine has the slot of this stream.
-
-        Raises:
-            Conflict: it is taken, or all are.
+        ``stream`` is the requested slot, or any free one; ``exists`` says whether the machine has the slot of a stream. Raises Conflict if
+        it is taken, or all are.
         """
         any_slot = stream == streams.usbredir()
         if not any_slot and stream not in _SLOTS:

@@ -1,9 +1,10 @@
 """Checks clients' usbredir packets before QEMU reads them.
 
-QEMU 7.2 and 10.0 abort on a client's packet that their parser refuses (an assertion about the rest of the data), and on one that they have
-no function for (filter_filter, which no client sends). They also accept packets of 128 MiB. So this module checks each packet's header by
-the rules of that parser (libusbredirparser 0.15), and limits its data. The protocol:
-https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md. A packet is a header (type, length of the rest,
+QEMU 7.2 and 10.0 abort on a packet that their parser refuses, and on one that they have no function for (filter_filter, which no client
+sends). They also accept packets of 128 MiB. So this module checks each packet's header by the rules of that parser (libusbredirparser
+0.15), and limits its data.
+
+https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md: a packet is a header (type, length of the rest,
 id), a header of its type, and data; numbers are little-endian.
 """
 
@@ -87,14 +88,7 @@ def head_bytes(kind: Type, shared: int) -> int:
 
 
 def breach(kind: Type, head: bytes, data_bytes: int, shared: int) -> str:
-    """Return the error of a packet of correct length, or an empty string.
-
-    Args:
-        kind: its type.
-        head: the header of its type.
-        data_bytes: bytes after the header.
-        shared: capabilities of both sides.
-    """
+    """Return the error of a packet of correct length, or an empty string. ``shared`` are capabilities of both sides."""
     match kind:
         case Type.HELLO:  # the parser ignores an incomplete word, and would find other capabilities
             return "" if len(head) % 4 == 0 else "the capabilities of a hello are words of 4 bytes"
