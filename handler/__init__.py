@@ -1,4 +1,4 @@
-"""virt-handler, the agent of a node:  devices, networks, streams and status of guests.
+"""virt-handler, the agent of a node: devices, networks, streams and status of guests.
 
 ::
 
@@ -7,14 +7,14 @@
            ├─ devices       device plugins for the kubelet; KVM test; device nodes in pods
            ├─ network       bridge, tap, nft in a pod's network namespace; filters of frames
            ├─ storage       disks that storage plugins set up
-           ├─ plugins       calls of the node's executables, and records of them
+           ├─ plugins       the node's executables for networks and storage
            ├─ probes        probes of guests
            ├─ cpu           CPU labels of this Node
-           ├─ identity      key and certificate of this node; trust in others
-           ├─ relays        data of live migrations, over mTLS
-           └─ streams       consoles and displays for virt-api, over mTLS
+           ├─ identity      this node's certificate; trust in others
+           ├─ relays        data of live migrations
+           └─ streams       consoles and displays for virt-api
 
-It may be killed at any time: virt-launcher sends its state to a new connection, and the API has the rest. Meanwhile  guests, their console
+It may be killed at any time: virt-launcher sends its state to a new connection, and the API has the rest. Meanwhile guests, their console
 sockets and networks continue.
 
 Its rights on a node (no host network); ``handler/rbac.md`` has those in the cluster:

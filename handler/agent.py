@@ -79,7 +79,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     subresource.NAME: subresource.parse,
     screenshot.NAME: screenshot.parse,
 }
-"""The check of each readable text, which converts a launcher's text to virt-api's answer."""
+"""Checks that convert a launcher's text to virt-api's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,6 @@ class Agent:
         """Run until cancelled."""
         for name, informer in (("vm", self.machines), ("source", self.leaving), ("target", self.coming), ("progress", self.leaving)):
             informer.subscribe(functools.partial(self._object_changed, name))
-        # a migration may wait for a change of its VM
         self.machines.subscribe(lambda _, new: self._machine_changed(new))
         async with asyncio.TaskGroup() as tasks:
             for part in (
@@ -207,7 +206,7 @@ class Agent:
             tasks.create_task(self._count())
 
     async def finish(self) -> None:
-        """Start no further migration, and wait at most ``Limits.finish_seconds`` for running ones; then they are aborted."""
+        """Start no further migration; abort running ones after ``Limits.finish_seconds``."""
         for side in self._sides:
             side.ending = True
         under_way = self._under_way()
@@ -275,7 +274,7 @@ class Agent:
         if vm is None or objects.uid_of(vm) != uid:
             return None
         pod_uid = str(dig_vm(vm, "status", "podUID") or "")
-        link = self.links.get(pod_uid)  # none for an invalid uid
+        link = self.links.get(pod_uid)
         if link is None or link.gone or link.status is None or link.status.domain is None:
             return Target(
                 pod_uid, f"the guest is not running (phase {phases.phase_of(vm) or 'unknown'})", moving=link is not None and link.moving
@@ -285,7 +284,6 @@ class Agent:
         return Target(pod_uid, moving=link.moving, addresses=addresses)
 
     async def _ask(self, pod_uid: str, what: str) -> str:
-        """Return a launcher's text; a picture is too long for its protocol."""
         return await (self._screenshots.take(pod_uid) if what == screenshot.NAME else self.reads.read(pod_uid, what))
 
     async def _serve(self) -> None:
@@ -318,7 +316,7 @@ class Agent:
         return self.metrics.text() + await self._statistics.page()
 
     async def _label(self) -> None:
-        await self._detection.decided.wait()  # a node that has not tried yet keeps its labels
+        await self._detection.decided.wait()  # an untried node keeps its labels
         await self._labels.run()
 
     async def _beat(self) -> None:
@@ -335,7 +333,7 @@ class Agent:
         kvm = Plugin(Device(names.KVM_RESOURCE, "/dev/kvm", *KVM_NUMBER), directory, offered=self._detection.verdict.accelerated)
 
         async def offer_kvm() -> None:
-            await self._detection.decided.wait()  # until then the kubelet has the offer of the last virt-handler
+            await self._detection.decided.wait()
             await kvm.run()
 
         def detected(verdict: Verdict) -> None:
@@ -365,8 +363,6 @@ class Agent:
 
 
 class _RelayServer:
-    """The relay server; before a certificate exists, only its expectations."""
-
     def __init__(self) -> None:
         self._server: Incoming | None = None
         self._expected: dict[str, Expected] = {}

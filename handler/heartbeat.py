@@ -1,12 +1,10 @@
 """This node's heartbeat: a Lease ``virt-handler-<node>``, renewed every ten seconds.
 
-A policy of the chart limits each virt-handler to the Lease of its token's node. virt-controller counts a node as unreachable if its kubelet
-does not report and this Lease was not renewed in time. Annotations show whether and why guests are accelerated, and the contract versions
-of this process.
+virt-controller counts a node as unreachable if its kubelet does not report and this Lease was not renewed in time. Annotations show whether
+and why guests are accelerated, and the contract versions of this process.
 
-The Node owns it, like the kubelet's Lease, so that the garbage collector removes both. If the Lease is gone, the uid is requested again,
-because a recreated Node has another one. If it disappeared soon after it got an owner, it gets none until the token names another uid
-(:mod:`handler.nodeuid`).
+The Node owns it, so that the garbage collector removes both. If the Lease is gone, the uid is requested again, because a recreated Node has
+another one. If it disappeared soon after it got an owner, it gets none until the token names another uid (:mod:`handler.nodeuid`).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ DURATION_SECONDS: Final = 40
 
 
 def owner(node: str, uid: str) -> Object:
-    """Return a node's ownerReference. It does not block deletion, which would need rights to the Node."""
+    """Return a node's ownerReference, which does not block deletion: that would need rights to the Node."""
     return {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node, "uid": uid}
 
 
@@ -73,7 +71,7 @@ async def run(
             async with asyncio.timeout(renew_seconds):
                 try:
                     await renew(lambda obj: client.patch(LEASES, name, obj, namespace))
-                except errors.NotFound:  # the first, or removed with its Node
+                except errors.NotFound:
                     uid.lost()
                     await renew(lambda obj: client.create(LEASES, obj, namespace))
         except (errors.StatusError, TransportError, TimeoutError) as error:

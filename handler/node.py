@@ -56,11 +56,7 @@ class Node:
         give: Give = ownership.give,
         patience_seconds: float = hanging.PATIENCE_SECONDS,
     ) -> None:
-        """Only store the settings.
-
-        ``files`` of this node may be disks, and ``capabilities`` is the directory of libvirt's caches. A call waits ``patience_seconds``
-        for a pod with an unresponsive disk.
-        """
+        """Only store the settings. ``files`` may be disks; a call waits ``patience_seconds`` for a pod with an unresponsive disk."""
         self._give = give
         self._files = files or host_disks.Allowed()
         self._capabilities = capabilities
@@ -70,10 +66,7 @@ class Node:
         self._calls = hanging.Calls[messages.Accelerator](patience_seconds)
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
-        """Give the pod's device nodes to its user, and return the accelerator for its guest. Idempotent.
-
-        The accelerator is KVM if the pod has the device, regardless of what this node offers now.
-        """
+        """Give the pod's device nodes to its user, and return the accelerator for its guest: KVM if the pod has the device. Idempotent."""
         nodes = list(device_nodes(vm))
         domain = domain_of(vm)
         passes = bool(host_devices.passed_through(domain))
@@ -93,7 +86,7 @@ class Node:
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
         """Mount the claim or image of an attachment pod at a disk's directory in a guest's pod. Idempotent.
 
-        Raises OSError also while the attachment pod's process does not listen yet.
+        Raises OSError also while that pod's process does not listen yet.
         """
 
         def begin() -> Callable[[], None]:
@@ -158,7 +151,7 @@ def _unmount_claim(target: Launcher, disk: Mapping[str, Any]) -> None:
 def _give(
     give: Give, root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
 ) -> messages.Accelerator:
-    """Give nodes and files, and close both descriptors. ``lock`` allows locking the guest's memory, for passed-through devices."""
+    """Give nodes and files, and close both descriptors. ``lock`` allows locking the guest's memory."""
     try:
         if lock is not None:
             nodes = [*nodes, *passthrough.groups(root)]

@@ -1,8 +1,8 @@
 """The uid of this node's Node, from virt-handler's own token, because virt-handler may not read Nodes.
 
 A token bound to a pod contains its node and the node's uid (KEP-4193); any client can read it by a SelfSubjectReview. After a Node was
-recreated, the token has the old uid until the kubelet replaces it: minutes after the kubelet's restart, at most an hour. The garbage
-collector removes objects with the old uid as owner within seconds, so this uid is not used again.
+recreated, the token has the old uid until the kubelet replaces it, at most an hour. The garbage collector removes objects with the old uid
+as owner within seconds, so this uid is not used again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from apiserver.client.rest import TransportError
 logger = logging.getLogger(__name__)
 
 REVIEW_SECONDS: Final = 3.0
-"""Short, because a Lease without an owner is better than a late one."""
+"""A Lease without an owner is better than a late one."""
 AGAIN_SECONDS: Final = 600.0
 UNANSWERED_SECONDS: Final = 60.0
 COLLECTED_SECONDS: Final = 60.0
-"""An object that disappears this soon after it got an owner was removed because its owner does not exist."""
+"""The owner of an object that disappears this soon does not exist."""
 
 
 class Reviews(Protocol):
@@ -38,7 +38,7 @@ class Reviews(Protocol):
 
 
 def uid_of(review: Mapping[str, Any], node: str) -> str:
-    """Return the uid of ``node`` in a SelfSubjectReview's answer; empty if it has none, or another node's."""
+    """Return the uid of ``node`` in a SelfSubjectReview's answer, or an empty string."""
     extra = objects.dig(review, "status", "userInfo", "extra") or {}
     nodes: list[str] = list(extra.get(names.NODE_CLAIM) or ())
     uids: list[str] = list(extra.get(names.NODE_UID_CLAIM) or ())

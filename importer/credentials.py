@@ -52,10 +52,7 @@ def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[
 
 
 def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], datetime]) -> Callable[[Address], Mapping[str, str]]:
-    """Return a function for an object store's headers, signed with the Secret; public buckets need none.
-
-    Raises ImportFailed if the Secret lacks the keys.
-    """
+    """Return a function for an object store's headers, signed with the Secret, if any. Raises ImportFailed if it lacks the keys."""
     if secret is None:
         return lambda _: {}
     keys = signing.Keys(value(secret, "accessKeyId"), value(secret, "secretKey"), value(secret, "sessionToken"))

@@ -87,12 +87,7 @@ class Device:
         return self.size
 
     def finish(self) -> None:
-        """Turn it into a disk.
-
-        Raises:
-            ImportFailed: it would look like an empty device.
-            OSError: it failed.
-        """
+        """Turn it into a disk. Raises OSError, or ImportFailed if it would look like an empty device."""
         head = bytes(self._head)
         if not any(head) or head.startswith(UNFINISHED):
             raise ImportFailed("the image begins with 1 MiB of zeros, like an empty block device: use a claim with volumeMode Filesystem")
@@ -110,7 +105,7 @@ class Device:
         try:
             fcntl.ioctl(self._file, _BLKZEROOUT, struct.pack("QQ", start, (self.size - start) // SECTOR * SECTOR))
             start += (self.size - start) // SECTOR * SECTOR
-        except OSError:  # not a block device, or no support: write plain bytes
+        except OSError:  # no support: write plain bytes
             pass
         while start < self.size:
             start += self._write_all(_ZEROS[: self.size - start], start)

@@ -1,7 +1,7 @@
 """Find out from the tables of a qcow2 image whether all of it came.
 
 The bytes come in order, so the image is whole if its tables and clusters are in the file. QEMU reads the missing bytes of a partial cluster
-as zeros, so its presence proves nothing.
+as zeros.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Labels of this Node for the CPU models and features available to KVM guests, from libvirt's data of an init container."""
+"""Labels of this Node for the CPU models and features available to KVM guests."""

@@ -15,7 +15,7 @@ MAX_LABELS: Final = 512
 """libvirt 11 has 250 features and 150 models, and no processor supports all of either."""
 TRUE: Final = "true"
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-"""The part of a label after its prefix; other names of libvirt get no label."""
+"""Part of a label after its prefix; other names get no label."""
 
 
 class UnknownCapabilities(Exception):

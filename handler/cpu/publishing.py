@@ -1,7 +1,6 @@
 """Writes CPU labels of this node's Node: at the start, when KVM begins to work, and every ten minutes in case they were removed.
 
-virt-handler may patch Nodes but not read them. The answer to its patch shows the Node's labels, and a second patch removes outdated ones. A
-policy of the chart limits it to its own Node and these label prefixes.
+virt-handler may not read Nodes. The answer to its patch shows the labels, and a second patch removes outdated ones.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Labels:
                 pass
 
     def wanted(self) -> dict[str, str]:
-        """Return the correct labels: none if guests are emulated, because emulation is the same on each node."""
+        """Return the correct labels: none for emulated guests, because emulation is the same on each node."""
         if not self._accelerated():
             return {}
         try:

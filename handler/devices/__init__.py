@@ -1,5 +1,1 @@
-"""Devices of the node for launcher pods.
-
-``plugin`` offers devices to the kubelet, ``detection`` decides about KVM by a trial guest, and the other modules prepare devices and files
-in existing pods.
-"""
+"""Devices of the node for launcher pods: offers to the kubelet, a test of KVM, and preparation in existing pods."""

@@ -1,7 +1,4 @@
-"""Decide whether guests on this node can use KVM, by running one.
-
-``/dev/kvm`` proves nothing: some nested machines offer it, but no unmodified kernel boots there. An administrator can force the result.
-"""
+"""Decide whether guests on this node can use KVM, by running one, unless an administrator forces the result."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ class Trials:
         return self._child is not None and self._child.returncode is None
 
     async def run(self) -> tuple[str, bool]:
-        """Return the trial's output, and whether it ended by itself. Raises OSError if it could not be started."""
+        """Return the trial's output, and whether it ended by itself. Raises OSError."""
         self._child = child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "handler.devices.kvm", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
         )
@@ -90,7 +87,7 @@ class Trials:
         finally:
             if child.returncode is None:
                 child.kill()
-                # a process that hangs in the kernel dies when its ioctl returns, which may take forever
+                # a process that hangs in the kernel may never die
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(1):
                         await child.wait()

@@ -1,8 +1,7 @@
 """Mounts claims of attachment pods in the pod of a running guest.
 
-virt-handler clones the mount in the attachment pod, and moves the clone to the disk's directory in the guest's pod. It resolves paths
-inside of each pod's root without links. The directories' emptyDir belongs to root from the first call on, so a launcher cannot replace a
-disk's directory between two system calls.
+virt-handler clones the mount in the attachment pod, and moves the clone to the disk's directory in the guest's pod, without following
+links. Root owns the directories' emptyDir from the first call on, so a launcher cannot replace a disk's directory between two system calls.
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ def put(
 ) -> None:
     """Mount the claim or image of an attachment pod at a disk's directory in the guest's pod. Idempotent.
 
-    Raises:
-        NotTheDevice: something else is there.
-        OSError: a system call failed.
+    Raises NotTheDevice if something else is there, or OSError.
     """
     with _opened(source.root, layout.ATTACHMENT_DIRECTORY) as claim, _places(target, parent) as directory:
         with contextlib.suppress(FileExistsError):
@@ -51,10 +48,8 @@ def put(
 def remove(target: Launcher, disk: str, parent: str = layout.DISKS_DIRECTORY) -> None:
     """Unmount what :func:`put` or the kubelet mounted, and remove the directory. Idempotent.
 
-    Then no process of the pod has the claim: it has no other mount of it, and may make none.
-
-    Raises:
-        OSError: a system call failed; EBUSY if QEMU still uses the disk.
+    Then no process of the pod has the claim: it has no other mount of it, and may make none. Raises OSError EBUSY if QEMU still uses the
+    disk.
     """
     with _places(target, parent) as directory:
         try:
@@ -79,7 +74,6 @@ def has_device(target: Launcher, disk: str) -> bool:
 
 @contextlib.contextmanager
 def _places(target: Launcher, parent: str) -> Iterator[int]:
-    """Yield the directory of a guest's disks, in which only root may create and rename."""
     with _opened(target.root, parent) as found:
         directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
         try:

@@ -1,8 +1,7 @@
 """The verdict about this node's acceleration, at the start and, while negative, repeatedly.
 
 The first test may be too early: KVM's module is loaded later, udev has not yet set the mode of ``/dev/kvm``, or the machine is busy. A
-changed device is tested at once, an unchanged one after pauses that double up to ``LONGEST_SECONDS``. A positive verdict is final; later
-failures are the device's health (:mod:`handler.devices.plugin`).
+changed device is tested at once, an unchanged one after pauses that double up to ``LONGEST_SECONDS``. A positive verdict is final.
 """
 
 from __future__ import annotations
@@ -32,14 +31,13 @@ class Observed:
 
     accelerated: bool
     device: Identity | None
-    """None if it does not exist."""
     tried: Identity | None
     """The device at the last trial."""
     trials: int
-    """Number of trials of that device."""
+    """Of that device."""
     elapsed: float
     hangs: bool
-    """An earlier trial's process hangs in the kernel, perhaps forever."""
+    """An earlier trial's process hangs in the kernel."""
 
 
 def is_due(observed: Observed) -> bool:
@@ -66,7 +64,6 @@ class Detection:
     def __init__(self, choice: Choice, *, trials: acceleration.Trials | None = None, device: Path = Path(kvm.DEVICE)) -> None:
         self.verdict = Verdict(accelerated=False, reason="not tried yet")
         self.decided = asyncio.Event()
-        """Set after the first trial."""
         self._choice = choice
         self._trials = trials or acceleration.Trials()
         self._device = device

@@ -1,7 +1,7 @@
 """Mounts files of the node in pods, as disks.
 
-A pod with a mounted directory of the node would reach all of it, and Pod Security forbids that. Instead, virt-handler opens the file below
-an allowed directory, without following links, and moves a mount of this file to the disk's path in the pod (:mod:`handler.pods.mounts`).
+A pod with a mounted directory of the node would reach all of it, and Pod Security forbids that. So virt-handler opens the file below an
+allowed directory, without following links, and moves a mount of it to the disk's path in the pod.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from handler.pods import mounts, opening
 
 MODE: Final = 0o600
 NODE: Final = Path("/proc/1")
-"""Has the node's root and mount namespace."""
 _turns: Final[weakref.WeakValueDictionary[tuple[int, int], threading.Lock]] = weakref.WeakValueDictionary()
 """Locks by a directory's device and inode, held while its files are counted and one is made."""
 _turns_change: Final = threading.Lock()
@@ -37,7 +36,7 @@ class Allowed:
     directories: tuple[str, ...] = ()
     """Prefixes of paths."""
     created_bytes: int = 0
-    """Limit for the full sizes of all files in a directory when a file is made there."""
+    """Limit for the full sizes of a directory's files when one is made there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,7 @@ class File:
 
 
 def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[File, ...]:
-    """Return the node's files for a machine's disks.
-
-    Raises:
-        NotTheDevice: one is not below an allowed prefix, even if virt-api admitted it.
-    """
+    """Return the node's files for a machine's disks. Raises NotTheDevice if one is not below an allowed prefix."""
     found = []
     for each in disks.defaulted(domain):
         if not host_disks.is_host(each):
@@ -75,9 +70,7 @@ def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[
 def put(root: int, process: int, file: File, node: Path = NODE) -> None:
     """Mount the file over the disk's image in the pod, given by a descriptor of its root and a pidfd. Idempotent.
 
-    Raises:
-        NotTheDevice: the file is missing or cannot be a disk, or the pod put something else in its place.
-        OSError: a system call failed.
+    Raises NotTheDevice if the file is missing or cannot be a disk, or the pod put something else in its place; or OSError.
     """
     source = _open(file, node)
     try:
@@ -133,7 +126,6 @@ def _find(top: int, path: str) -> int:
 
 
 def _make(top: int, path: str, file: File) -> None:
-    """Make a sparse file of the pod's user, and name it when it is complete."""
     parent, _, name = path.rpartition("/")
     directory = opening.openat2(top, parent, os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     try:

@@ -1,9 +1,8 @@
 """Run the trial guest with the ioctls of ``/dev/kvm`` and print its progress (``python -m handler.devices.kvm``).
 
-It is a separate process, which ``acceleration`` can kill, because an ioctl of a broken KVM may never return. Each line is one event:
-``stage C 0.0012`` (seconds since the guest's start) or ``end <reason>``.
-
-The ABI is in the kernel's ``Documentation/virt/kvm/api.rst`` for x86-64. Structures are given by size and the offsets of used fields.
+An ioctl of a broken KVM may never return, so ``acceleration`` kills this process. Each line is one event: ``stage C 0.0012`` (seconds since
+the guest's start) or ``end <reason>``. The kernel's ``Documentation/virt/kvm/api.rst`` has the ABI. Structures are given by size and the
+offsets of used fields.
 """
 
 from __future__ import annotations
@@ -84,7 +83,6 @@ def _say(line: str) -> None:
 
 
 def _prepare_cpu(kvm: int, cpu: int) -> None:
-    """Set the virtual processor to all features that KVM supports here, long mode, and the program's start."""
     cpuid = bytearray(8 + _CPUID_ENTRIES * _CPUID_ENTRY_BYTES)
     struct.pack_into("<I", cpuid, 0, _CPUID_ENTRIES)
     fcntl.ioctl(kvm, _GET_SUPPORTED_CPUID, cpuid)
@@ -107,7 +105,7 @@ def _explain(reason: int, run: mmap.mmap) -> str:
             return f"entering the guest failed (hardware reason {struct.unpack_from('<Q', run, 32)[0]:#x})"
         case _Exit.INTERNAL_ERROR:
             suberror, count = struct.unpack_from("<II", run, 32)
-            # suberror 1 is a failed emulation: a word of flags, then length and bytes of the instruction
+            # failed emulation: a word of flags, then length and bytes of the instruction
             code = run[49 : 49 + min(run[48], 15)].hex(" ") if suberror == 1 and count else ""
             return f"KVM internal error {suberror}" + (f" at the instruction {code}" if code else "")
         case _:

@@ -1,8 +1,8 @@
 """Character devices of macvtaps: offered to the kubelet by number before they exist, and found in pods.
 
-A container's device cgroup allows only devices that the kubelet gave it at its start, before virt-handler can make a macvtap in the pod's
-network. So virt-handler offers minor numbers, and makes the pod's macvtap with the number that its container got
-(``handler.network.macvtap``). Numbers that a macvtap already has are refused.
+A container may open only devices that the kubelet gave it at its start, before virt-handler can make a macvtap in the pod's network. So
+virt-handler offers minor numbers, and makes the pod's macvtap with the number that its container got (``handler.network.macvtap``). Numbers
+that a macvtap already has are refused.
 
 The kernel chooses the major number when it loads the module ``macvtap``. A node without it offers nothing.
 """
@@ -22,7 +22,7 @@ from handler.devices import ownership
 from handler.pods import opening
 
 NUMBERS: Final = 64
-"""Maximum macvtaps of guests on a node. To make one, all lower numbers may have to be occupied for a moment."""
+"""Maximum macvtaps of guests on a node: to make one, all lower numbers may have to be occupied for a moment."""
 DIRECTORY: Final = "kubevirt-macvtap"
 """Device nodes to copy into pods, below the kubelet's plugin directory, from which it removes only files."""
 _DRIVER: Final = re.compile(r"^ *(\d+) macvtap$", re.MULTILINE)
@@ -33,12 +33,12 @@ class Macvtaps:
     """The minor numbers for macvtaps, offered by ``handler.devices.plugin``."""
 
     directory: Path
-    """Of the device nodes on the node, for the runtime."""
+    """Of the device nodes on the node."""
     resource: str = names.MACVTAP_RESOURCE
     name: str = "macvtap"
     has_preference: bool = True
     numbers: Path = Path("/sys/dev/char")
-    """Lists the node's devices by number, of all network namespaces."""
+    """Lists devices of all network namespaces by number."""
     drivers: Path = Path("/proc/devices")
 
     def ids(self) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def _make(path: Path, number: int) -> None:
 def nodes(root: int, major: int | None) -> tuple[ownership.Node, ...]:
     """Return the macvtap devices that a pod may open, the lowest first.
 
-    Only root can make device nodes, so the kubelet gave the pod each of these numbers.
+    The kubelet gave it each of these numbers, because only root can make device nodes.
     """
     try:
         directory = opening.openat2(root, "dev", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)

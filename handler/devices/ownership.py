@@ -1,7 +1,6 @@
 """Give a pod's device nodes to the pod's user, before the domain starts.
 
-The runtime makes device nodes in containers root's with mode 0600, regardless of ``fsGroup``, and virt-launcher is not root. Only the
-container's node changes, not the node's device.
+The runtime makes them root's with mode 0600, regardless of ``fsGroup``. Only the container's node changes, not the node's device.
 
 A pod could replace a node. So the path is resolved inside the pod's root without links, and only a device of the expected kind and number
 is changed, by its O_PATH descriptor: opening a device fully can have effects. ``fchmod`` refuses such descriptors, so chmod uses
@@ -21,7 +20,7 @@ from handler.pods import opening
 
 MODE: Final = 0o660
 READ_ONLY_MODE: Final = 0o440
-"""For a node that remains root's and is readable by the user's group: an owner could change the mode."""
+"""The node remains root's, because an owner could change the mode."""
 
 
 class NotTheDevice(Exception):
@@ -30,7 +29,7 @@ class NotTheDevice(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A device node to give away: its path in the pod, and its expected identity."""
+    """A device node to give away: its path in the pod, and its identity."""
 
     path: str
     kind: str
@@ -54,11 +53,8 @@ def disk(name: str, *, read_only: bool = False) -> Node:
 def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
     """Give ``node`` below the pod's root directory to ``user`` and the group of this id; return whether it exists.
 
-    A missing path or a directory (a claim with a file system) is left alone unless the node is required.
-
-    Raises:
-        NotTheDevice: something else is there, such as a link.
-        OSError: a system call failed.
+    A missing path or a directory (a claim with a file system) is left alone unless the node is required. Raises NotTheDevice if something
+    else is there, such as a link; or OSError.
     """
     try:
         descriptor = opening.openat2(root, node.path.lstrip("/"), os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)

@@ -1,8 +1,7 @@
 """Prepare passed-through devices in a pod: device nodes of their IOMMU groups, and the right to lock memory.
 
-QEMU reaches a device by its IOMMU group, ``/dev/vfio/<number>``, which the runtime made root's. The device may write to the guest's memory
-at any time, so all of it must be locked, beyond the limit of ordinary processes. libvirt keeps a limit that is high enough, and child
-processes inherit it.
+A device may write to the guest's memory at any time, so all of it must be locked, beyond the limit of ordinary processes. libvirt keeps a
+limit that is high enough, and child processes inherit it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ LOCKED_BEYOND_GUEST: Final = 2 << 30
 """libvirt requests the guest's memory plus one GiB for the devices."""
 MAX_GROUPS: Final = 64
 MAX_PROCESSES: Final = 64
-"""How many processes' children are read: libvirtd is among the first, and a compromised launcher may start any number."""
+"""How many processes' children are read: a compromised launcher may start any number."""
 _GROUP: Final = re.compile(r"vfio|\d{1,6}")
 
 
@@ -44,7 +43,7 @@ def groups(root: int) -> list[ownership.Node]:
 
 
 def allow_locking(launcher: int, guest_bytes: int, *, proc: Path = Path("/proc")) -> None:
-    """Let a launcher and its descendants lock the guest's memory. If that fails, libvirt reports the consequence."""
+    """Let a launcher and its descendants lock the guest's memory; libvirt reports the consequence of a failure."""
     limit = guest_bytes + LOCKED_BEYOND_GUEST
     for pid in (launcher, *_children(launcher, proc)):
         try:
@@ -65,7 +64,7 @@ def _higher(limit: int, wanted: int) -> int:
 
 
 def _children(pid: int, proc: Path) -> Iterator[int]:
-    """Yield a process' descendants, the nearest first. They may change meanwhile, and may be hostile."""
+    """Yield a process' descendants, the nearest first; they may change meanwhile."""
     found = deque([pid])
     for _ in range(MAX_PROCESSES):
         if not found:

@@ -1,10 +1,8 @@
 """Offer a device of the node to the kubelet as an extended resource (device plugin API v1beta1).
 
-Any number of pods share one device, so there are as many ids as a node can have pods. A restarted kubelet empties its plugin directory and
-loses all registrations; :class:`Plugin` detects that by the inode of ``kubelet.sock`` and by its own socket, and registers again. It
-reports a device as healthy only after opening it.
-
-grpclib runs in the event loop, and Python's official gRPC library would take most of this process' memory.
+Any number of pods share one device, so there are as many ids as a node can have pods. A restarted kubelet loses all registrations;
+:class:`Plugin` detects that by the inode of ``kubelet.sock`` and by its own socket, and registers again. Python's official gRPC library
+would take most of this process' memory, so it uses grpclib.
 """
 
 from __future__ import annotations
@@ -135,8 +133,8 @@ def advertised(device: Offered, *, offered: bool, fault: str) -> api_pb2.ListAnd
 class Plugin:
     """Serves one device to the kubelet while :meth:`run` runs.
 
-    ``offered`` is false if the device must not be used (KVM without acceleration). The resource is then registered without devices, so that
-    the node shows 0 instead of an earlier run's number.
+    Without ``offered`` (KVM without acceleration) the resource is registered without devices, so that the node shows 0 instead of an
+    earlier run's number.
     """
 
     def __init__(
@@ -168,7 +166,7 @@ class Plugin:
             self._tell()
 
     async def offer_when_found(self) -> None:
-        """Offer the device as soon as it is usable, because its module may be loaded at any time."""
+        """Offer the device as soon as it is usable: its module may be loaded at any time."""
         while self._check(self.device):  # noqa: ASYNC110 - files have no event
             await asyncio.sleep(self._health_seconds)
         self.offer()
@@ -191,7 +189,6 @@ class Plugin:
                     await asyncio.sleep(RETRY_SECONDS)
 
     async def _serve_once(self) -> None:
-        """Serve and register until the kubelet's socket or our own is replaced."""
         kubelet = self._inode(KUBELET_SOCKET)
         if kubelet is None:
             await asyncio.sleep(self._poll_seconds)

@@ -1,10 +1,10 @@
 """The trial guest: a program in 2 MiB of memory that does what each kernel does first, and reports each stage.
 
-Partly working KVM is common on nested machines: an instruction fails, or everything is emulated a thousand times too slowly. The program
-runs in 64-bit long mode. It executes instructions that are known to fail (``lock cmpxchg16b``, an exception through the IDT,
-``xsave``/``xrstor``), checks their effects, and counts down a loop. Processors without CX16 or XSAVE (before 2011) fail as well.
+On nested machines, an instruction may fail, or everything is emulated a thousand times too slowly. The program executes instructions that
+are known to fail (``lock cmpxchg16b``, an exception through the IDT, ``xsave``/``xrstor``), checks their effects, and counts down a loop.
+Processors without CX16 or XSAVE (before 2011) fail as well.
 
-Each stage is one byte written to port :data:`PORT`; :data:`FAILED` means that an instruction ran with a wrong effect.
+Each stage is one byte written to port :data:`PORT`; :data:`FAILED`: an instruction had a wrong effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STAGES: Final = {
     "X": "xsave and xrstor",
     "L": "a loop of forty million instructions",
 }
-"""What each reported byte proves, in the program's order."""
+"""What each reported byte proves, in order."""
 FAILED: Final = "!"
 
 PML4: Final = 0x1000

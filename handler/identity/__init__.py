@@ -1,5 +1,1 @@
-"""The certificate of this virt-handler, and its trust in others.
-
-The private key is made on the node and never leaves it. Users of the certificate take :attr:`keeping.Identity.files` and reload them with
-``certs.reloading``.
-"""
+"""The certificate of this virt-handler, and its trust in others. The private key never leaves the node."""

@@ -1,4 +1,4 @@
-"""Checks whether others would accept a certificate, by a TLS handshake with ourselves in memory.
+"""Checks by a TLS handshake with ourselves in memory whether others would accept a certificate.
 
 OpenSSL checks the key, the chain to the authorities, the dates, both purposes and the name.
 """
@@ -36,7 +36,7 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> tuple[Peer | None, Peer | None]:
-    """Return each side's view of the other. Raises ssl.SSLError if one refused."""
+    """Return each side's view of the other. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     served = server.wrap_bio(to_server, to_client, server_side=True)
     dialled = client.wrap_bio(to_client, to_server, server_hostname=name)

@@ -1,7 +1,7 @@
-"""The certificate of this node's virt-handler: requests it, renews it without a restart, and keeps it meanwhile.
+"""The certificate of this node's virt-handler: requests it, and renews it without a restart.
 
-kube-apiserver writes our token's node into the CertificateSigningRequest, and virt-controller signs it for that node only. When the
-certificate expires, peers refuse it: consoles and migrations of this node stop, but its guests run.
+kube-apiserver writes our token's node into the CertificateSigningRequest, and virt-controller signs it for that node only. Peers refuse an
+expired certificate: consoles and migrations of this node stop, but its guests run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.1
 MAX_LOOK_SECONDS: Final = 10.0
-"""Interval of checks of a pending request: the answer takes a tenth of a second, or the start of another process."""
+"""Interval of checks of a pending request, which is answered in a tenth of a second, or after another process starts."""
 RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 120.0
 
@@ -47,7 +47,7 @@ class Identity:
 
     def __init__(self, client: Client, node: str, namespace: str, directory: Path, clock: Clock) -> None:
         self.ready = asyncio.Event()
-        """Set once there is a certificate, even if it expires later."""
+        """Set once there is a certificate."""
         self._client = client
         self._node = node
         self._clock = clock
@@ -100,7 +100,6 @@ class Identity:
                 return action.seconds
 
     async def _renew(self, reason: str) -> None:
-        """Request a certificate and use it; log a failure."""
         logger.info("requesting a certificate", extra={"node": self._node, "reason": reason})
         try:
             made = await keys.make(self._node)
@@ -116,12 +115,7 @@ class Identity:
         logger.info("using a new certificate", extra={"node": self._node, "until": str(self.not_after)})
 
     async def _signed(self, request: bytes) -> bytes:
-        """Send a request, wait without limit for the decision, and return the certificate (PEM).
-
-        Raises:
-            StatusError: kube-apiserver refused it.
-            TransportError: kube-apiserver did not answer to its creation.
-        """
+        """Send a request, wait without limit for the decision, and return the certificate (PEM). Raises StatusError, TransportError."""
         name = objects.name_of(await self._client.create(CERTIFICATE_SIGNING_REQUESTS, signing_request(self._node, request)))
         pause = Backoff(LOOK_SECONDS, MAX_LOOK_SECONDS)
         while True:

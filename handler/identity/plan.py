@@ -11,7 +11,7 @@ from certs.validity import SKEW
 
 EARLIEST: Final = 0.6
 LATEST: Final = 0.72
-"""A certificate is renewed between these parts of its life, each node at its own time: nodes are often installed together."""
+"""Certificates are renewed between these parts of their lives, because nodes are often installed together."""
 LOOK_AGAIN: Final = timedelta(hours=1)
 
 
@@ -69,7 +69,7 @@ def plan(observed: Observed, now: datetime) -> Action:
 
 
 def renewed_at(held: Held, spread: float) -> datetime:
-    """Return when a certificate is renewed: before a third of its life is left, without the backdated part."""
+    """Return when a certificate is renewed: before a third of its life, without the backdated part, is left."""
     life = held.not_after - held.not_before
     life = life - SKEW if life > SKEW else life
     return held.not_after - life * (1 - (EARLIEST + (LATEST - EARLIEST) * spread))

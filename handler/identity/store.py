@@ -1,7 +1,7 @@
 """The files of this node's identity: ``tls.crt``, ``tls.key``, ``ca.crt`` and the operator's revocations.
 
-Their directory is a tmpfs (``/run``) that only root can read. It outlives the pod, so that virt-handler can restart while kube-apiserver or
-virt-controller is down.
+Their tmpfs (``/run``), which only root can read, outlives the pod, so that virt-handler can restart without kube-apiserver and
+virt-controller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The trust of this virt-handler: authorities and revocations from the ConfigMap ``kubevirt-trust``.
-
-It is watched: a mounted one would delay revocations until the kubelet's next sync, and prevent the pod's start when missing.
-"""
+"""The trust of this virt-handler: authorities and revocations from the watched ConfigMap ``kubevirt-trust``."""
 
 from __future__ import annotations
 
@@ -29,19 +26,19 @@ NodeOf = Callable[[asyncio.BaseTransport | None], str]
 """Returns the node of the virt-handler at the other end of a connection; raises :class:`Untrusted`."""
 
 
-class Stranger(Exception):
+class Untrusted(Exception):
     """The other side of a connection is not a trusted virt-handler; the message says why."""
 
 
 def node_of(peer: Peer | None, revocations: Revocations) -> str:
     """Return the node in a virt-handler's verified certificate. Raises Untrusted if it is another program's, or the node is revoked."""
     if peer is None:
-        raise Stranger("the peer presented no certificate")
+        raise Untrusted("the peer presented no certificate")
     node = names.node_of_server_name(peer.dns_name) if peer.common_name == names.HANDLER else ""
     if not node:
-        raise Stranger(f"the peer has the certificate of {peer.common_name!r}, names {[value for _, value in peer.alternative_names]}")
+        raise Untrusted(f"the peer has the certificate of {peer.common_name!r}, names {[value for _, value in peer.alternative_names]}")
     if refusal := revocations.refusal(node, peer.not_before):
-        raise Stranger(refusal)
+        raise Untrusted(refusal)
     return node
 
 
@@ -61,7 +58,7 @@ class Trust:
         self._callbacks.append(callback)
 
     def node_of(self, transport: asyncio.BaseTransport | None) -> str:
-        """Return the node of the virt-handler at the other end of a connection. Raises Untrusted as :func:`node_of`."""
+        """Return the node of the virt-handler at the other end of a connection. Raises Untrusted."""
         return node_of(peers.presented(transport), self.revocations)
 
     async def run(self) -> None:
@@ -70,7 +67,7 @@ class Trust:
 
     def _changed(self, config_map: Object | None) -> None:
         if config_map is None:
-            return  # keep the last content if the ConfigMap is deleted
+            return
         data = config_map.get("data") or {}
         revoked = {key: str(value) for key, value in sorted(data.items()) if key.startswith(trust.REVOKED_PREFIX)}
         new = {REVOKED: json.dumps(revoked).encode()}

@@ -35,7 +35,7 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric with one series for each guest, or for each device of a guest."""
+    """A metric with one series for each guest, or for each of its devices."""
 
     name: str
     about: str
@@ -117,7 +117,7 @@ def lines(node: str, guests: Sequence[Guest]) -> Iterator[str]:
 
 
 def _by_key(statistics: Statistics) -> Mapping[str, list[tuple[str, int]]]:
-    """Return the numbers by their key in :data:`METRICS`, each with the number of its device."""
+    """Return the numbers by their key in :data:`METRICS`, each with its device's number."""
     found: dict[str, list[tuple[str, int]]] = {}
     for name, value in statistics.items():
         if isinstance(value, int):
@@ -136,4 +136,4 @@ def _label(guest: Guest, label: str, index: str) -> str:
             return VCPU_STATES[state] if isinstance(state, int) and state < len(VCPU_STATES) else "unknown"
         case _:
             target = str(guest.statistics.get(f"{'net' if label == 'interface' else 'block'}.{index}.name", index))
-            return guest.devices.get(target, index)  # the launcher chose the target; a label from it could have any number of values
+            return guest.devices.get(target, index)  # not the launcher's target, which could have any number of values

@@ -28,7 +28,7 @@ class GuestStatistics:
         self._reads = reads
 
     async def page(self) -> bytes:
-        """Return the metrics of all guests, in Prometheus' text format. A guest without an answer is counted and left out."""
+        """Return the metrics of all guests, in Prometheus' text format; guests without an answer are only counted."""
         with_guest = [each for each in self._machines() if phases.phase_of(each) in phases.WITH_GUEST]
         async with asyncio.TaskGroup() as tasks:
             asked = [tasks.create_task(self._ask(each)) for each in with_guest]

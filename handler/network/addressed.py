@@ -1,7 +1,7 @@
 """Addresses from IPAM on the pod's link of a further network: the guest gets them by DHCP. Pure.
 
-virt-handler removes the address, and so the routes, from the link, and stores them in the link's alias. If IPAM gave no IPv4 address, the
-guest uses the network's own DHCP server.
+virt-handler moves them and their routes from the link to the link's alias. Without an IPv4 address, the guest uses the network's own DHCP
+server.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ _ALIAS: Final = "kubevirt-ipam"
 
 
 def lease(link: Link, routes: Sequence[Route], alias: str) -> Lease | None:
-    """Return the guest's lease; None if the link never had an IPv4 address.
-
-    ``routes`` are the IPv4 routes through the link, except those that follow from its addresses.
-    """
+    """Return the guest's lease; None if the link never had an IPv4 address. ``routes`` do not follow from its addresses."""
     if (kept := _kept(alias)) is not None:
         return kept
     addresses = link.of_family(4)

@@ -1,7 +1,7 @@
 """Text form of a pod link's former settings, stored as the link's alias. Pure.
 
-An alias survives virt-handler's restart, and ends with the pod. Its parts are separated by commas: a word for its binding, data of the
-binding, the IPv4 address with prefix length (empty: none), and each route as ``destination>gateway`` (empty: none).
+An alias survives virt-handler's restart. Its parts are separated by commas: a word for its binding, data of the binding, the IPv4 address
+with prefix length, and each route as ``destination>gateway``; missing parts are empty.
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@
                │                                            └ nft, on the bridge itself: nothing is for the pod
                └ nft: only the guest's own MAC address, and with IPAM its IPv4 address
 
-The guest is on the network's layer 2, with the MAC address that virt-controller gave the CNI plugin, which may enforce it. The link gets
-another one, because a bridge consumes frames to its links' addresses, and loses the plugin's addresses. An IPv4 address becomes the guest's
-by DHCP (``addressed``); requests are redirected to the bridge, and neither they nor virt-launcher's answers leave the pod. A filter limits
-the guest to this address. IPv6 addresses, which the pod does not announce, and addresses without IPAM are not filtered.
+The guest has the MAC address that virt-controller gave the CNI plugin, which may enforce it. The link gets another one, because a bridge
+consumes frames to its links' addresses. An IPv4 address from IPAM becomes the guest's by DHCP (``addressed``), which stays in the pod, and
+a filter limits the guest to it. Other addresses are not filtered.
 
 Without the filter on the bridge, the pod's kernel would answer ARP there for the pod's own address, and forward frames for the bridge's MAC
 address into the cluster.
@@ -24,11 +23,7 @@ from launcher.protocol.messages import Lease
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to join the guest to the network.
-
-    Raises:
-        Unsupported: the pod has no link to it, or the link has too many routes.
-    """
+    """Return the plan to join the guest to the network. Raises Unsupported without a link to it, or with too many routes."""
     uplink = uplink_of(wanted, observed)
     lease = addressed.lease(uplink, observed.further_routes.get(uplink.name, ()), observed.aliases.get(uplink.name, ""))
     addresses = (lease.address.partition("/")[0],) if lease is not None else ()
@@ -40,7 +35,7 @@ def uplink_of(wanted: Wanted, observed: Observed) -> Link:
     """Return the pod's link to a further network. Raises Unsupported if there is none."""
     uplink = observed.link(wanted.uplink)
     if uplink is None:
-        from apiserver.apis.virt.spec import attachments  # its import takes longer than all others together
+        from apiserver.apis.virt.spec import attachments
 
         raise Unsupported(
             f"interface {wanted.name}: the pod has no link {wanted.uplink} to network {wanted.network}: install a CNI plugin on this "
@@ -50,7 +45,7 @@ def uplink_of(wanted: Wanted, observed: Observed) -> Link:
 
 
 def plan_card(wanted: Wanted, observed: Observed) -> Plan:
-    """Return an empty plan for a network card of the node: its CNI plugin set the MAC address, and QEMU opens no tap."""
+    """Return an empty plan for a network card of the node: its CNI plugin did everything."""
     del observed
     return Plan("", Interface(wanted.name, wanted.mac, "", "", (), is_own=False))
 

@@ -1,7 +1,7 @@
 """A binding: how one interface of a guest is joined to a link of its pod. Pure.
 
-A binding is a function from the wanted and the observed state to a :class:`Plan`: a script for ``sh`` in the pod's network namespace, and
-the resulting interface. The script must be idempotent, and must not let any frame of the guest pass before its filter is in force.
+It is a function from the wanted and the observed state to a :class:`Plan`. The plan's script must be idempotent, and must not let any frame
+of the guest pass before its filter is in force.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ class Interface:
     addresses: tuple[str, ...]
     """At which others reach the guest."""
     is_own: bool = True
-    """True on the pod's own network, not on a further or a third-party plugin's one."""
+    """Not on a further or a third-party plugin's network."""
     lease: Lease | None = None
-    """The guest's DHCP lease; None: the fixed address of ``masquerade`` if ``ipv4``, else none."""
+    """None: the fixed address of ``masquerade`` if ``ipv4``, else none."""
     lease6: Lease6 | None = None
-    """The guest's IPv6 settings."""
     ipv4: bool = True
     """virt-launcher answers the guest's DHCP for IPv4."""
     live_migration: bool = True
-    """The plugin that made it supports a migration to another node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +63,18 @@ class Wanted:
     model: str
     queues: int = 1
     uplink: str = network.UPLINK
-    """The pod's link to join the guest to."""
     bridge: str = network.BRIDGE
     tap: str = network.TAP
     network: str = ""
-    """The NetworkAttachmentDefinition of that link, namespace/name; empty: the pod's own network, or the plugin's."""
+    """Of that link, namespace/name; empty: the pod's own network, or the plugin's."""
     ports: tuple[Port, ...] | None = None
     """Ports at which others reach the guest; None: all."""
     ipv6_first: bool = False
-    """The pod's first address is IPv6 (:func:`in_order`)."""
     plugin: str = ""
-    """Empty unless ``type`` is plugin."""
     options: dict[str, str] = field(default_factory=dict)
     """For the plugin."""
     device: str = ""
-    """For type macvtap: major and minor number of the character device that the pod may open, 246:3."""
+    """For macvtap: major and minor number of the character device that the pod may open, 246:3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ class Link:
     mac: str
     mtu: int
     addresses: tuple[str, ...]
-    """Of global scope with prefix length, 10.244.1.7/24, except those from router advertisements."""
+    """Global ones with prefix length, 10.244.1.7/24, except those from router advertisements."""
 
     def of_family(self, version: int) -> tuple[str, ...]:
         """Return the addresses of IPv4 (4) or IPv6 (6)."""
@@ -103,11 +98,11 @@ class Observed:
 
     links: tuple[Link, ...]
     routes: tuple[Route, ...] = ()
-    """IPv4 routes through ``eth0``, except those that follow from its addresses. Observed only if the guest takes the pod's place."""
+    """IPv4 routes through ``eth0`` that do not follow from its addresses. Observed only if the guest takes the pod's place."""
     alias: str = ""
-    """Of ``eth0``, observed in the same case."""
+    """Of ``eth0``, in the same case."""
     further_routes: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
-    """Routes through other links, by their names."""
+    """By link."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """By link."""
     gateway6: str | None = None
@@ -174,10 +169,7 @@ def pod_link(wanted: Wanted, observed: Observed) -> Link:
 
 
 def in_order(wanted: Wanted, ipv4: Sequence[str], ipv6: Sequence[str]) -> tuple[str, ...]:
-    """Return addresses in the order of the pod's own, without prefix lengths.
-
-    Each binding to the pod's own network must use it: the first address becomes ``status.podIP``, and determines the order next time.
-    """
+    """Return addresses without prefix lengths in the order of the pod's own, which ``status.podIP`` determines."""
     found = (*ipv6, *ipv4) if wanted.ipv6_first else (*ipv4, *ipv6)
     return tuple(each.partition("/")[0] for each in found)
 

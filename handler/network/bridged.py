@@ -5,15 +5,11 @@
     guest (the pod's addresses) ── tap0 ── bridge k6t-eth0 (169.254.75.1) ── eth0 (no address, another MAC): the pod's network
                                      └ nft: only the guest's own addresses
 
-The guest has the pod's MAC address, unless the machine specifies one, because CNI plugins may block others. The alias of ``eth0`` stores
-the pod's settings for later set-ups. virt-launcher answers the guest's DHCP; requests are redirected to the bridge's MAC address at the
-tap, and stay in the pod like the answers.
+The guest has the pod's MAC address, unless the machine specifies one. The alias of ``eth0`` stores the pod's settings for later set-ups.
+The guest's DHCP stays in the pod.
 
 For IPv6, virt-launcher sends router advertisements and DHCPv6 through a separate tap. They announce the pod's gateway: by its link-local
-address, or else by one of ours, with the gateway's MAC address. Other advertisements are dropped, because the guest would derive addresses
-from them that its filter drops.
-
-The pod itself has no network any more: virt-launcher's streams are unix sockets, and its container has no kubelet probes.
+address, or else by one of ours, with the gateway's MAC address. Other advertisements are dropped.
 """
 
 from __future__ import annotations
@@ -32,11 +28,7 @@ _IPV6: Final = "6"
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to give the guest the pod's place.
-
-    Raises:
-        Unsupported: the pod has no interface named ``eth0`` with an address, or too many routes.
-    """
+    """Return the plan to give the guest the pod's place. Raises Unsupported without an address on ``eth0``, or with too many routes."""
     uplink = pod_link(wanted, observed)
     kept = _kept(observed.alias) or _of_pod(wanted, uplink, observed)
     alias = _alias(kept, f"interface {wanted.uplink} of the pod has more routes than a guest can receive by DHCP")
@@ -143,7 +135,7 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link, interface: Interfa
 
 
 def _joined(wanted: Wanted, uplink: Link, interface: Interface, address: str) -> list[str]:
-    # a bridge consumes frames to its links' addresses, so the link cannot keep the pod's MAC address
+    # a bridge consumes frames to its links' addresses
     others = network.derived_mac(interface.mac, "uplink")
     lines = [f"address flush dev {wanted.uplink}"]
     if uplink.mac != others:

@@ -4,11 +4,11 @@
 
     client ── eth0 (the pod's address) ── dnat to the other pod, snat to the pod's own address ── eth0 ── the other pod ── guest
 
-For a moment, Services still route to the old pod. All ports are forwarded; the new pod's rules select the guest's ports. Forwarded traffic
-has this pod's source address, so that answers return here, and NetworkPolicies treat it as this pod's traffic.
+For a moment, Services still route to the old pod. The new pod's rules select the guest's ports. Forwarded traffic has this pod's source
+address, so that answers return here, and for NetworkPolicies.
 
-A separate, initially empty connection tracking zone translates packets of older connections as well: an unanswered connection reaches the
-guest with its next attempt, and the guest's kernel resets open ones, which it knows by another address.
+A separate, initially empty connection tracking zone includes packets of older connections: an unanswered one reaches the guest with its
+next attempt, and the guest's kernel resets open ones.
 """
 
 from __future__ import annotations
@@ -27,15 +27,12 @@ _FAMILIES: Final = {4: "ip", 6: "ip6"}
 
 
 def may_be_a_pods(address: str) -> bool:
-    """Return whether an address, from a kubelet that may be compromised, may be a pod's: not one of the node or of the link itself."""
+    """Return whether an address, from a perhaps compromised kubelet, may be a pod's: not one of the node or of the link itself."""
     return forms.pod_ip(address) is not None
 
 
 def rules(observed: Observed, others: Iterable[str]) -> str:
-    """Return the input of ``nft -f -``, which is idempotent; empty if nothing can be forwarded.
-
-    ``others`` are addresses of the guest's new pod. Traffic is forwarded for each family that the masqueraded guest had.
-    """
+    """Return the input of ``nft -f -``, which is idempotent; empty if nothing can be forwarded to ``others``, the new pod's addresses."""
     uplink, bridge = observed.link(network.UPLINK), observed.link(network.BRIDGE)
     if uplink is None or bridge is None:
         return ""

@@ -1,13 +1,13 @@
 """nft rules of a pod with a guest: address translation, and filters for the guest's frames. Pure.
 
-Frames are filtered at the tap's ingress hook: a bridge passes frames to some reserved group addresses (IEEE 802.1Q, table 8-1; LLDP's) to
-the node's protocols without its own family's filters. Every chain drops what it does not name.
+Frames are filtered at the tap's ingress hook: a bridge's filters do not see some reserved group addresses (IEEE 802.1Q, table 8-1; LLDP's).
+Every chain drops what it does not name.
 
-Connection tracking does not translate packets that it considers invalid (unexpected answers, wrong checksums), and the kernel forwards them
-unchanged. So packets that still have the guest's private address after translation are dropped.
+The kernel forwards packets that connection tracking considers invalid (unexpected answers, wrong checksums) untranslated. So packets that
+still have the guest's private address are dropped.
 
-Connections to the pod's 127.0.0.1 also reach the guest, because ``kubectl port-forward`` makes them there. With ``route_localnet``, the
-kernel routes them to the bridge and accepts the answers. Packets from the guest to 127.0.0.0/8 are dropped at the tap.
+Connections to the pod's 127.0.0.1, such as ``kubectl port-forward``'s, reach the guest by ``route_localnet``. Packets from the guest to
+127.0.0.0/8 are dropped at the tap.
 
 Dropped packets are counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net nft list counters``.
 """
@@ -28,7 +28,7 @@ RESERVED_GROUP: Final = "01:80:c2:00:00:00-01:80:c2:00:00:0f"
 DHCP_PER_SECOND: Final = 20
 """Packets of a guest that virt-launcher reads; a client sends one every few seconds."""
 _DHCP_SERVERS: Final = f"{{ {network.GATEWAY}, {network.BROADCAST}, 255.255.255.255 }}"
-"""Destinations of a guest's DHCP requests: limited at the tap, and accepted for no other address of the pod."""
+"""Destinations of a guest's DHCP requests, limited at the tap."""
 KERNEL_OPTIONS: Final = (
     "CONFIG_NF_TABLES_NETDEV",
     "CONFIG_NETFILTER_INGRESS",
@@ -36,7 +36,7 @@ KERNEL_OPTIONS: Final = (
     "CONFIG_NFT_NAT",
     "CONFIG_NFT_LIMIT",
 )
-"""Kernel options that these rules need; Debian, Ubuntu, Red Hat, Flatcar and Talos have them."""
+"""Needed by these rules; Debian, Ubuntu, Red Hat, Flatcar and Talos have them."""
 KERNEL_OPTIONS_BRIDGED: Final = ("CONFIG_NF_TABLES_BRIDGE",)
 """Needed in addition if virt-launcher answers on a bridge with the pod's link."""
 KERNEL_OPTIONS6: Final = ("CONFIG_NF_TABLES_IPV6", "CONFIG_NFT_FWD_NETDEV")
@@ -46,7 +46,7 @@ _NOT_IN_THIS_KERNEL: Final = (
     "Operation not supported",
     "Address family not supported",
     "Protocol not supported",
-    "No such file or directory",  # a chain type or expression without its module
+    "No such file or directory",
 )
 
 
@@ -84,10 +84,8 @@ table ip {TABLE} {{
 def bridged(wanted: Wanted, mac: str, address: str, address6: str = "", router6: str = "") -> str:
     """Return the input of ``nft -f -`` for a guest with the pod's addresses; taps and bridge must exist.
 
-    DHCP requests are redirected to the bridge's MAC address, so only the pod receives them. DHCP answers from outside are dropped. On a
-    further network IPv6 is not filtered, because the pod announces none.
-
-    An empty address is none. ``router6`` is the router that virt-launcher answers for.
+    DHCP requests are redirected to the bridge's MAC address, so only the pod receives them; answers from outside are dropped. On a further
+    network IPv6 is not filtered. An empty address is none; virt-launcher answers for ``router6``.
     """
     name, own = table(wanted.tap), network.derived_mac(mac, "bridge")
     servers = f"{{ {network.BRIDGED_SERVER}, 255.255.255.255 }}"
@@ -112,7 +110,7 @@ table netdev {name} {{
 
 
 def _kept_in(name: str, uplink: str) -> str:
-    """Return rules that stop the pod's own packets at a link, because answers to a guest may be broadcasts."""
+    """Return rules that stop the pod's own packets at a link: answers to a guest may be broadcasts."""
     return f"""table bridge {name} {{}}
 delete table bridge {name}
 table bridge {name} {{
@@ -144,8 +142,8 @@ def own_mac(wanted: Wanted, hook: Literal["ingress", "egress"]) -> str:
 def _guest(tap: str, mac: str, address: str, servers: str, turned_to: str = "", *, judged6: str) -> str:
     """Return the chains that filter the guest's frames.
 
-    An empty ``address`` drops all IPv4. DHCP requests to ``servers`` are rate-limited, and redirected to the MAC address ``turned_to``, if
-    any. ``judged6`` is the rule for IPv6 frames; empty: drop all.
+    DHCP requests to ``servers`` are rate-limited, and redirected to the MAC address ``turned_to``, if any. Without ``address`` and
+    ``judged6``, all IPv4 and IPv6 is dropped.
     """
     own = address or "0.0.0.0"  # noqa: S104 - no address to listen on: nothing of IPv4 is let in then
     judged = (_JUDGED4 if address else "") + judged6

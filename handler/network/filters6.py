@@ -1,9 +1,8 @@
 """nft rules for IPv6 in a pod's network: the filter at the guest's tap, and address translation. Pure.
 
-A guest behind the pod's address cannot send neighbour or router discovery into the pod's bridge. Its requests to the router and DHCPv6 go
-to virt-launcher's separate tap, with a rate limit, and answers from there only to the guest's tap. So the pod's kernel never learns an
-address from the guest; the guest's address is a permanent neighbour entry. A guest in the pod's place has neighbours, and may announce its
-own two addresses.
+A guest behind the pod's address cannot send neighbour or router discovery into the pod's bridge. These and DHCPv6 go to virt-launcher's
+separate tap, with a rate limit, and answers from there only to the guest's tap. So the pod's kernel never learns an address from the guest.
+A guest in the pod's place has neighbours, and may announce its own two addresses.
 
 Packets are matched by their first header. Extension headers could hide what follows (RFC 6980), so packets with them are dropped, except
 for fragments of TCP, UDP and SCTP.
@@ -22,7 +21,6 @@ from handler.network.portmatches import forwarding, kept_from_guest, matching, t
 CONTROL_PER_SECOND: Final = 20
 """Packets of a guest that virt-launcher reads: solicitations and DHCPv6."""
 JUDGED: Final = "    ether type ip6 goto guest_ipv6\n"
-"""Jumps to the chains of :func:`guest` and :func:`bridged_guest`."""
 _EXTENSION_HEADERS: Final = "{ 0, 43, 51, 60, 135, 139, 140, 253, 254 }"
 """IANA's, without fragments and ESP; nothing inspects the content of ESP."""
 _FRAGMENTED: Final = "{ tcp, udp, sctp }"
@@ -46,8 +44,7 @@ def bridged_guest(mac: str, address: str, router: str = "") -> str:
     """Return the chains for a guest with the pod's address on the pod's own network; ``router``: as in ``filters.bridged``.
 
     Its link-local address must follow from its MAC address; with another one it may only talk to virt-launcher. It may announce only these
-    two addresses. Routers and servers outside are blocked. A network that reflects its own solicitations (a bridge in hairpin mode) would
-    make it believe that its address is taken.
+    two addresses. Its own solicitations, which a bridge in hairpin mode reflects, are dropped: it would believe that its address is taken.
     """
     link = network.link_local(mac)
     asked = f"    ip6 nexthdr icmpv6 icmpv6 type nd-neighbor-solicit {_TARGET} {_number(router)} goto guest_control\n" if router else ""
@@ -88,8 +85,8 @@ def bridged_guest(mac: str, address: str, router: str = "") -> str:
 def outside(mac: str) -> str:
     """Return the rules that block router advertisements and DHCPv6 answers from outside to a guest with this MAC address.
 
-    The first fragment of an advertisement can contain only options, which hide its kind. So first fragments without a plain protocol are
-    dropped. DHCPv6 clients check only their own port, so everything to that port is dropped.
+    The first fragment of an advertisement may contain only options, so those without a plain protocol are dropped. DHCPv6 clients check
+    only their own port, so everything to that port is dropped.
     """
     return f"""    meta protocol ip6 ether saddr {mac} counter name sent_back drop
     frag nexthdr != {_FRAGMENTED_OUTSIDE} counter name router_outside drop

@@ -1,6 +1,6 @@
 """IPv6 settings of links in a pod, for ``sh`` and ``ip``. Pure.
 
-The shell opens the files inside the namespace, because /proc/sys/net shows the reader's namespace. A kernel without IPv6 needs no settings.
+The shell opens the files inside the namespace, because /proc/sys/net shows the reader's. A kernel without IPv6 needs no settings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def routing(uplink: str, bridge: str) -> str:
 
     A router's kernel ignores router advertisements by default, which the pod's own network may need. ``read`` fails, because these files
     return no more after the first byte. If bridges call IP hooks, an answer to the pod's own ::1 gets that destination before the kernel
-    checks whether it may come from another link.
+    checks its link.
     """
     return f"""for setting in addr_gen_mode=1 accept_ra=0 autoconf=0 accept_dad=0 accept_redirects=0 disable_ipv6=0; do
   echo ${{setting#*=}} >{_SYSTEM}/{bridge}/${{setting%=*}}

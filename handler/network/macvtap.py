@@ -4,13 +4,12 @@
 
     guest ── tap<hash>, a macvtap: nft, only the guest's own MAC address ── net<hash>, or what that is on itself
 
-The kernel passes frames for the guest's MAC address to the macvtap, and the guest's frames leave by the link. So the link may be a macvlan
-of a node's card, which cannot join a bridge; a macvtap on a macvlan becomes one of the card itself. The guest has the MAC address that
-virt-controller gave the CNI plugin, and the link gets another one. The pod itself does not use the link.
+So the link may be a macvlan of a node's card, which cannot join a bridge; a macvtap on a macvlan becomes one of the card itself. The guest
+has the MAC address that virt-controller gave the CNI plugin, and the link, which the pod does not use, gets another one.
 
-QEMU opens a macvtap by a character device, which must be one that the kubelet gave the container (``handler.devices.macvtap``). The kernel
-chooses the lowest free minor number, so the lower ones are occupied for a moment. libvirt opens ``/dev/tap<index of the link>``, so the
-index follows from the number.
+QEMU opens a macvtap by a character device that the kubelet gave the container (``handler.devices.macvtap``). The kernel chooses the lowest
+free minor number, so the lower ones are occupied for a moment. libvirt opens ``/dev/tap<index of the link>``, so the index follows from the
+number.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from handler.network.binding import Interface, Link, Observed, Plan, Unsupported
 KERNEL_OPTIONS: Final = ("CONFIG_NETFILTER_EGRESS", "CONFIG_NF_TABLES_INET")
 """Needed (5.16 or newer) besides those of all filters."""
 HOLDER: Final = network.MACVTAP_HOLDER
-"""The link that occupies the lower numbers; names of the links on it begin with its name."""
+"""The link that occupies the lower numbers; links on it begin with its name."""
 LOCK_SECONDS: Final = 15
 _NUMBER: Final = re.compile(r"(\d{1,4}):(\d{1,3})")
 
@@ -33,8 +32,7 @@ _NUMBER: Final = re.compile(r"(\d{1,4}):(\d{1,3})")
 def plan(wanted: Wanted, observed: Observed) -> Plan:
     """Return the plan to join the guest to the network.
 
-    Raises:
-        Unsupported: the pod has no link to it, may open no macvtap, or IPAM gave the link an address, which the guest would not get.
+    Raises Unsupported if the pod has no link to it, may open no macvtap, or IPAM gave the link an address, which the guest would not get.
     """
     uplink = attached.uplink_of(wanted, observed)
     if uplink.addresses:
@@ -106,7 +104,6 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link) -> str:
 
 
 def _made(wanted: Wanted, uplink: Link) -> str:
-    """Return the script that makes the macvtap, one at a time per node."""
     major, minor = number(wanted)
     several = f" numtxqueues {wanted.queues} numrxqueues {wanted.queues}" if wanted.queues > 1 else ""
     link = f"name {wanted.tap} index {network.MACVTAP_INDEX + minor} address {wanted.mac} mtu {uplink.mtu}{several}"

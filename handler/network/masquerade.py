@@ -1,7 +1,6 @@
 """The script that puts a guest behind the pod's address. Pure.
 
-It is idempotent: existing parts stay, and the rules are replaced in one transaction. The tap stays down and outside of the bridge until the
-rules are in force.
+It is idempotent. The tap stays down and outside of the bridge until the rules are in force.
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ _LEASE6: Final = Lease6(f"{network.GUEST6}/128", network.ROUTER6, network.BRIDGE
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to put the guest behind the pod's address.
-
-    Raises:
-        Unsupported: the pod has no interface named ``eth0`` with an address.
-    """
+    """Return the plan to put the guest behind the pod's address. Raises Unsupported without an address on ``eth0``."""
     uplink = pod_link(wanted, observed)
     addresses4, addresses6 = uplink.of_family(4), uplink.of_family(6)
     if not addresses4 and not addresses6:
@@ -57,7 +52,7 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link) -> str:
 
 
 def _joined(mac: str, *, has_ipv6: bool) -> list[str]:
-    # a permanent neighbour entry: packets reach the guest before it has answered ARP, and it cannot change the entry
+    # permanent: packets reach the guest before it has answered ARP, and it cannot change the entry
     lines = [
         f"address replace {network.GATEWAY}/{network.PREFIX} dev {network.BRIDGE}",
         f"link set dev {network.TAP} master {network.BRIDGE}",

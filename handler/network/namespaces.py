@@ -26,11 +26,7 @@ def inside(namespace: int, command: Sequence[str]) -> tuple[str, ...]:
 
 
 async def run(namespace: int, command: Sequence[str]) -> bytes:
-    """Run ``command`` in the namespace and return its output.
-
-    Raises:
-        CommandFailed: it failed, could not be started, or took too long.
-    """
+    """Run ``command`` in the namespace and return its output. Raises CommandFailed."""
     what = " ".join(command).partition("\n")[0]
     try:
         child = await asyncio.create_subprocess_exec(

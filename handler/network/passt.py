@@ -4,8 +4,7 @@
 
     guest ── virtio card ── passt, in the pod's container ── sockets at the pod's addresses ── eth0
 
-The pod keeps its link, and the guest gets the link's addresses. virt-handler allows the pod's user low ports and echo requests. The guest's
-frames never reach the pod's network, so there is nothing to filter.
+The pod keeps its link, and the guest gets the link's addresses. virt-handler allows the pod's user low ports and echo requests.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from handler.network.binding import Interface, Observed, Plan, Unsupported, Want
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan for passt. Raises Unsupported if the pod has no interface named ``eth0`` with an address."""
+    """Return the plan for passt. Raises Unsupported without an address on ``eth0``."""
     uplink = pod_link(wanted, observed)
     addresses = in_order(wanted, uplink.of_family(4), uplink.of_family(6))
     if not addresses:

@@ -1,7 +1,6 @@
 """The script that removes a card's tap, bridge and filters from its pod, after its guest released it. Pure.
 
-The tap goes first, so no frame passes unfiltered. The link of a further network stays, down, under the name of its network, so a later card
-of that network can use it.
+The tap goes first, so no frame passes unfiltered. The link of a further network stays, down, for a later card of that network.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from handler.network.binding import Wanted
 
 _FAMILIES_OF_POD: Final = ("netdev", "ip", "ip6")
 _FAMILIES_OF_FURTHER: Final = ("netdev", "bridge")
-"""nft's families with tables of an interface."""
 
 
 def script(wanted: Wanted) -> str:

@@ -1,7 +1,7 @@
 """Requests to network plugins about an interface, and their results. Pure.
 
-docs/plugins.md specifies the members for third-party plugins. Our own plugins, of the same version, get further data in the member ``own``,
-and return the fields of ``Interface``.
+docs/plugins.md specifies those of third parties. Our own plugins get further data in the member ``own``, and return the fields of
+``Interface``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from apiserver.apis.virt.places import layout, network
 from handler.network.binding import NO_FILTER, Link, Observed, Wanted
 
 LOW_PORTS: Final = "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start\n"
-"""virt-launcher serves DHCP, and passt the guest's ports, without privileges. Most container runtimes allow pods all ports anyway."""
+"""For virt-launcher's DHCP, and passt's ports of the guest. Most container runtimes allow pods all ports anyway."""
 
 
 def batch(lines: Iterable[str]) -> str:
@@ -49,8 +49,8 @@ def filtered(tap: str, table: str, rules: str) -> str:
 def joined(wanted: Wanted) -> list[str]:
     """Return ``ip`` commands that join the guest's tap with the pod's link by the bridge.
 
-    The bridge learns no senders on the link. A CNI plugin's bridge in hairpin mode reflects the guest's broadcasts, after which the bridge
-    would send the guest's answers there. It also stops other hosts from taking the guest's place.
+    The bridge learns no senders on the link: a CNI plugin's bridge in hairpin mode reflects the guest's broadcasts, and other hosts could
+    take the guest's place.
     """
     return [
         *(f"link set dev {each} master {wanted.bridge}" for each in (wanted.uplink, wanted.tap)),
@@ -62,7 +62,7 @@ def joined(wanted: Wanted) -> list[str]:
 def served(bridge: str, mac: str, address: str) -> list[str]:
     """Return ``ip`` commands with which virt-launcher receives requests on the bridge and reaches the guest, unless its address is empty.
 
-    Packets reach the guest before it has answered ARP, and it cannot change the entry.
+    The guest's neighbour entry is permanent, as in ``masquerade``.
     """
     lines = [f"address replace {network.BRIDGED_SERVER}/32 dev {bridge}"]
     if address:

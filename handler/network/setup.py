@@ -36,13 +36,12 @@ from handler.pods.process import Launcher
 logger = logging.getLogger(__name__)
 
 PREPARE_SECONDS: Final = 70.0
-"""Limit for all networks of a pod. With that of disk plugins it is shorter than a pass of a reconcile loop: a pass that times out counts as
-no attempt, and reports no error.
+"""Limit for all networks of a pod. With that of disk plugins it is shorter than a pass of a reconcile loop, which would report no error
+after its own timeout.
 """
 _SECONDS: Final = 60.0
 """Limit of a call of our plugins: half a dozen programs, next to guests that use all processors."""
 _COMMAND: Final = (sys.executable, "-S", "-P", "-m", "handler.network.plugin")
-"""Our plugins, without third-party packages and the working directory."""
 
 
 class NotInPod(Unsupported):
@@ -85,13 +84,9 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -
 
 
 def with_links(asked: Sequence[Wanted], links: Collection[str], coming: Collection[str] = ()) -> tuple[Wanted, ...]:
-    """Return interfaces on the pod's present links.
+    """Return interfaces on the pod's present links. Raises NotInPod without a link to a ``coming`` interface's network.
 
-    ``coming`` are names of interfaces that were not in the running form when the pod was made; another network may have the link of the
-    name.
-
-    Raises:
-        NotInPod: the pod has no link to a coming interface's network.
+    ``coming`` ones were not in the running form when the pod was made; another network may have the link of the name.
     """
     return tuple(_with_link(each, links, is_coming=each.name in coming) for each in asked)
 
@@ -153,9 +148,7 @@ class Networks:
     async def join(self, vm: Object, card: str, pod_uid: str, launcher: Launcher) -> Interface:
         """Set up one of a running guest's cards, or one that it gets, and return it. Idempotent.
 
-        Raises:
-            NotInPod: the pod lacks what the card needs.
-            Unsupported, CommandFailed, Fault: as in ``prepare``.
+        Raises NotInPod if the pod lacks what the card needs, else as :meth:`prepare`.
         """
         alone, there = hot_plug_interfaces.alone(vm, card), {each["name"] for each in interfaces.defaulted(domain_of(vm))}
         if not ownership.exists(launcher.root, ownership.TUN):
@@ -176,7 +169,7 @@ class Networks:
         asked = with_devices(wanted(vm), devices)
         for each in asked:
             if each.type != interfaces.PLUGIN:
-                bindings.binding_of(each)  # report impossible requests before any change
+                bindings.binding_of(each)
         with _held(launcher.network) as (descriptor, path):
             if any(each.network for each in asked):
                 asked = with_links(asked, await _link_names(descriptor), coming)
@@ -184,7 +177,7 @@ class Networks:
             ends = asyncio.get_running_loop().time() + self._prepare_seconds
             machine = requests.common(vm, pod_uid)
             made = {each: await self._in_time(ends, machine, asked[each], descriptor, path) for each in _in_turn(asked)}
-        # not earlier: until then the number may belong to another link of the node
+        # until then the number may belong to another link of the node
         _give(launcher.root, devices[: sum(bool(each.device) for each in asked)])
         return tuple(made[each] for each in range(len(asked)))
 
@@ -235,7 +228,7 @@ class Networks:
         description = await plugins.describe("network", record.plugin)
         is_recorded = description.commands != {"ADD"}
         if is_recorded:
-            self._keep(record)  # before the call, so that its effects will be deleted in any case
+            self._keep(record)  # so that its effects will be deleted in any case
         result = await plugins.call("network", record.plugin, "ADD", record.document, {contract.NETNS_VARIABLE: path})
         made = await _checked(description, record.plugin, interface, result, namespace)
         if is_recorded:
@@ -266,10 +259,7 @@ def ours() -> Plugins:
 
 
 async def forward(launcher: Launcher, others: Sequence[str]) -> bool:
-    """Forward traffic of a pod that its guest has left to the guest's new pod; return whether there was something to forward. Idempotent.
-
-    Raises CommandFailed. ``others`` are addresses of the new pod.
-    """
+    """Forward traffic of a pod that its guest has left to the new pod; return whether there was any. Idempotent. Raises CommandFailed."""
     with _held(launcher.network) as (descriptor, _):
         rules = departed.rules(binding.observe(await namespaces.links(descriptor)), others)
         if rules:
@@ -293,7 +283,7 @@ def over_the_wire(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _held(namespace: int) -> Iterator[tuple[int, str]]:
-    """Yield a duplicate of the namespace's descriptor, valid even if the original is closed, and its ``/proc`` path for other processes."""
+    """Yield a duplicate of the namespace's descriptor, valid if the original is closed, and its ``/proc`` path for other processes."""
     descriptor = os.dup(namespace)
     try:
         yield descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
@@ -313,7 +303,6 @@ async def _checked(description: Description, plugin: str, interface: Wanted, res
 
 
 async def _check_tap(interface: Wanted, made: Interface, namespace: int) -> None:
-    """Raise Failed if the kernel does not have the tap of the third-party plugin's result."""
     try:
         told = json.loads(await namespaces.run(namespace, ("ip", "-json", "-details", "link", "show", "dev", made.tap)))
     except (CommandFailed, ValueError):

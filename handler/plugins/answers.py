@@ -31,7 +31,6 @@ class Output:
     stderr: str = ""
     """The end of it."""
     excess: bool = False
-    """It wrote too much, and was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Description:
     versions: tuple[str, ...]
     kinds: tuple[str, ...]
     live_migration: bool
-    """A guest may migrate to a node where the plugin adds the same."""
+    """To a node where the plugin adds the same."""
     commands: frozenset[Command] = frozenset(COMMANDS)
     """Besides VERSION. Without DEL, nothing outlives the pod; without CHECK, ADD is repeated instead."""
 
@@ -54,11 +53,8 @@ def title(plugin: str, command: Command) -> str:
 def result_of(plugin: str, command: Command, output: Output, members: frozenset[str] | None) -> Mapping[str, Any]:
     """Return the result; empty if the plugin printed nothing, which is valid for ``DEL`` and ``CHECK``.
 
-    ``members`` are valid besides ``version``; None: any, for our own plugins.
-
-    Raises:
-        PluginRefused: the plugin reports that the request is impossible.
-        Failed: the plugin reports another error, or its answer is invalid.
+    ``members`` are valid besides ``version``; None: any, for our own plugins. Raises PluginRefused if the request is impossible, else
+    Failed.
     """
     who = title(plugin, command)
     if output.excess:
@@ -86,11 +82,7 @@ def members_of(kind: Kind, command: Command) -> frozenset[str]:
 
 
 def describe(plugin: str, kind: Kind, found: Mapping[str, Any]) -> Description:
-    """Parse a result of ``VERSION``.
-
-    Raises:
-        Failed: it is invalid, or the plugin is of another kind, or supports no common version.
-    """
+    """Parse a result of ``VERSION``. Raises Failed if it is invalid, or the plugin is of another kind, or supports no common version."""
     who = title(plugin, "VERSION")
     versions, kinds = (_texts(who, found, member) for member in ("supportedVersions", "kinds"))
     live = found.get("liveMigration", False)

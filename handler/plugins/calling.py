@@ -26,13 +26,9 @@ logger = logging.getLogger(__name__)
 AT_ONCE: Final = 4
 """Parallel calls of one command of one plugin: ``DEL`` and ``CHECK`` do not wait for ``ADD``."""
 OURS_AT_ONCE: Final = 4
-"""Parallel calls of all our own plugins. Each takes 13 MiB of virt-handler's memory, and after a restart the calls for all pods come at
-once.
-"""
+"""Of all our own plugins. Each takes 13 MiB of virt-handler's memory, and after a restart the calls for all pods come at once."""
 PATIENCE_SECONDS: Final = 3 * contract.SECONDS
-"""How long a call waits for its turn: longer than the turns of eight namespaces with only hanging calls. Callers have their own total
-limits (``network.setup.PREPARE_SECONDS``, ``storage.adding.Limits``).
-"""
+"""How long a call waits for its turn: longer than the turns of eight namespaces with only hanging calls."""
 NODE_NETNS: Final = "/proc/1/ns/net"
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _PROGRAMS: Final = (b"#!", b"\x7fELF")
@@ -58,7 +54,7 @@ class _Program:
 
 
 class Plugins:
-    """The plugins of this node: the administrator's allowed ones in a directory, and our own."""
+    """The plugins of this node: the administrator's allowed ones, and our own."""
 
     def __init__(
         self,
@@ -84,9 +80,9 @@ class Plugins:
     async def call(
         self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], environment: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        """Return the result of a command; ``document`` is the request without version, kind and name.
+        """Return the result of a command; empty without a call if the plugin does not need it. Raises Fault.
 
-        A plugin that does not need this command is not called, and the result is empty. Raises Fault.
+        ``document`` is the request without version, kind and name.
         """
         program = self._find(kind, name)
         if command not in (await self._describe(kind, name, program)).commands:

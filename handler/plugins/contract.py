@@ -31,13 +31,12 @@ NOT_DECODED: Final = 6
 INVALID_CONFIGURATION: Final = 7
 
 FINAL: Final = frozenset({UNSUPPORTED_FIELD, INVALID_CONFIGURATION})
-"""Permanent failures: the machine's start fails. All other errors are retried."""
+"""Permanent failures: the machine's start fails."""
 
 MAX_OUTPUT: Final = 64 << 10
-"""Bytes of a plugin's standard output."""
 MAX_ERRORS: Final = 256 << 10
-"""Bytes of its standard error; virt-handler logs the end."""
+"""Of which virt-handler logs the end."""
 SECONDS: Final = 20.0
 """Of a call."""
 MAX_DATA: Final = 128 << 20
-"""RLIMIT_DATA of each process of a third-party plugin, because it runs within virt-handler's limit."""
+"""RLIMIT_DATA of each process of a third-party plugin, within virt-handler's own limit."""

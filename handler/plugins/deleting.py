@@ -1,6 +1,6 @@
 """Calls ``DEL`` for what plugins added to pods that are gone, until they succeed.
 
-A pod is gone once the kubelet has removed its volumes, which it does after all its containers have ended. This check needs no API server.
+A pod is gone once the kubelet has removed its volumes, after the end of all its containers. This check needs no API server.
 """
 
 from __future__ import annotations
@@ -63,11 +63,7 @@ class Deleter:
         look_seconds: float = LOOK_SECONDS,
         first_retry_seconds: float = FIRST_RETRY_SECONDS,
     ) -> None:
-        """Only store the settings.
-
-        ``is_there`` says whether the pod with this uid still has its volumes; ``failed`` is called for each failed ``DEL``. Retries begin
-        with ``first_retry_seconds``, and double.
-        """
+        """``is_there``: the pod with this uid still has its volumes; ``failed`` is called for each failed ``DEL``."""
         self._look_seconds = look_seconds
         self._first_retry_seconds = first_retry_seconds
         self._records = records
@@ -111,7 +107,7 @@ class Deleter:
                 record = await asyncio.to_thread(self._records.of, key)
                 if record is not None:
                     await self._ask(record)
-        except Exception:  # an unexpected error of one record or plugin must not stop the other deletions
+        except Exception:  # one record or plugin must not stop the other deletions
             logger.exception("cannot undo the plugin calls for pod %s", key.pod_uid)
             self._wait(key)
         finally:

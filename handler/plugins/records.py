@@ -71,7 +71,7 @@ class Records:
         self._locks: WeakValueDictionary[Element, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, element: Element) -> asyncio.Lock:
-        """Return the lock for an element, to hold from before its record is written until its plugin answered, and during deletion.
+        """Return the lock for an element, to hold during calls of ADD and DEL.
 
         A pod may go during ``ADD``. A parallel ``DEL`` would find nothing, and the addition would stay forever.
         """

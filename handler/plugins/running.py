@@ -1,7 +1,7 @@
 """Runs an executable with limits on time and output, and kills all its processes afterwards.
 
-It runs in its own process namespace (but with the node's ``/proc``). When its first process ends, the kernel kills all descendants in any
-session or group. Standard input is a file in memory: a pipe would raise an error if the program ends before reading it.
+When the first process of its process namespace ends, the kernel kills all others. Standard input is a file in memory: a pipe would raise an
+error if the program ends before reading it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHUNK: Final = 16 << 10
 _LAST_BYTES: Final = 4 << 10
 """Of standard error."""
 _GONE_SECONDS: Final = 5.0
-"""Limit after the kill: a process that waits for a dead device survives any signal."""
+"""A process that waits for a dead device survives any signal."""
 
 
 async def run(
@@ -34,11 +34,7 @@ async def run(
 ) -> Output:
     """Run ``command`` with ``document`` as its standard input, and return its output.
 
-    ``max_data`` is RLIMIT_DATA in bytes for each process; None: inherited.
-
-    Raises:
-        TimeoutError: it exceeded ``seconds``, and was killed.
-        OSError: it could not be started.
+    ``max_data`` is RLIMIT_DATA in bytes; None: inherited. Raises TimeoutError after ``seconds``, or OSError if it could not be started.
     """
     with _file(document) as stdin:
         child = await asyncio.create_subprocess_exec(
@@ -69,7 +65,7 @@ async def run(
 
 
 async def _ended(child: asyncio.subprocess.Process, *pipes: _Pipe) -> None:
-    """Wait until the pipes are closed, which means that all processes ended."""
+    """Wait until the pipes are closed: all processes ended."""
     async with asyncio.TaskGroup() as reading:
         for pipe in pipes:
             reading.create_task(pipe.read())

@@ -1,7 +1,6 @@
 """Shares parallel calls fairly between the machines' namespaces.
 
-Calls are not served in order of arrival, because a plugin call may take as long as a tenant likes (its options may name the tenant's
-server).
+A call may take as long as a tenant likes, because its options may name the tenant's server.
 """
 
 from __future__ import annotations
@@ -13,9 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 LEFT_FOR_OTHERS: Final = 1
-"""Turns that one namespace cannot take, because all its calls may time out. Nor can all namespaces together that had a timeout: they may
-share a hanging server.
-"""
+"""Turns that one namespace cannot take, nor all namespaces together that had a timeout: all their calls may hang."""
 MAX_SILENT: Final = 256
 """Namespaces with a recorded timeout."""
 
@@ -42,9 +39,9 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def turn(self, namespace: str, patience: float | None) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it inside the block. A block that raises TimeoutError or is cancelled counts as a timeout.
+        """Wait for a turn, and hold it inside the block. Raises NoTurn after ``patience`` seconds; None: never.
 
-        Raises NoTurn after ``patience`` seconds; None: never.
+        A block that raises TimeoutError or is cancelled counts as a timeout.
         """
         try:
             async with asyncio.timeout(patience):
@@ -79,7 +76,7 @@ class Turns:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._leave(namespace, turn)
-            else:  # it got the turn while the wait ended
+            else:
                 self._release(namespace)
             raise
 

@@ -1,7 +1,6 @@
 """Calls that may hang in the kernel, because they touch a pod's mounts.
 
-Each pod has at most one such call at a time for each purpose, in its own thread, and later callers wait for the same call. So unresponsive
-storage affects only its own pod.
+Each pod has at most one such call at a time for each purpose, in its own thread, for which later callers wait as well.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Calls(Generic[T]):
     async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]], purpose: str = "", *, after: str = "") -> T:
         """Run the call that ``begin`` returns, or wait for the pod's hanging one for this purpose, and return its result.
 
-        The pod's call for the purpose ``after`` ends first, with any result. Raises StorageHangs if one has not returned in time.
+        The pod's call for the purpose ``after`` ends first. Raises StorageHangs if one has not returned in time.
         """
         while after and (other := self._running.get((pod_uid, after))) is not None:
             await self._wait(pod_uid, other)
@@ -71,4 +70,4 @@ def _return(future: asyncio.Future[T], result: T) -> None:
 def _raise(future: asyncio.Future[T], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # all callers may have stopped waiting
+        future.exception()

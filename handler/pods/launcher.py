@@ -1,6 +1,6 @@
 """A connection to a pod's virt-launcher: requests, answers, and the newest status.
 
-Each status is complete and virt-launcher survives connections. So a launcher that sends too much or does not answer is disconnected.
+Each status is complete, and virt-launcher survives connections. So one that sends too much or does not answer is disconnected.
 """
 
 from __future__ import annotations
@@ -23,14 +23,11 @@ READ_BYTES: Final = 1 << 16
 _SLOW: Final = (messages.Sync, messages.PrepareMigrationTarget)
 
 MESSAGE_BYTES: Final = 8 << 10
-"""Added to each message's length: the shortest message costs as much as some kilobytes of a long one."""
+"""Added to each message's length, because the shortest costs as much as some kilobytes of a long one."""
 
 
 def budget(now: float, limits: Limits) -> TokenBucket:
-    """Return the bucket for a launcher's messages: 16 short ones a second on average, eight times as many as in a live migration.
-
-    Reading that much takes some hundredth of a processor.
-    """
+    """Return the bucket for a launcher's messages: 16 short ones a second on average, eight times as many as in a live migration."""
     return TokenBucket(limits.budget_bytes, BUDGET_BYTES_PER_SECOND, now, debt=limits.debt_bytes)
 
 
@@ -130,8 +127,7 @@ class Connection:
 
         Raises:
             LauncherRefused: virt-launcher refused it.
-            Disconnected: no answer came, and the request may have been carried out. A timeout closes the connection, which frees the data
-                that a launcher does not read.
+            Disconnected: no answer came, and the request may have been carried out. A timeout closes the connection.
             ProtocolError: the request is too long.
         """
         pending = self.begin(request)
@@ -146,12 +142,7 @@ class Connection:
         return self.status
 
     def begin(self, request: messages.Request) -> Pending:
-        """Send a request, and return its pending answer.
-
-        Raises:
-            Disconnected: the connection is gone.
-            ProtocolError: the request is too long.
-        """
+        """Send a request, and return its pending answer. Raises Disconnected, or ProtocolError for too long a request."""
         if self._gone:
             raise Disconnected("the connection to virt-launcher is closed")
         number = next(self._ids)
@@ -189,7 +180,7 @@ class Connection:
         return found
 
     def _take_newest(self, found: list[messages.FromLauncher]) -> None:
-        """Handle the remaining messages of a launcher over its limit: only the newest status."""
+        """Handle only the newest status of a launcher over its limit."""
         if found and self._status is None:
             self._take(found[0])
         if told := [each for each in found if not isinstance(each, messages.Content)]:
@@ -224,9 +215,7 @@ class Pending:
     async def answered(self, *, within: float | None = None) -> bool:
         """Wait for the answer; return whether it came ``within`` that many seconds. May be called again.
 
-        Raises:
-            LauncherRefused: virt-launcher refused it.
-            Disconnected: no answer came before the deadline, or the connection ended.
+        Raises LauncherRefused, or Disconnected if no answer came before the deadline.
         """
         left = self.deadline - asyncio.get_running_loop().time()
         try:

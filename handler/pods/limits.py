@@ -16,17 +16,17 @@ class Limits:
     call_seconds: float = 45.0
     """virt-launcher reports a libvirt timeout after 30 s."""
     start_seconds: float = 100.0
-    """For requests that include libvirtd's start and overlays, each with 60 s in virt-launcher; less than a pass of the loop may take."""
+    """For requests that include libvirtd's start and overlays, each with 60 s in virt-launcher; less than a pass may take."""
     exit_seconds: float = 2.0
-    """How long a launcher may take to exit after disconnecting, before the link reconnects."""
+    """How long a launcher may take to exit before the link reconnects."""
     fault_seconds: float = 30.0
-    """Delay after an unexpected error, or after another protocol version."""
+    """After an unexpected error, or after another protocol version."""
     changes_burst: int = 32
     changes_per_second: float = 4.0
-    """A live migration, the most frequent source of changes, changes the status twice a second."""
+    """A live migration, the most frequent source, changes the status twice a second."""
     budget_bytes: int = 4 << 20
     debt_bytes: int = 30 * BUDGET_BYTES_PER_SECOND
-    """At most half a minute of silence: the newest status matters more than the limit."""
+    """Half a minute of silence: the newest status matters more than the limit."""
 
 
 DEFAULT: Final = Limits()

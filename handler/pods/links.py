@@ -1,10 +1,8 @@
 """Connections to this node's launchers, kept while they have holders.
 
-A link reconnects until the launcher's process ends, and keeps the last status, which says how the guest ended.
-
-A guest may control its launcher. A launcher over its ``budget`` is disconnected until it may send again, and then sends its newest status.
-Changes are notified in bursts, on average at most four times a second, always with the newest. Each link has its own task, which contains
-its errors.
+A link reconnects until the launcher's process ends, and keeps the last status, which says how the guest ended. A launcher, which a guest
+may control, is disconnected over its ``budget`` until it may send again. Changes are notified in bursts, on average at most four times a
+second, always with the newest.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS: Final = 0.05
-"""A launcher listens some 0.1 s after its container's start; this delay is part of each guest's start."""
+"""A launcher listens some 0.1 s after its container's start, and this delays each guest's start."""
 LONGEST_RETRY_SECONDS: Final = 2.0
 
 Connect = Callable[[str, Callable[[messages.Status], None], TokenBucket], AbstractAsyncContextManager[Connection]]
@@ -51,14 +49,13 @@ class Link:
         self.status: messages.Status | None = None
         """The newest, also after the connection ended."""
         self.not_understood = ""
-        """For a launcher with another protocol version: why there is no connection, for users."""
+        """Why there is no connection to a launcher with another protocol version, for users."""
         self.gone = False
-        """The launcher's process has ended: nothing in the pod runs any more."""
+        """The launcher's process has ended, and with it all in the pod."""
         self.holders: set[Holder] = set()
         self.budget = launcher.budget(now, limits)
-        """Bytes that the launcher may still send, over all its connections."""
+        """Bytes that the launcher may still send."""
         self.waiting: asyncio.TimerHandle | None = None
-        """Set while a change waits to be notified."""
         self.changes = TokenBucket(limits.changes_burst, limits.changes_per_second, now)
 
     def connected(self) -> Connection:
@@ -145,7 +142,7 @@ class Links:
                     self._notify(link)
             except (Disconnected, NotOfThisPod) as error:
                 logger.debug("cannot connect to virt-launcher of pod %s: %s", link.pod_uid, error)
-            except Exception:  # an unexpected error of one launcher's link must not end the others
+            except Exception:  # one launcher's link must not end the others
                 logger.exception("serving virt-launcher of pod %s failed", link.pod_uid)
                 pause = self._limits.fault_seconds
             if not link.gone:
@@ -155,7 +152,7 @@ class Links:
 
     async def _session(self, link: Link, backoff: Backoff) -> None:
         def on_status(status: messages.Status) -> None:
-            # a new connection's hello may be no newer; within a pod, revisions never decrease
+            # a new connection's hello may be no newer
             if link.status is None or status.revision >= link.status.revision:
                 link.status = status
             if link.connection is not None or status.ending is not None:
@@ -174,7 +171,7 @@ class Links:
                 link.connection = None
 
     async def _has_exited(self, link: Link, connection: Connection, error: Disconnected) -> bool:
-        """Return whether the launcher of a broken connection has exited. If it was over its limit, wait until it may send again."""
+        """Return whether the launcher of a broken connection has exited; over its limit, wait until it may send again."""
         now = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(self._limits.exit_seconds, link.budget.delay(now))):
@@ -185,7 +182,6 @@ class Links:
         return True
 
     def _notify(self, link: Link) -> None:
-        """Notify a change soon, once for all changes until then."""
         loop = asyncio.get_running_loop()
         if link.waiting is not None:
             return

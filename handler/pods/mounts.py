@@ -1,7 +1,7 @@
 """Moves mounts between mount namespaces, and unmounts: ``open_tree(2)``, ``move_mount(2)``, ``umount2(2)``.
 
-A temporary thread makes these system calls, which affect only the thread's mount namespace. It resolves no path of a pod except one name in
-an open directory, without following links.
+A temporary thread makes these calls in a namespace of its own. It resolves no path of a pod except one name in an open directory, without
+following links.
 """
 
 from __future__ import annotations
@@ -48,11 +48,7 @@ def move(source: Place, target: Place, *, read_only: bool) -> None:
 
 
 def unmount(directory: Place, name: str) -> None:
-    """Unmount what is mounted at ``name`` in the directory.
-
-    Raises:
-        OSError: EBUSY if a process uses it, EINVAL if it is not a mount.
-    """
+    """Unmount what is mounted at ``name`` in the directory. Raises OSError: EBUSY if a process uses it, EINVAL if it is not a mount."""
     encoded = os.fsencode(name)
     if b"/" in encoded or name in {"", ".", ".."}:
         raise ValueError(f"{name!a} is not a name in a directory")
@@ -91,6 +87,5 @@ def _move(source: Place, target: Place, attributes: _Attributes) -> bool:
 
 
 def _unmount(directory: Place, name: bytes) -> bool:
-    """Return whether all calls succeeded; else errno has the error."""
     entered = _libc.setns(directory.space, _CLONE_NEWNS) == 0 and _libc.fchdir(directory.path) == 0
     return entered and int(_libc.umount2(name, _UMOUNT_NOFOLLOW)) == 0

@@ -1,7 +1,4 @@
-"""Opens files below an untrusted directory with ``openat2(2)``, which Python lacks.
-
-The kernel resolves the whole path and refuses to leave the directory, so there is no gap between check and use.
-"""
+"""Opens files below an untrusted directory with ``openat2(2)``, which Python lacks: the kernel refuses to leave the directory."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ def _encoded(path: str) -> bytes:
         encoded = os.fsencode(path)
     except UnicodeEncodeError as error:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), ascii(path)[:80]) from error
-    if b"\0" in encoded:  # C would end the path there
+    if b"\0" in encoded:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), ascii(path)[:80])
     return encoded
 
@@ -60,8 +57,7 @@ def open_directory(path: str) -> int:
 def open_socket(directory: int, path: str) -> int:
     """Return an O_PATH descriptor of the unix socket ``path`` below ``directory``; connect to it as ``/proc/self/fd/N``.
 
-    Raises:
-        OSError: it is missing, reached through a link, or not a socket (ENOTSOCK).
+    Raises OSError if it is missing, reached through a link, or not a socket (ENOTSOCK).
     """
     descriptor = openat2(directory, path, os.O_PATH | os.O_NOFOLLOW, resolve=NO_SYMLINKS)
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):

@@ -26,9 +26,7 @@ def is_uid(text: object) -> bool:
 def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[int]:
     """Yield an O_PATH descriptor of the pod's run directory; its path is trusted, but its content is not.
 
-    Raises:
-        FileNotFoundError: the pod has no such volume on this node (any more).
-        ValueError: the uid is invalid.
+    Raises FileNotFoundError if the pod has no such volume on this node (any more), or ValueError for an invalid uid.
     """
     if not is_uid(pod_uid):
         raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
@@ -51,8 +49,7 @@ def connect(directory: int, name: str) -> socket.socket:
     The path ``/proc/self/fd/N`` is short (``sun_path`` has 108 bytes) and cannot be replaced. A unix connect succeeds or fails at once; a
     full backlog raises BlockingIOError.
 
-    Raises:
-        OSError: it is missing, not a socket, reached through a link, or no process listens.
+    Raises OSError if the socket is missing, not a socket, reached through a link, or no process listens.
     """
     target = opening.open_socket(directory, name)
     try:

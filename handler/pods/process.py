@@ -40,7 +40,7 @@ class Launcher:
     network: int
     """Descriptor of its network namespace."""
     root: int
-    """O_PATH descriptor of its root directory, the container's file system."""
+    """O_PATH descriptor of the container's file system."""
 
     @classmethod
     def of(cls, pid: int, pod_uid: str, *, user: int = layout.USER_ID, proc: Path = Path("/proc")) -> Self:
@@ -64,7 +64,7 @@ class Launcher:
                 raise NotOfThisPod(f"process {pid} is not in the cgroup of pod {pod_uid}")
             if (owner := here.stat().st_uid) != user:
                 raise NotOfThisPod(f"process {pid} of pod {pod_uid} runs as user {owner}, not {user}")
-            if _has_ended(pidfd):  # then all of the above may be of another process
+            if _has_ended(pidfd):  # else all of the above may be of another process
                 raise ProcessLookupError(f"process {pid} of pod {pod_uid} has ended")
             stack.pop_all()
             return cls(pid, pidfd, network, root)
@@ -85,7 +85,7 @@ class Launcher:
             loop.remove_reader(self.pidfd)
 
     def duplicate(self) -> Launcher:
-        """Return a copy with its own descriptors, for a thread that may run longer than a connection."""
+        """Return a copy with its own descriptors, for a thread that may outlive a connection."""
         return Launcher(self.pid, os.dup(self.pidfd), os.dup(self.network), os.dup(self.root))
 
     def close(self) -> None:

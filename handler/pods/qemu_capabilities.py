@@ -11,11 +11,11 @@ from launcher.protocol.messages import Accelerator
 logger = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 400 << 10
-"""QEMU 10 has 100 KiB, 270 with KVM. A larger one does not fit into a request."""
+"""QEMU 10 has 100 KiB, 270 with KVM. A request has no room for more."""
 
 
 def read(directory: Path, accelerator: Accelerator) -> str:
-    """Return the cache for guests of this type; empty if there is none, so that libvirt in the pod probes QEMU."""
+    """Return the cache for guests of this type; empty if there is none."""
     path = directory / f"{accelerator}.xml"
     try:
         with path.open("rb") as file:

@@ -1,7 +1,6 @@
 """Reads texts from launchers on demand (:class:`messages.Read`), shared by all readers.
 
-Each launcher gets one request per text at a time, and none while the last answer is fresh. So readers can neither exhaust a launcher's
-budget nor keep a guest agent busy.
+A launcher gets one request per text at a time, and none while the last answer is fresh, so readers cannot exhaust its budget.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from handler.pods import places
 SECONDS: Final = 30.0
 """Less than virt-api waits."""
 AT_ONCE: Final = 4
-"""Pictures in memory at a time, of all guests of the node."""
+"""Pictures in memory at a time, of all guests."""
 _PIECE_BYTES: Final = 64 << 10
 
 
@@ -29,7 +29,7 @@ class Screenshots:
         self._seconds = seconds
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._pods = WeakValueDictionary[str, asyncio.Lock]()
-        """A guest takes one turn of the node at a time, because its virt-launcher may not answer."""
+        """One turn of the node per guest, because its virt-launcher may not answer."""
 
     async def take(self, pod_uid: str) -> str:
         """Return a picture of the screen as PNG in base64, which is untrusted.

@@ -1,7 +1,7 @@
 """Runs one probe of a guest, over the network or by its agent.
 
-A privileged process reads the guest's answer. So it reads at most one line of limited length, follows no redirects, and decompresses and
-decrypts nothing.
+A privileged process reads the answer. So it reads at most one line of limited length, follows no redirects, and decompresses and decrypts
+nothing.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Question:
             writer.write(request(self._probe, self._address))
             try:
                 line = await reader.readline()
-            except ValueError:  # longer than the limit
+            except ValueError:
                 line = b""
         finally:
             writer.transport.abort()
@@ -90,7 +90,7 @@ class Question:
 
     async def _ask_agent(self, connection: Connection | None) -> Outcome:
         if connection is None or not self._is_possible(connection):
-            return _NOBODY  # its virt-launcher is too old for it, or disconnected; the guest may still run
+            return _NOBODY  # its virt-launcher does not support it, or is disconnected; the guest may still run
         pending, self._ping = self._ping, None
         try:
             if pending is None or pending.connection is not connection:

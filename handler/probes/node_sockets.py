@@ -1,7 +1,7 @@
 """Makes sockets of the node's network; virt-handler itself is in its pod's network.
 
-Traffic from a node to its own pods passes all NetworkPolicies. A socket stays in the network namespace where it was made. The process' only
-thread enters the node's for two system calls, during which no other code runs.
+NetworkPolicies admit traffic from a node to its own pods. The process' only thread enters the node's namespace for two system calls, during
+which no other code runs; the socket stays there.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ class NodeSockets:
     def make(self, family: socket.AddressFamily, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
         """Return a socket of the node's network, for TCP unless ``kind`` is another one.
 
-        Raises:
-            OSError: a system call failed.
-            SystemExit: the thread could not return to its own network, so the process cannot continue.
+        Raises OSError, or SystemExit if the thread could not return to its own network.
         """
         node = os.open(self._node, os.O_RDONLY | os.O_CLOEXEC)
         try:

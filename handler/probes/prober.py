@@ -1,7 +1,7 @@
 """Probes the guests of this node, each with its own period.
 
-A guest that is paused, migrates or shuts down is not probed, and results before and after that are not consecutive. Results are lost with
-this process; a machine's status keeps the verdict.
+Guests that are paused, migrate or shut down are not probed, and results before and after that are not consecutive. A machine's status keeps
+the verdict over a restart.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ class _Wanted:
 
 
 class _Asked:
-    """A probe of one pod's guest, and its results."""
-
     def __init__(self, wanted: _Wanted, link: Link, delay: float) -> None:
         self.wanted = wanted
         self.link = link
@@ -77,7 +75,7 @@ class Prober:
         Args:
             question: makes a probe of the guest at an address, which is empty for the guest agent.
             clock: for the time since the guest's start.
-            may_be_asked: whether a guest can answer, by its launcher's newest status; called before and after each probe.
+            may_be_asked: whether a guest can answer; called before and after each probe.
             changed: called when the verdict on a pod's guest changed.
         """
         self._question = question
@@ -138,7 +136,7 @@ class Prober:
             due = loop.time() + asked.wanted.probe.period_seconds
             try:
                 await self._ask_once(asked, question)
-            except Exception:  # an unexpected error of one guest's probe must not stop the others
+            except Exception:  # one guest's probe must not stop the others
                 logger.exception("probing the guest of pod %s failed", asked.link.pod_uid)
                 due = loop.time() + FAULT_SECONDS
             pause = due - loop.time()
@@ -149,7 +147,6 @@ class Prober:
             asked.tally = interrupted(before)
             return
         outcome = await question.ask(asked.link)
-        # a result during a pause or migration does not count
         asked.tally = counted(before, asked.wanted.probe, outcome) if self._is_there(asked.link) else interrupted(before)
         if (asked.tally.verdict, asked.tally.message) != (before.verdict, before.message):
             self._changed(asked.link)

@@ -15,7 +15,7 @@ class Outcome:
     succeeded: bool | None
     """None: the probe could not run, for a reason that is not the guest's."""
     message: str = ""
-    """Why it did not succeed, for users."""
+    """Why not, for users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Verdict:
     message: str = ""
     """Why it is not ready, or why the probe cannot run."""
     dead: str = ""
-    """Why the guest is not alive; empty unless the probe failed."""
+    """Why the guest is not alive, if the probe failed."""
 
 
 UNKNOWN: Final = Verdict()
@@ -64,5 +64,5 @@ def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
 
 
 def interrupted(tally: Tally) -> Tally:
-    """Return the tally after a time without probes: later results are not consecutive with earlier ones."""
+    """Return the tally after a time without probes, which interrupts sequences of results."""
     return replace(tally, successes=0, failures=0, newest="", repeated=0)

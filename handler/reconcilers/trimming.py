@@ -1,6 +1,6 @@
 """Trims machines and Migrations to the parts that virt-handler reads, for its cache. Pure.
 
-Annotations alone may have 256 KiB, which take ten times as much memory when parsed.
+256 KiB of annotations take ten times as much memory when parsed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_migration
 
 _UNREAD: Final = ("annotations", "labels", "managedFields")
-"""Metadata; a write to ``/status`` changes only the status."""
+"""A write to ``/status`` does not change metadata."""
 _OF_SCHEDULING: Final = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
 
 
@@ -26,7 +26,7 @@ def _without(obj: Object, part: str, unread: tuple[str, ...]) -> Object:
 
 
 def trim_migration(migration: Object) -> Object:
-    """Return a Migration without metadata that virt-handler does not read, and with only the machine's name in its spec."""
+    """Return a Migration with the metadata that virt-handler reads, and only the machine's name of its spec."""
     return {
         **_without(migration, "metadata", _UNREAD),
         "spec": {"selector": {"name": dig_migration(migration, "spec", "selector", "name")}},

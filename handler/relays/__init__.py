@@ -10,9 +10,8 @@
 
 Each TLS connection begins with a line (``header``) that names migration and channel. The target's virt-handler accepts it only from the
 source node of a migration that it expects. The source's virt-handler sends nothing before OpenSSL has verified the target node's name.
-Revoking a node closes its relays. By a connection without data, the source's virt-handler reports that the guest left its pod, so that it
-may run in the target.
+Revoking a node closes its relays.
 
-virt-handler connects, accepts, checks, and opens the pods' sockets. One unprivileged process per migration (``program``, started by
-``process``; at the target ``target_processes``) copies the data, so that no event loop waits for it.
+virt-handler connects, accepts, checks, and opens the pods' sockets. One unprivileged process per migration (``program``) copies the data,
+so that no event loop waits for it.
 """

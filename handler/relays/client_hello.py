@@ -1,7 +1,6 @@
 """The protocols (ALPN) that a TLS client offers in its first record. Pure.
 
-They determine the relay process before the handshake, and are not verified. The format is RFC 8446, 4.1.2; a message in several records
-offers nothing.
+They are not verified. The format is RFC 8446, 4.1.2; a message in several records offers nothing.
 """
 
 from __future__ import annotations

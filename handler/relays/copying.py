@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 MAX_CONNECTIONS: Final = 8
 """Per channel and migration: libvirt's, QEMU's, and their next attempt; one per copied disk."""
 DRAIN_SECONDS: Final = 10.0
-"""Twice the relay process' time to deliver what was read."""
+"""Twice ``program.FLUSH_SECONDS``."""
 ACCEPT_AGAIN_SECONDS: Final = 1.0
 
 

@@ -1,10 +1,10 @@
 """The first line of each relay connection. Pure.
 
 ``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, ``disks``, ``made-disks``) precedes the data of that channel.
-``kubevirt-relay/1 <uid> released running`` is a request: the source's QEMU has exited, and the guest may run in the target (``paused``: it
+``kubevirt-relay/1 <uid> released running`` reports that the source's QEMU has exited, so the guest may run in the target (``paused``: it
 stays paused, as a user requested). The answer is ``ok``, or ``no`` and the reason.
 
-A source also offers the TLS protocol (ALPN) ``kubevirt-relay/<uid>``, so that the target knows the migration before the handshake. Older
+A source also offers the TLS protocol (ALPN) ``kubevirt-relay/<uid>``, which tells the target the migration before the handshake. Older
 sources do not.
 """
 

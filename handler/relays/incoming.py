@@ -1,7 +1,7 @@
 """The target's side of relays: a TLS server in front of pods that expect a migration.
 
-A connection goes to the relay process of the migration that its TLS protocol names (``header.protocol``), before it is verified. So a
-tenant's connections fill no other migration's process. Those of older sources share one further process.
+A connection goes to the relay process of the migration that its TLS protocol names (``header.protocol``), before it is verified, so a
+tenant's connections fill no other migration's process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from apiserver.apis.virt.places import streams
 from certs.reloading import ServerTls
-from handler.identity.trust import NodeOf, Stranger
+from handler.identity.trust import NodeOf, Untrusted
 from handler.pods import places
 from handler.pods.launcher import Disconnected, LauncherRefused
 from handler.relays import client_hello, copying, header
@@ -39,13 +39,11 @@ class Limits:
     handshake_seconds: float = 10.0
     header_seconds: float = 10.0
     last_seconds: float = 60.0
-    """Enough for the source's libvirt to read a migration's result and close its connections, which it does at once."""
+    """The source's libvirt reads a migration's result and closes its connections at once."""
     handshakes_per_address: int = 32
     handshakes: int = 128
     pending_per_node: int = 32
-    """Connections that have not reached a pod: they still send the header, or wait for a guest's release. Each takes a thread of a relay
-    process.
-    """
+    """Connections that have not reached a pod. Each takes a thread of a relay process."""
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -53,7 +51,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A migration to this node: its pod here, its source node, and how to resume the guest after the source released it."""
+    """A migration to this node: its pod here, its source node, and how to resume the guest after its release."""
 
     pod_uid: str
     source_node: str
@@ -82,11 +80,9 @@ class Incoming:
         self._kubelet = kubelet
         self._expected: dict[str, Expected] = {}
         self._connections: dict[header.Header, set[Connection]] = {}
-        """By migration and channel."""
         self._all: set[Connection] = set()
-        """Connections after the handshake."""
         self._handshakes: Counter[str] = Counter()
-        """Connections before the end of the handshake, by address."""
+        """By address."""
         self._pending: Counter[str] = Counter()
         """Connections after the handshake that have not reached a pod, by node."""
         self._processes = TargetProcesses()
@@ -98,8 +94,8 @@ class Incoming:
     def forget(self, migration_uid: str) -> None:
         """Admit no more connections of this migration.
 
-        Open ones end after ``Limits.last_seconds``: the source's libvirt may still read the result, but a compromised source would keep
-        them open, and they lead to libvirtd of the guest's present pod.
+        Open ones end after ``Limits.last_seconds``: a compromised source would keep them open, and they lead to libvirtd of the guest's
+        present pod.
         """
         if self._expected.pop(migration_uid, None) is not None:
             asyncio.get_running_loop().call_later(self._limits.last_seconds, self._end, migration_uid)
@@ -118,7 +114,7 @@ class Incoming:
         for connection in list(self._all):
             try:
                 self._node_of(connection.transport)
-            except Stranger as error:
+            except Untrusted as error:
                 logger.warning("end a relay: %s", error)
                 connection.abort()
 
@@ -150,22 +146,21 @@ class Incoming:
         try:
             async with contextlib.AsyncExitStack() as stack:
                 await self._pass_on(*await self._shake_hands(stack, link), stack)
-        except Stranger as error:
+        except Untrusted as error:
             logger.warning("refused a relay: %s", error)
         except (OSError, TimeoutError, ValueError) as error:
             logger.warning("a relay ended: %s", str(error) or type(error).__name__)
-        except Exception:  # an unexpected error of one connection must not end the others
+        except Exception:  # one connection must not end the others
             logger.exception("a relay failed")
 
     async def _shake_hands(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> tuple[Connection, str]:
-        """Return the connection after the handshake, and the migration that it claims."""
         with link:
             try:
                 address = str(link.getpeername()[0])
             except OSError:
                 address = ""
             if self._handshakes[address] >= self._limits.handshakes_per_address or self._handshakes.total() >= self._limits.handshakes:
-                raise Stranger(f"{address} has {self._handshakes[address]} handshakes open, all together have {self._handshakes.total()}")
+                raise Untrusted(f"{address} has {self._handshakes[address]} handshakes open, all together have {self._handshakes.total()}")
             self._handshakes[address] += 1
             try:
                 async with asyncio.timeout(self._limits.handshake_seconds):
@@ -191,9 +186,9 @@ class Incoming:
 
     @contextlib.contextmanager
     def _place(self, node: str) -> Iterator[None]:
-        """Count a connection that has not reached a pod. Raises Stranger."""
+        """Count a connection that has not reached a pod. Raises Untrusted."""
         if self._pending[node] >= self._limits.pending_per_node:
-            raise Stranger(f"node {node} already has {self._limits.pending_per_node} unassigned connections")
+            raise Untrusted(f"node {node} already has {self._limits.pending_per_node} unassigned connections")
         self._pending[node] += 1
         try:
             yield
@@ -203,7 +198,7 @@ class Incoming:
                 del self._pending[node]
 
     async def _led(self, node: str, connection: Connection, claimed: str) -> tuple[str, header.Header | None]:
-        """Return the pod and channel for a connection; None: it was refused, or was a request and is done."""
+        """Return the pod and channel for a connection; None: refused, or a finished request."""
         async with asyncio.timeout(self._limits.header_seconds):
             line = await connection.line(header.MAX_BYTES)
         wanted = header.decode(line)
@@ -253,7 +248,7 @@ class Incoming:
 
 
 async def _first_record(link: socket.socket) -> bytes:
-    """Return a client's first TLS record without taking it from the socket; less if the client ends or does not speak TLS."""
+    """Return a client's first TLS record without taking it from the socket; less if the client does not send it."""
     try:
         size = client_hello.record_bytes(await _peeked(link, client_hello.RECORD_HEADER_BYTES))
         return await _peeked(link, size) if size else b""
@@ -273,7 +268,7 @@ async def _peeked(link: socket.socket, size: int) -> bytes:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Return a listening socket; without a host, on all addresses, with IPv6 if the node has it."""
+    """Return a listening socket; without a host, on all addresses."""
     if host or not socket.has_dualstack_ipv6():
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     else:
@@ -282,6 +277,6 @@ def _listener(host: str, port: int) -> socket.socket:
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-            listener = socket.create_server(("", port))  # IPv6 is compiled in, but disabled
+            listener = socket.create_server(("", port))  # IPv6 is disabled
     listener.settimeout(0)
     return listener

@@ -17,7 +17,7 @@ from typing import Final
 
 from apiserver.apis.virt.places import forms, layout, names
 from certs.reloading import ClientTls
-from handler.identity.trust import NodeOf, Stranger
+from handler.identity.trust import NodeOf, Untrusted
 from handler.pods import opening, places
 from handler.relays import copying, header
 from handler.relays.process import Connection, RelayProcess
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS: Final = 10.0
 RELEASE_SECONDS: Final = 20.0
-"""After this, the target's virt-handler or launcher is not working. The request may be repeated."""
+"""After this, the target's virt-handler or launcher is not working."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def split_address(address: str) -> tuple[str, int]:
 def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator[socket.socket]:
     """Yield a listening unix socket at ``path`` (one directory deep) below a pod's run directory, owned by the pod's user.
 
-    A missing directory is made, and an earlier attempt's socket removed; links are refused. Raises OSError.
+    It replaces an earlier attempt's socket; links are refused. Raises OSError.
     """
     parent, name = path.split("/")
     with contextlib.suppress(FileExistsError):
@@ -82,9 +82,7 @@ class Outgoing:
     """The relays of one migration away from this node.
 
     The address comes from the API and is untrusted: no data is sent before the certificate proves that it is the node's virt-handler.
-
-    Raises:
-        ValueError: the address is invalid, or the node can have no certificate.
+    Raises ValueError for an invalid address, or a node that can have no certificate.
     """
 
     def __init__(
@@ -105,7 +103,6 @@ class Outgoing:
         self._server_name = names.handler_server_name(destination.node)
         self._node_of = node_of
         self._open: set[Connection] = set()
-        """Verified connections to the target's virt-handler."""
         self._process = process or RelayProcess()
         self._tls = tls
         self._kubelet = kubelet
@@ -116,7 +113,7 @@ class Outgoing:
             stack.push_async_callback(self._process.end)
             with places.run_directory(self._pod_uid, self._kubelet) as directory:
                 listeners = {name: stack.enter_context(listening(directory, path)) for name, path in header.SOURCE_SOCKETS.items()}
-            with contextlib.suppress(OSError):  # the first connection retries and reports the error
+            with contextlib.suppress(OSError):
                 await self._process.start()
             connections = await stack.enter_async_context(asyncio.TaskGroup())
             stack.push_async_callback(copying.drained, self._open)
@@ -152,7 +149,7 @@ class Outgoing:
         for connection in list(self._open):
             try:
                 self._node_of(connection.transport)
-            except Stranger as error:
+            except Untrusted as error:
                 logger.warning("closing a relay of migration %s: %s", self.migration_uid, error)
                 connection.abort()
 
@@ -161,7 +158,7 @@ class Outgoing:
         reader, writer = await asyncio.open_connection(self._host, self._port, ssl=context, server_hostname=self._server_name)
         try:
             self._verify(writer.transport)
-        except BaseException:  # also on cancellation, close our descriptor
+        except BaseException:
             writer.transport.abort()
             raise
         return reader, writer
@@ -170,15 +167,15 @@ class Outgoing:
         """Raise ConnectionRefusedError unless the other side is the target's virt-handler."""
         try:
             node = self._node_of(transport)
-            if node != self.destination.node:  # independent of the options with which OpenSSL compared it
-                raise Stranger(f"the peer is node {node}, not {self.destination.node}")
-        except Stranger as error:
+            if node != self.destination.node:  # independent of OpenSSL's options
+                raise Untrusted(f"the peer is node {node}, not {self.destination.node}")
+        except Untrusted as error:
             raise ConnectionRefusedError(str(error)) from error
 
     async def _accept(self, listener: socket.socket, first: header.Header, connections: asyncio.TaskGroup) -> None:
         pods: set[socket.socket] = set()
         async for pod in copying.accepted(listener):
-            # the guest's pod may connect any number of times, and each connection takes descriptors
+            # each connection takes descriptors
             if len(pods) >= copying.MAX_CONNECTIONS:
                 logger.debug("refused a relay connection: migration %s already has %d", self.migration_uid, len(pods))
                 pod.close()
@@ -212,7 +209,7 @@ class Outgoing:
         link = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             await asyncio.get_running_loop().sock_connect(link, (self._host, self._port))
-        except BaseException:  # also on cancellation, close our descriptor
+        except BaseException:  # also on cancellation
             link.close()
             raise
         return link

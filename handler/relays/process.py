@@ -1,8 +1,7 @@
 """virt-handler's side of the relay process: starts it and gives it connections.
 
-A separate process, because encrypting 64 KiB in virt-handler would delay consoles, probes and guests' status. It has no root rights, and
-ends with virt-handler. If it crashes, its connections and their migrations fail, the guests stay where they are, and the next connection
-starts a new process.
+The process ends with virt-handler. If it crashes, its connections and their migrations fail, the guests stay where they are, and the next
+connection starts a new process.
 """
 
 from __future__ import annotations
@@ -41,10 +40,8 @@ _OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
 )
-"""Send libvirt's short calls at once, and detect a dead node within half a minute.
-
-Keep-alives do not cover unacknowledged data: without the last option (milliseconds), the kernel would retransmit it for a quarter of an
-hour, while the guest is paused.
+"""libvirt sends short messages. A dead node is detected within half a minute, or with unacknowledged data within a minute, instead of a
+quarter of an hour, while the guest is paused.
 """
 
 
@@ -54,7 +51,7 @@ class Connection:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self.transport = asyncio.BaseTransport()
-        """Identifies the other side (``certs.peers``) after the handshake."""
+        """Has the other side's certificate (``certs.peers``) after the handshake."""
 
     async def shaken(self) -> None:
         """Wait for the end of the handshake. Raises OSError if it failed; the connection is over."""
@@ -68,8 +65,7 @@ class Connection:
     async def lead(self, pod: socket.socket, first: bytes = b"") -> str:
         """Send ``first``, copy between the connection and a pod's socket until either ends, and return the reason.
 
-        Closes our descriptor of the pod's socket, so that the relay process alone determines its end. Raises OSError if that process is
-        gone.
+        Closes our descriptor of the pod's socket. Raises OSError if the relay process is gone.
         """
         with pod:
             self._say({"lead": first.decode("latin-1")}, pod)
@@ -114,7 +110,6 @@ class RelayProcess:
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
         self.pid: int | None = None
-        """The latest process, which may have ended."""
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._starting = asyncio.Lock()
@@ -129,16 +124,10 @@ class RelayProcess:
     async def connection(
         self, link: socket.socket, material: Material, server_name: str | None = None, protocol: str = ""
     ) -> AsyncIterator[Connection]:
-        """Yield a TCP connection in the relay process, which does the handshake, until the context ends. Closes our descriptor.
+        """Yield a TCP connection in the relay process, which does the handshake, until the context ends. Closes our descriptor of ``link``.
 
-        Args:
-            link: the connection.
-            material: our certificate and key, and the authorities for the other side's certificate.
-            server_name: name required in the certificate of the server we connected to; None: the other side connected.
-            protocol: the protocol (ALPN) that we offer to the server.
-
-        Raises:
-            OSError: the process cannot be started.
+        ``server_name`` and ``protocol`` (ALPN) are for a server that we connected to; the other side connected if ``server_name`` is None.
+        Raises OSError.
         """
         with link:
             for level, option, value in _OPTIONS:

@@ -1,8 +1,7 @@
 """The relay process: copies data between a TLS connection and a pod's unix socket.
 
-To stay small, it imports only the standard library and ``certs.contexts``. virt-handler decides, connects, accepts and opens the pod's
-socket. For each connection virt-handler sends, over the ``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two
-descriptors: the TCP socket, and a channel of the same kind:
+To stay small, it imports only the standard library and ``certs.contexts``. For each connection virt-handler sends, over the
+``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two descriptors: the TCP socket, and a channel of the same kind:
 
 ====================  ============================================================================================================
 to the process        ``{"server_name", "protocol", "certificate", "key", "authorities"}`` (PEM): do the handshake, as client if
@@ -39,20 +38,16 @@ from typing import Any, Final, NoReturn, TypeVar
 from certs import contexts
 
 CHUNK_BYTES: Final = 256 << 10
-"""Size of one read of a guest's memory and disks. A connection holds at most four of these, and :data:`MAX_UNSENT_BYTES`."""
+"""Size of one read in the guest's direction. A connection holds at most four of these, and :data:`MAX_UNSENT_BYTES`."""
 BACK_BYTES: Final = 32 << 10
-"""Size of one read of answers, in the other direction."""
+"""Size of one read in the other direction."""
 MAX_UNSENT_BYTES: Final = 2 * CHUNK_BYTES
-"""Encrypted but unsent bytes: a chunk, and OpenSSL's answers to requests for a new key. A peer that sends these endlessly and reads nothing
-would fill the memory.
-"""
+"""Encrypted but unsent bytes. A peer that requests new keys endlessly and reads nothing would fill the memory with OpenSSL's answers."""
 FLUSH_SECONDS: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 64 << 10
 STACK_BYTES: Final = 192 << 10
 MAX_DATA_BYTES: Final = 96 << 20
-"""Writable memory of this process: enough for all connections of a migration even if nothing is read. Exceeding it ends a connection, not
-virt-handler.
-"""
+"""Writable memory of this process: enough for all unread connections of a migration. Exceeding it ends a connection."""
 MAX_FILE_BYTES: Final = 1 << 20
 NICE: Final = 5
 """Below the priority of virt-handler's event loop."""
@@ -70,7 +65,7 @@ class Ended(Exception):
 
 
 class _Aborted(Ended):
-    """The connection ended without delivering the rest."""
+    """It ended without delivering the rest."""
 
 
 class Channel:
@@ -84,7 +79,7 @@ class Channel:
         return self._link.fileno()
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the next message and its descriptors. Raises Ended if virt-handler closed the channel, or ended the connection."""
+        """Return the next message and its descriptors. Raises Ended if virt-handler ended the channel or the connection."""
         try:
             data, descriptors, flags, _ = socket.recv_fds(self._link, MAX_MESSAGE_BYTES, 1)
         except OSError as error:
@@ -103,15 +98,12 @@ class Channel:
 
 
 class Tls:
-    """One side of TLS over a non-blocking socket.
-
-    OpenSSL itself would receive and send each record of 16 KiB separately; our buffers take many at a time.
-    """
+    """One side of TLS over a non-blocking socket, which receives and sends many records at a time, unlike OpenSSL."""
 
     def __init__(self, link: socket.socket, context: ssl.SSLContext, server_name: str | None) -> None:
         self.link = link
         self.is_source = server_name is not None
-        """True if this side connected: the guest migrates from here."""
+        """The guest migrates from here."""
         self._received, self._encrypted = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._received, self._encrypted, server_side=server_name is None, server_hostname=server_name)
         self._unsent = memoryview(b"")
@@ -142,12 +134,7 @@ class Tls:
             self._unsent = self._unsent[sent:]
 
     def fill(self) -> None:
-        """Receive data, or the end.
-
-        Raises:
-            Ended: the other side reads nothing, but causes more and more answers.
-            OSError: the connection broke.
-        """
+        """Receive data, or the end. Raises OSError, or Ended if the other side reads nothing, but causes more and more answers."""
         if self._encrypted.pending > MAX_UNSENT_BYTES:
             raise Ended("the other side does not read answers")
         try:
@@ -164,16 +151,11 @@ class Tls:
         self._object.write(data)
 
     def read(self, into: memoryview) -> int:
-        """Decrypt received data into a buffer, and return its size; 0: call :meth:`fill` first.
-
-        Raises:
-            Ended: the other side ended the connection.
-            OSError: the data is not TLS.
-        """
+        """Decrypt received data into a buffer, and return its size; 0: call :meth:`fill` first. Raises Ended or OSError."""
         count = 0
         try:
             while count < len(into):
-                more = int(self._object.read(len(into) - count, into[count:]))  # with a buffer, it returns the size
+                more = int(self._object.read(len(into) - count, into[count:]))
                 if not more:
                     raise Ended("the other side closed it")
                 count += more
@@ -181,7 +163,7 @@ class Tls:
             return count
         except (Ended, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             if count:
-                return count  # the next call finds the end again
+                return count
             raise Ended("the other side closed it") from None
         return count
 
@@ -290,7 +272,7 @@ def _converse(tls: Tls, channel: Channel) -> None:
 
 
 def context(order: dict[str, Any]) -> ssl.SSLContext:
-    """Return the context of one handshake, with the options of ``certs.reloading``. Raises OSError for an unusable certificate."""
+    """Return the context of one handshake. Raises OSError for an unusable certificate."""
     is_client = order["server_name"] is not None
     made = contexts.client() if is_client else contexts.server()
     made.verify_mode = ssl.CERT_REQUIRED
@@ -320,7 +302,7 @@ def _file(text: str) -> Iterator[str]:
 
 
 def _until(tls: Tls, channel: Channel, step: Callable[[], _Result | None]) -> _Result:
-    """Repeat a step until it has a result; a message of virt-handler ends it."""
+    """Repeat a step until it has a result, or virt-handler sends a message."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     while True:
@@ -401,7 +383,7 @@ class _Copying:
         self._up = memoryview(bytearray(up))
         self._down = memoryview(bytearray(down + _SLACK_BYTES))
         self.undelivered = self._down[:0]
-        """Decrypted, but not yet taken by the pod."""
+        """Not yet taken by the pod."""
         self._poll = select.poll()
         self._masks = {tls.link.fileno(): 0, pod.fileno(): 0}
         self._poll.register(channel, select.POLLIN)

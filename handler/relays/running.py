@@ -63,9 +63,9 @@ class Relays:
         self._running[relay.migration_uid] = relay
         try:
             await relay.run()
-        except (OSError, ValueError) as error:  # ValueError: an invalid uid, which must not become a path
+        except (OSError, ValueError) as error:  # an invalid uid, which must not become a path
             logger.warning("relays of migration %s: %s", relay.migration_uid, error)
-        except Exception:  # an unexpected error of one migration's relays must not end the others
+        except Exception:  # one migration's relays must not end the others
             logger.exception("relays of migration %s failed", relay.migration_uid)
         finally:
             self._running.pop(relay.migration_uid, None)

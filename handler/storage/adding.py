@@ -1,7 +1,6 @@
 """Calls plugins to set up the disks of this node's pods, and to check them.
 
-Before the guest starts, a failed plugin is retried with increasing pauses. While the guest runs, nothing is added, because a new disk would
-replace the guest's data.
+A plugin that failed is retried with increasing pauses, but not while the guest runs: a new disk would replace the guest's data.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Limits:
     greeting_seconds: float = 10.0
     first_check_seconds: float = 10.0
     all_seconds: float = 45.0
-    """For a disk's plugin with all its calls and waits for a turn; see ``network.setup.PREPARE_SECONDS``."""
+    """For all calls of a disk's plugin and their waits; see ``network.setup.PREPARE_SECONDS``."""
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -66,9 +65,7 @@ class DisksFault(Exception):
         self.faults = faults
         self.reason = next(iter(faults.values())).reason
         self.final = any(isinstance(each, PluginRefused) for each in faults.values())
-        """One disk is impossible; retrying is useless."""
         self.retry_seconds = 0.0
-        """Until the plugins are called again."""
 
 
 @dataclass(slots=True)
@@ -102,11 +99,7 @@ class PluginDisks:
         self._checked: dict[str, _Checked] = {}
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
-        """Set up the disks of a pod before its guest starts; return them by name.
-
-        Raises:
-            DisksFault: some failed; it may be called again at any time.
-        """
+        """Set up the disks of a pod before its guest starts; return them by name. Raises DisksFault; may be called again at any time."""
         disks = requests.disks_of(vm)
         if not disks or pod_uid in self._added:
             return self._added.get(pod_uid, {})
@@ -127,8 +120,7 @@ class PluginDisks:
     async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
         """Call plugins to check the disks of a running guest, and return the problems.
 
-        A process that did not add the disks checks them once, and again while a plugin reports a problem or the server of a disk is
-        ``silent``.
+        A process that did not add the disks checks them once, and again while a plugin reports a problem or a disk is ``silent``.
         """
         names = {str(each["name"]) for each in requests.disks_of(vm)}
         if not names:

@@ -16,9 +16,9 @@ _PATHS: Final[Mapping[Protocol, str]] = {"nbd": "socket", "file": "image"}
 
 
 def served_by(plugin: str, told: Mapping[str, Any], result: Mapping[str, Any], *, live_migration: bool) -> Served:
-    """Return the disk that the plugin set up, from its answer to a request with ``disk`` ``told``.
+    """Return the disk that the plugin set up, from its answer to a request with ``disk`` ``told``. Raises Failed.
 
-    The answer may override the plugin's default for ``live_migration``. Raises Failed for an invalid one.
+    The answer may override the plugin's default for ``live_migration``.
     """
     found = result.get("disk")
     if not isinstance(found, Mapping):

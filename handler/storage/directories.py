@@ -1,8 +1,7 @@
 """The directories in a pod where storage plugins put disks, and checks of what they put there.
 
-Their emptyDir is writable for all. Before a plugin runs, virt-handler makes it and each disk's directory root's, so a compromised pod can
-neither replace a plugin's files nor redirect the plugin, which runs as root. The pod can write only to a socket, or to a file of its own
-user.
+virt-handler makes their emptyDir and each disk's directory root's before a plugin runs, so a compromised pod can neither replace a plugin's
+files nor redirect the plugin, which runs as root. The pod can write only to a socket, or to a file of its own user.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def path(pod_uid: str, kubelet: Path) -> Path:
 
 @contextmanager
 def opened(pod_uid: str, kubelet: Path) -> Iterator[int]:
-    """Yield a descriptor of the emptyDir. Raises FileNotFoundError if the pod has none on this node (any more)."""
+    """Yield a descriptor of the emptyDir. Raises FileNotFoundError if the pod has none here."""
     descriptor = os.open(path(pod_uid, kubelet), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -48,8 +47,7 @@ def opened(pod_uid: str, kubelet: Path) -> Iterator[int]:
 def make(top: int, name: str) -> None:
     """Make root the owner of the emptyDir ``top``, and make a disk's directory in it, both writable only for root. Idempotent.
 
-    Raises:
-        NotThere: something else, or another user's directory, is in its place.
+    Raises NotThere if something else, or another user's directory, is in its place.
     """
     os.fchown(top, 0, 0)
     os.fchmod(top, MODE)
@@ -97,6 +95,5 @@ def _status(top: int, name: str, file: str) -> os.stat_result:
 
 
 def _allows(found: os.stat_result, wanted: int) -> bool:
-    """Return whether the pod's user and group have the rights ``wanted``, given as the bits of others."""
     shift = 6 if found.st_uid == layout.USER_ID else 3 if found.st_gid == layout.USER_ID else 0
     return (found.st_mode >> shift) & wanted == wanted

@@ -1,7 +1,7 @@
 """Gets the properties of an export from an untrusted NBD server.
 
 https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md: fixed newstyle negotiation, ``NBD_OPT_GO``, then a disconnection, as
-QEMU does it. Lengths are limited here, and the time by the caller.
+QEMU does it. The caller limits the time.
 """
 
 from __future__ import annotations
@@ -41,12 +41,7 @@ class Export:
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> Export:
-    """Return the server's properties of the export with this name.
-
-    Raises:
-        NoExport: the server refused, or its answer is invalid.
-        OSError: the connection broke.
-    """
+    """Return the server's properties of the export with this name. Raises NoExport or OSError."""
     try:
         return await _ask(reader, writer, name)
     except asyncio.IncompleteReadError as error:

@@ -19,10 +19,7 @@ def disks_of(vm: Mapping[str, Any]) -> tuple[Document, ...]:
 
 
 def document(vm: Mapping[str, Any], pod_uid: str, disk: Mapping[str, Any], directory: PurePath) -> Document:
-    """Return the request for a disk, without version, kind and the plugin's name.
-
-    ``directory`` is the disk's in this process' mount namespace, which the plugin shares.
-    """
+    """Return the request for a disk, without version, kind and the plugin's name. ``directory`` is of the plugin's mount namespace."""
     return {
         **requests.common(vm, pod_uid),
         "disk": {

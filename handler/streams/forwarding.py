@@ -1,6 +1,6 @@
 """Connections to ports of guests, from the node's network as probes make them.
 
-The destination is one of the addresses that virt-handler gave the guest's pod, never one that a client or guest names.
+The destination is an address that virt-handler gave the guest's pod, never one that a client or guest names.
 """
 
 from __future__ import annotations

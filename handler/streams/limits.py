@@ -1,6 +1,6 @@
 """Limits of open streams on one node: in total, per stream of a machine, and per user of that.
 
-All streams to a machine meet here, so this limit keeps a place for the machine's owner with any number of virt-api's replicas.
+All virt-api's replicas' streams to a machine meet here, so a place remains for the machine's owner.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Wanted:
     """A requested stream."""
 
     machine: NamespacedName
-    """For messages; another machine may have this name by now."""
+    """For messages."""
     uid: str
     """Of the machine."""
     stream: str
     holder: str
     """virt-api's token for the user; empty: none."""
     share: int = 1
-    """How many times the limits per machine apply."""
+    """Factor of the limits per machine."""
 
 
 def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_holder: int) -> str:
@@ -63,8 +63,6 @@ def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_h
 
 
 class _Share(NamedTuple):
-    """The streams of one kind of one user to one machine."""
-
     uid: str
     stream: str
     holder: str

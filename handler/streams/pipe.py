@@ -1,6 +1,6 @@
 """Copies between a websocket and a socket of the guest until one of them ends.
 
-It buffers only one read each way: a slow browser makes the guest's socket wait, and a guest that does not read makes the websocket wait.
+It buffers only one read each way, so a slow reader makes the other side wait.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ async def connection(
 
 
 async def datagrams(socket: web.WebSocketResponse, port: sockets.socket, has_left: HasLeft) -> Close | None:
-    """Copy as :func:`run` between messages and datagrams of a connected UDP socket. The kernel loses what a side does not read."""
+    """Copy as :func:`run` between messages and datagrams of a connected UDP socket; what a side does not read is lost."""
     return await _until_ended(_from_port(socket, port), _to_port(socket, port), _watch(has_left))
 
 
@@ -115,7 +115,7 @@ async def _to_port(socket: web.WebSocketResponse, port: sockets.socket) -> None:
     async for message in socket:
         if message.type is not WSMsgType.BINARY:
             raise _Ended(Close(CLOSE_UNSUPPORTED, ONLY_BINARY))
-        with contextlib.suppress(OSError):  # refused, too long, or no room: lost, as in a network
+        with contextlib.suppress(OSError):  # lost, as in a network
             port.send(message.data)
     raise _Ended(None)
 

@@ -52,11 +52,7 @@ class Waiting:
 
 
 async def read(reading: Reading, waiting: Waiting, pod_uid: str, vm_uid: str, what: str) -> Object:
-    """Return a launcher's text, checked.
-
-    Raises:
-        StatusError: the launcher does not answer, or its text is invalid.
-    """
+    """Return a launcher's text, checked. Raises StatusError if the launcher does not answer, or its text is invalid."""
     with waiting.one(vm_uid, what):
         text = await reading.ask(pod_uid, what)
     try:

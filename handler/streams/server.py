@@ -1,8 +1,8 @@
 """The server for virt-api: streams of this node's guests, and texts about them.
 
 It accepts only virt-api's certificate, because virt-api has authorized the user. Errors are ``Status`` objects before the upgrade: 404 if
-the VM is not here, 400 if its guest does not run or the websocket lacks our sub-protocol, 409 if the slot for a USB device has a client
-(``slots``), 429 if too many streams are open (``limits``). Texts (``reading``) are answered as JSON. A POST sets a password in the guest.
+the VM is not here, 400 if its guest does not run or the websocket lacks our sub-protocol, 409 if a USB slot is taken, 429 if too many
+streams are open. Texts (``reading``) are answered as JSON. A POST sets a password in the guest.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Target:
     pod_uid: str
     problem: str = ""
     moving: bool = False
-    """The guest migrates to another node: clients should reconnect when a stream ends."""
+    """Clients should reconnect when a stream ends."""
     addresses: tuple[str, ...] | None = ()
     """The guest's in the pod's network; None: unknown yet."""
 
@@ -143,7 +143,6 @@ class Server:
             return web.json_response(error.to_json(), status=error.code, headers={"Retry-After": str(retry)} if retry else None)
 
     async def _act(self, request: web.Request) -> web.Response:
-        """Set a password in the guest; answer with an empty object."""
         info, machine = request.match_info, _machine(request)
         if self._set_password is None or info["stream"] != password.NAME:
             raise errors.NotFound(f"virt-handler does not serve the verb {info['stream']!r}")
@@ -248,7 +247,6 @@ class Server:
     async def _served(
         self, request: web.Request, socket: web.WebSocketResponse, copy: Callable[[], Awaitable[pipe.Close | None]]
     ) -> web.WebSocketResponse:
-        """Accept the websocket, copy, and close it with the reason."""
         try:
             await socket.prepare(request)
             if request.transport is not None:

@@ -1,6 +1,6 @@
 """Tracks slots for clients' USB devices.
 
-QEMU serves one client per slot; a second one would silently wait in its queue. All streams to a machine of this node meet here.
+QEMU serves one client per slot; a second one would silently wait in its queue.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ class Slots:
     def one(self, machine: NamespacedName, uid: str, stream: str, exists: Callable[[str], bool]) -> Iterator[str]:
         """Take a slot while the block runs; yields the name of its stream. Other streams are ignored.
 
-        ``stream`` is the requested slot, or any free one; ``exists`` says whether the machine has the slot of a stream. Raises Conflict if
-        it is taken, or all are.
+        ``stream`` is the requested slot, or any free one; ``exists`` says whether the machine has a slot. Raises Conflict if none is free.
         """
         any_slot = stream == streams.usbredir()
         if not any_slot and stream not in _SLOTS:

@@ -1,8 +1,7 @@
 """Checks clients' usbredir packets before QEMU reads them.
 
 QEMU 7.2 and 10.0 abort on a packet that their parser refuses, and on one that they have no function for (filter_filter, which no client
-sends). They also accept packets of 128 MiB. So this module checks each packet's header by the rules of that parser (libusbredirparser
-0.15), and limits its data.
+sends). So this module checks each packet's header by the rules of that parser (libusbredirparser 0.15), and limits its data.
 
 https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md: a packet is a header (type, length of the rest,
 id), a header of its type, and data; numbers are little-endian.
@@ -26,7 +25,6 @@ _VERSION_BYTES: Final = 64
 _ENTRIES: Final = 32
 _IN: Final = 0x80
 BULK_STREAMS, DEVICE_VERSION, PACKET_SIZE, LONG_IDS, LONG_BULK = (1 << each for each in (0, 1, 4, 5, 6))
-"""Capabilities of a hello."""
 
 
 class Type(IntEnum):
@@ -65,7 +63,7 @@ _HEADS: Final[Mapping[Type, int]] = {
     Type.INTERRUPT: 4,
     Type.BUFFERED_BULK: 10,
 }
-"""Bytes of the headers of fixed length."""
+"""Headers of fixed length, in bytes."""
 _WITH_DATA: Final = frozenset({Type.CONTROL, Type.BULK, Type.ISO, Type.INTERRUPT, Type.BUFFERED_BULK})
 
 
@@ -90,7 +88,7 @@ def head_bytes(kind: Type, shared: int) -> int:
 def breach(kind: Type, head: bytes, data_bytes: int, shared: int) -> str:
     """Return the error of a packet of correct length, or an empty string. ``shared`` are capabilities of both sides."""
     match kind:
-        case Type.HELLO:  # the parser ignores an incomplete word, and would find other capabilities
+        case Type.HELLO:  # the parser ignores an incomplete word
             return "" if len(head) % 4 == 0 else "the capabilities of a hello are words of 4 bytes"
         case Type.INTERFACE_INFO:
             return "" if int.from_bytes(head[:4], "little") <= _ENTRIES else f"there are more than {_ENTRIES} interfaces"
@@ -138,11 +136,7 @@ class Packets:
         """Bytes of the present packet that are still to come."""
 
     def from_guest(self, data: bytes) -> bytes:
-        """Parse QEMU's hello; return the client's data that can be passed to QEMU now.
-
-        Raises:
-            Breach: it is invalid, or the client violated the protocol meanwhile.
-        """
+        """Parse QEMU's hello; return the client's data for QEMU. Raises Breach if it is invalid, or the client violated the protocol."""
         if self._qemu is not None:
             return b""
         self._hello += data[: 12 + MAX_HELLO_BYTES - len(self._hello)]
@@ -160,11 +154,7 @@ class Packets:
         return self.from_client(b"")
 
     def from_client(self, data: bytes) -> bytes:
-        """Return the client's data that can be passed to QEMU now: whole headers, and data as it comes.
-
-        Raises:
-            Breach: the client violated the protocol. Nothing of the packet was passed.
-        """
+        """Return the client's data for QEMU: whole headers, and data as it comes. Raises Breach; then nothing of the packet was passed."""
         self._waiting += data
         passed = b"".join(self._passed())
         if len(self._waiting) > MAX_AHEAD_BYTES:

@@ -1,6 +1,6 @@
 """Steps that attach devices to a running guest and detach them: the next one, and the failed ones. Pure.
 
-``guest_disks`` and ``guest_interfaces`` have the steps. Each can be repeated, so only failures are remembered, until the next attempt.
+Each can be repeated, so only failures are remembered, until the next attempt.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_RETRY_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step about one device. An edit of the device makes another step of it."""
+    """A step about one device; an edit of the device makes another one."""
 
     device: Object
     path_of: ClassVar[staticmethod[[str], str]]
-    """Returns a device's path in the spec, from its name."""
+    """Returns a device's path in the spec."""
     reported: ClassVar[int]
-    """Consecutive failures from which on the step is reported; 0: also before the first."""
+    """Consecutive failures before the step is reported; 0: at once."""
 
     @property
     def name(self) -> str:
@@ -50,13 +50,12 @@ class Failure:
     """The last attempt of a step."""
 
     step: Step
-    """Another step of the device ends the pause."""
     message: str
     count: int
     again: float
-    """Time of the next attempt, in the event loop's time."""
+    """In the event loop's time."""
     state: str
-    """Pending: no fault; a new pod of the machine, or time, ends it."""
+    """Pending: not a fault; a new pod of the machine, or time, ends it."""
 
 
 Failures = Mapping[str, Failure]
@@ -73,7 +72,7 @@ def next_due(steps: Sequence[S], failures: Failures, now: float) -> S | None:
 
 
 def failure_after(step: Step, message: str, before: Failure | None, now: float, *, waits: bool = False) -> Failure:
-    """Return the record of a failed attempt; the pauses double. ``waits``: a new pod of the machine has what this one lacks."""
+    """Return the record of a failed attempt; the pauses double. ``waits``: until a new pod of the machine."""
     count = _count(step, before) + 1
     again = now + pause_seconds(count, RETRY_SECONDS, MAX_RETRY_SECONDS)
     return Failure(step, one_line(message, MAX_MESSAGE), count, again, live_changes.PENDING if waits else live_changes.FAILED)
@@ -106,7 +105,7 @@ def with_entries(vm: Object, status: Object, steps: Sequence[Step], failures: Fa
 
 
 def done(vm: Object, path: str, now: datetime) -> Object:
-    """Return the status after the guest got or released a device; virt-api then changes the running form."""
+    """Return the status after the guest got or released a device, for virt-api."""
     status: Object = dict(vm.get("status") or {})
     others = [each for each in live_changes.entries(vm) if each.get("path") != path]
     entry = {"path": path, "state": live_changes.APPLIED, "time": times.to_rfc3339(now)}

@@ -18,7 +18,6 @@ FAILS: Final = "reads or writes fail"
 IGNORED: Final = "failed writes are lost without an error in the guest (driver.errorPolicy: ignore)"
 TOLD: Final = "the guest keeps running and gets I/O errors"
 MAX_MESSAGE: Final = 1024
-"""Many disks may fail at once."""
 
 
 def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None:

@@ -1,7 +1,7 @@
 """The cause of a guest's end that its machine did not request. Pure.
 
-virt-launcher gets a signal without its cause, so it reports each shutdown as requested. The machine tells more: it should be off,
-virt-controller gave up its start, or the cluster ended the pod. Otherwise a user deleted the pod (KEP-3329).
+virt-launcher gets a signal without its cause. The machine tells more: it should be off, virt-controller gave up its start, or the cluster
+ended the pod. Otherwise a user deleted the pod (KEP-3329).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from launcher.protocol import messages
 
 POD_DELETED: Final = "PodDeleted"
 _FAILURES: Final = frozenset({conditions.START_TIMEOUT, conditions.LIVENESS_FAILED})
-"""Reasons of Ready=False before the guest's shutdown: the attempt has failed."""
+"""Reasons of Ready=False before the guest's shutdown."""
 
 
 def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:

@@ -43,7 +43,7 @@ def with_guest(vm: Object, status: Object, observed: messages.Status, now: datet
 
 
 def _guest(observed: messages.Status, known: Mapping[str, Any], names: frozenset[str]) -> Object:
-    """Return the guest's data without the time; while its agent is away, the last data. Empty: it never had an agent."""
+    """Return the guest's data without the time; while its agent is away, the last data."""
     agent = observed.agent
     if not (agent.version or agent.os_id or agent.hostname):
         said = {key: value for key, value in known.items() if key != "time"}
@@ -64,7 +64,6 @@ def _interface(interface: messages.InterfaceStatus) -> Object:
 
 
 def _words(given: dict[str, str]) -> Object:
-    """Return the non-empty words, each as a line that the API accepts."""
     cut = {key: one_line(value, MAX_WORD).encode()[: forms.MAX_WORDS].decode(errors="ignore") for key, value in given.items()}
     return {key: value for key, value in cut.items() if value}
 
@@ -80,7 +79,7 @@ def _condition(vm: Object, agent: messages.AgentStatus) -> Object:
 
 
 def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:
-    """Return whether the guest migrated here so recently that its agent may not have connected yet."""
+    """Return whether the guest's agent may not have connected yet after a migration."""
     silent = observed.agent == messages.AgentStatus()
     return silent and any(
         each.direction == "incoming" and now.timestamp() - each.end_time < WRITE_SECONDS for each in observed.migrations

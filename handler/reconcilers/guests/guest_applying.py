@@ -57,9 +57,9 @@ class Applier:
         self._counts: dict[str, tuple[int, int, int, int]] = {}
         """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or preceded this process."""
         self._failures: dict[str, dict[Change, guest_changes.Failure]] = {}
-        """By uid of the pod."""
+        """By pod uid."""
         self._reboots: dict[str, reboot_loops.Reboots] = {}
-        """By uid of the pod."""
+        """By pod uid."""
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
         """Remove pods that are gone."""
@@ -73,7 +73,7 @@ class Applier:
         return self._failures.get(pod_uid, {})
 
     async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:
-        """Apply the actions in order; return when to check again, or None if more can be done at once."""
+        """Apply the actions in order; return when to check again, or None at once."""
         rest: Result | None = Result()
         for action in actions:
             match action:
@@ -112,13 +112,13 @@ class Applier:
         try:
             await link.connected().call(messages.Resume())
         except LauncherRefused as refused:
-            if refused.reason == "Conflict":  # the status that says why is here or coming
+            if refused.reason == "Conflict":
                 return Result()
             return await self._end_operation(vm, operation_id, operations.FAILED, str(refused))
         return await self._end_operation(vm, operation_id, operations.SUCCEEDED)
 
     async def _end_operation(self, vm: Object, operation_id: str, result: operations.Result, message: str = "") -> Result | None:
-        """Write an operation's result with its Events, and return None; or return the delay that the rate limit requires."""
+        """Write an operation's result and Events; return None, or the delay that the rate limit requires."""
         found = operations.with_result(vm, operation_id, result, guest_status.printable(message), self._ports.clock.now())
         status = {**(vm.get("status") or {}), "operations": found}
         if not await self._writer.write(vm, status):
@@ -128,12 +128,12 @@ class Applier:
         return None
 
     async def _change(self, vm: Object, link: Link, request: messages.Change) -> Result | None:
-        """Have the launcher change the guest, and remember a failure; the next report writes the outcome."""
+        """Have the launcher change the guest, and remember a failure."""
         change, failures = Change(request.what, request.name), self._failures.setdefault(link.pod_uid, {})
         try:
             status = await link.connected().call(request)
         except LauncherRefused as refused:
-            if refused.reason == "Conflict":  # a migration or save has begun; its end changes the status
+            if refused.reason == "Conflict":  # a migration or save, which then changes the status
                 return Result()
             problem = str(refused)
         else:
@@ -151,14 +151,14 @@ class Applier:
         try:
             await link.connected().call(request)
         except LauncherRefused as refused:
-            if refused.reason == "Conflict":  # the domain changed its state meanwhile; the new status is here or will arrive
+            if refused.reason == "Conflict":  # the domain changed its state meanwhile, and its status follows
                 logger.debug("launcher refused %s: %s", type(request).__name__, refused)
                 return Result()
             if isinstance(request, messages.Operate):
                 return await self._end_operation(vm, request.id, operations.FAILED, str(refused))
             self._ports.emit(vm, "Warning", f"{type(request).__name__}Failed", guest_status.printable(str(refused)))
             if isinstance(request, messages.Resume) and refused.reason == "Failed":
-                return None  # the cause of the pause remains
+                return None
             raise
         match request:
             case messages.Shutdown():
@@ -169,7 +169,7 @@ class Applier:
             case messages.Resume():
                 self._ports.emit(vm, "Normal", "Unpaused", "the guest continues")
             case messages.Operate():
-                pass  # the launcher's status has the result
+                pass
         return None
 
     async def _report(self, vm: Object, link: Link) -> Result | None:
@@ -194,7 +194,6 @@ class Applier:
             return Result(self._writer.delay(vm))
         for event in guest_report.events(seen, status):
             self._ports.emit(vm, *event)
-        # the written status determines what follows for a dead guest
         return None if seen.is_dead else Result(again)
 
     async def _observe(self, vm: Object, link: Link, connection: Connection, launcher: messages.Status) -> guest_report.Observed:
@@ -229,10 +228,7 @@ class Applier:
 
 
 def _address_of(interfaces: Sequence[Interface] | None) -> str | None:
-    """Return the guest's address in the pod's network, empty if there is none; None until this process has set up that network.
-
-    The address in the status may be of an earlier pod.
-    """
+    """Return the guest's address in the pod's network, or an empty string; None until this process has set up that network."""
     if interfaces is None:
         return None
     return next((each.addresses[0] for each in interfaces if each.addresses and each.is_own), "")

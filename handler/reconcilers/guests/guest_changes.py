@@ -1,6 +1,6 @@
 """Edits that the running guest takes without a restart: the next one for virt-launcher, and their results. Pure.
 
-virt-launcher reports each setting of the guest, so nothing is done twice. Only failures are remembered, until the next attempt or edit.
+virt-launcher reports each setting of the guest. Only failures are remembered, until the next attempt or edit.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ class Failure:
     """The last attempt of a change."""
 
     value: str
-    """The desired one; an edit ends the pause."""
     message: str
     count: int
     again: float
-    """Time of the next attempt, in the event loop's time."""
+    """In the event loop's time."""
 
 
 Failures = Mapping[Change, Failure]
@@ -79,7 +78,7 @@ def pause(vm: Mapping[str, Any], launcher: messages.Status, failures: Failures, 
 
 
 def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Status, failures: Failures, now: datetime) -> Object:
-    """Return the status with the result of each edit that is recorded as missing in the guest."""
+    """Return the status with the result of each edit that is missing in the guest."""
     supported, told = _supported(launcher), _told(launcher)
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     desired, there = live_changes.wanted(vm), _disks(launcher)
@@ -100,7 +99,7 @@ def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Statu
 
 
 def _unfinished(vm: Mapping[str, Any], launcher: messages.Status) -> list[Change]:
-    """Return the edits that are recorded as missing, and memory that the guest still takes or releases after an edit was reverted."""
+    """Return the edits that are recorded as missing, and memory that the guest still takes or releases."""
     found, desired = list(live_changes.of(vm)), live_changes.wanted(vm).get(live_changes.MEMORY)
     memory = _told(launcher).get((live_changes.MEMORY.what, ""))
     if memory is not None and desired is not None and (memory.requested or memory.value != desired):
@@ -121,7 +120,7 @@ def _outcome(has: messages.SettingStatus | None, desired: str, failure: Failure 
         return live_changes.PENDING, f"the guest has {_amount(has.value)} so far"
     if failure is not None:
         return (live_changes.FAILED, failure.message) if failure.value == desired else (live_changes.PENDING, "")
-    if old.get("state") == live_changes.FAILED:  # before this process started
+    if old.get("state") == live_changes.FAILED:
         return live_changes.FAILED, str(old.get("message") or "")
     return live_changes.PENDING, ""
 

@@ -14,7 +14,7 @@ from launcher.protocol import messages
 
 
 def listed(vm: Mapping[str, Any], devices: Iterable[messages.DeviceStatus]) -> list[Object]:
-    """Return the machine's disks and interfaces among those that a launcher reports, each once, in the order of the spec."""
+    """Return the machine's devices among those that a launcher reports, each once, in the order of the spec."""
     told = {(each.kind, each.name): each for each in devices}
     return [_device(told[each]) for each in _of_machine(vm) if each in told]
 
@@ -28,7 +28,7 @@ def _of_machine(vm: Mapping[str, Any]) -> Iterator[tuple[messages.DeviceKind, st
 
 
 def _device(device: messages.DeviceStatus) -> Object:
-    """Return a device for the status, without texts that libvirt would not write: virt-api would refuse the whole status."""
+    """Return a device for the status, without texts that virt-api would refuse."""
     found = {"target": device.target, "address": device.address}
     return {
         "kind": device.kind,

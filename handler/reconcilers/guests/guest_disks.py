@@ -1,7 +1,4 @@
-"""Disks that the running guest gets and loses: the steps. Pure.
-
-The guest has what virt-launcher reports. It should have the desired disks of the running form (:mod:`apiserver.apis.virt.spec.hot_plug`).
-"""
+"""Disks that the running guest gets and loses: the steps from what virt-launcher reports to the running form. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The status of a machine's image imports. Pure.
-
-Of virt-launcher's report, only the machine's own disks are used, with limited text.
-"""
+"""The status of a machine's image imports, from virt-launcher's untrusted report. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Network cards that the running guest gets and loses: the steps. Pure.
-
-The guest has what virt-launcher reports. It should have the cards of the desired form
-(:mod:`apiserver.apis.virt.spec.hot_plug_interfaces`).
-"""
+"""Network cards that the running guest gets and loses: the steps from what virt-launcher reports to the desired form. Pure."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def machine_of(
 ) -> messages.Machine:
     """Return the description of ``vm`` for its launcher.
 
-    ``chosen``: the CPU of a guest with KVM that names none; ``served``: disks that plugins have set up in the pod, by name.
+    ``chosen`` is the CPU of a guest with KVM that names none; ``served`` are disks of plugins, by name.
     """
     spec = running.spec_of(vm)
     return messages.Machine(

@@ -1,7 +1,4 @@
-"""Operations of a running guest: the next request to virt-launcher, and their results. Pure.
-
-The launcher's status has the result of each operation, so a new virt-handler repeats none.
-"""
+"""Operations of a running guest: the next request to virt-launcher, and their results. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ _DONE: Final[Mapping[str, tuple[str, str]]] = {
     operations.FREEZE: ("Frozen", "the guest's file systems are frozen"),
     operations.THAW: ("Thawed", "the guest's file systems were thawed"),
 }
-"""Reason and message of the Event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ Step = messages.Operate | ResumeByRequest | Fail
 
 
 def next_step(vm: Mapping[str, Any], launcher: messages.Status, known: frozenset[str]) -> Step | None:
-    """Return the step for the first operation without a result; None: there is none, or the launcher has not finished it.
+    """Return the step for the first operation without a result; None: none, or the launcher has not finished it.
 
     ``known`` are the actions that the launcher supports.
     """
@@ -88,7 +84,7 @@ def _request(operation: operations.Operation) -> messages.Operate:
 
 
 def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus], now: datetime) -> list[Object]:
-    """Return the operations of a machine with the results that its launcher reports; the first result counts."""
+    """Return the machine's operations with its launcher's results; the first result counts."""
     known = {each.id: each for each in told if each.state in RESULTS}
     advanced = {each.id: each.percent for each in told if 0 < each.percent <= MAX_PERCENT}
     moment, waiting = times.to_rfc3339(now), {each["id"] for each in operations.unfinished(vm)}
@@ -104,7 +100,7 @@ def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus]
 
 
 def events(vm: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[EventType, str, str]]:
-    """Yield the Events of operations that have a result in a status and had none in the machine."""
+    """Yield the Events of operations with a new result."""
     waiting = {each["id"] for each in operations.of(vm) if not operations.is_finished(each)}
     for operation in status.get("operations") or ():
         if operation["id"] not in waiting or not operations.is_finished(operation):

@@ -1,7 +1,7 @@
 """Decides the next actions for a virtual machine of this node. Pure.
 
-Rules by importance: an end is final; a guest that should be off is not started; a guest is started once; then pause, operations, edits of
-the hardware, and status.
+By importance: an end is final; a guest that should be off is not started; a guest is started once; then pause, operations, edits, and
+status.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from handler.reconcilers.guests.guest_status import End
 from launcher.protocol import messages
 
 RESUMABLE: Final = frozenset({"user", "starting up", "migrating", "unknown"})
-"""libvirt's reasons for a requested pause; ``migrating`` is that of a guest restored from an image. Other pauses, such as an I/O error, end
-by an operation from ``unpause``.
-"""
+"""libvirt's reasons for a requested pause; a guest restored from an image has ``migrating``. Other pauses end by an operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +36,11 @@ class Observed:
 
     vm: Mapping[str, Any]
     launcher: messages.Status | None
-    """Newest status of the launcher in ``status.podUID``; None before the first."""
+    """In ``status.podUID``; None before the first."""
     connected: bool
     gone: bool
-    """The launcher's process has ended."""
     starting: bool = False
-    """The launcher has not answered the request to start the guest yet."""
+    """The request to start the guest is unanswered."""
     operations: frozenset[str] = frozenset()
     """Supported by the launcher."""
     failures: guest_changes.Failures = field(default_factory=dict)
@@ -51,7 +48,7 @@ class Observed:
     now: float = 0.0
     """The event loop's time."""
     not_understood: str = ""
-    """The part of an incompatible launcher that this process does not support; empty if none."""
+    """What an incompatible launcher has that this process does not support."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,6 @@ class EndAttempt:
 
     end: End
     operations: tuple[messages.OperationStatus, ...] = ()
-    """The launcher's last report."""
 
 
 Action = (
@@ -143,7 +139,6 @@ def why_down(vm: Mapping[str, Any]) -> str:
 
 def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
     decision = power.decide(vm)
-    # an attempt that is stopping cannot continue
     off = not decision.on or decision.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
     if launcher.domain is None:
         if launcher.started or launcher.stopping:
@@ -154,26 +149,25 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
     if off and (not launcher.stopping or _is_too_patient(launcher, vm)):
         return (SendRequest(messages.Shutdown(float(power.grace_seconds(vm)))),)
     if seen.starting and not launcher.stopping:
-        return (StartGuest(paused=power.wants_paused(vm)),)  # until the answer; a pause is not requested during the start
+        return (StartGuest(paused=power.wants_paused(vm)),)  # until the answer
     if phases.phase_of(vm) == phases.STOPPING:
-        return ()  # the end is written, the states of a shutdown are not
+        return ()  # the states of a shutdown are not written
     if is_migrating(launcher):
-        # Of a migration, only the result is reported, not libvirt's pauses. A guest that was paused in order to arrive is stopped for
-        # longer, so Services must not use it.
+        # Of a migration, only the result is reported, not libvirt's pauses; but Services must not use a guest that was paused in order to
+        # arrive.
         return (ReportGuest(),) if _stands_to_arrive(launcher) else ()
     return (ReportGuest(),) if launcher.stopping else _settled(seen, vm, launcher)
 
 
 def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
-    """Return the actions for a guest that continues here: pause, operations, edits of its hardware."""
     domain, pause = launcher.domain, power.wants_paused(vm)
     if not launcher.started:
-        return ()  # before that, libvirt itself pauses and resumes the guest
+        return ()  # libvirt itself pauses and resumes the guest
     if pause and domain is not None and domain.state in ("running", "blocked"):
         return (SendRequest(messages.Suspend()),)
     if not pause and domain is not None and domain.state == "paused" and domain.reason in RESUMABLE:
         return (SendRequest(messages.Resume()),)
-    if stands_still(launcher) and launcher.has_room and not pause:  # a user's pause ends only by a user
+    if stands_still(launcher) and launcher.has_room and not pause:  # only a user ends a user's pause
         return (SendRequest(messages.Resume()),)
     return _operate(seen, launcher) if phases.phase_of(vm) == phases.RUNNING else (ReportGuest(),)
 
@@ -200,13 +194,12 @@ def stands_still(launcher: messages.Status | None) -> bool:
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
     """Return True if the grace period was shortened after the request to shut down.
 
-    A launcher that does not report its grace period gets no second request; otherwise it would get one at every check.
+    A launcher that does not report its grace period would get a second request at every check.
     """
     return launcher.grace_seconds is not None and power.grace_seconds(vm) < launcher.grace_seconds
 
 
 def _left(launcher: messages.Status | None) -> bool:
-    """Return True if the guest continues in another pod."""
     migrations = launcher.migrations if launcher is not None else ()
     return any(each.direction == "outgoing" and each.state == "succeeded" for each in migrations)
 
@@ -217,7 +210,7 @@ def _is_leaving(launcher: messages.Status | None) -> bool:
 
 
 def _stands_to_arrive(launcher: messages.Status) -> bool:
-    """Return True if a migrating guest was paused by request, as a MigrationPolicy may allow (libvirt's own reason is ``migrating``)."""
+    """Return True if a migrating guest was paused by request, as a MigrationPolicy may allow."""
     return _is_leaving(launcher) and launcher.domain is not None and (launcher.domain.state, launcher.domain.reason) == ("paused", "user")
 
 

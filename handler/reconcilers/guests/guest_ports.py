@@ -71,7 +71,7 @@ class Node(Protocol):
         ...
 
     async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
-        """Set up one of a running guest's cards, or one that it gets. Raises Unsupported, CommandFailed, Fault."""
+        """Set up one of a running guest's cards, or a coming one. Raises Unsupported, CommandFailed, Fault."""
         ...
 
     async def leave_network(self, vm: Object, card: str, connection: Connection) -> None:
@@ -125,7 +125,7 @@ class Ports:
     node: Node
     disks: Disks
     networks: PodNetworks
-    """Shared with targets of migrations: a network set up for an incoming guest need not be set up again."""
+    """Shared with targets of migrations, which set up the networks of incoming guests."""
     links: Links
     clock: Clock
     probes: Probes

@@ -21,8 +21,8 @@ CANNOT_ASK: Final = "the readiness probe cannot be sent: "
 def unready(vm: Object, verdict: Verdict) -> str:
     """Return why a guest is not ready, by its readiness probe, or an empty string.
 
-    Without a verdict (after virt-handler's restart, or a migration), the machine's status decides. A guest that it reports as paused was
-    ready before: it may have been paused for its migration.
+    Without a verdict (after virt-handler's restart, or a migration), the machine's status decides: a guest that it reports as paused was
+    ready before.
     """
     if probes.of(vm.get("spec") or {}, probes.READINESS) is None or verdict.ready:
         return ""
@@ -38,7 +38,7 @@ def unready(vm: Object, verdict: Verdict) -> str:
 
 
 def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Object:
-    """Return the status that ends the attempt of a guest whose liveness probe failed; virt-handler then shuts it down."""
+    """Return the status that ends the attempt of a guest because of its liveness probe; virt-handler then shuts it down."""
     message = one_line(f"the liveness probe failed: {verdict.dead}", MAX_MESSAGE)
     ready = objects.new_condition(vm, conditions.READY, "False", conditions.LIVENESS_FAILED, message)
     return objects.with_status_condition(phases.enter(status, phases.STOPPING, now), ready, now=times.to_rfc3339(now))

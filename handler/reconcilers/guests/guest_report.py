@@ -43,7 +43,7 @@ _JUDGED: Final = frozenset(
         conditions.AGENT_CONNECTED, conditions.REBOOT_LOOP, conditions.ACCESS_CREDENTIALS, conditions.FILESYSTEMS_READY,
     }
 )  # fmt: skip
-"""Conditions that each check of a running guest updates; those about claims and networks stay."""
+"""Updated by each check of a running guest; conditions about claims and networks stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Observed:
     vm: Object
     launcher: messages.Status
     interfaces: tuple[Interface, ...] | None
-    """None: this process has not set up the pod's network yet."""
+    """None until this process has set up the pod's network."""
     verdict: Verdict
     network: NetworkFault | None
     disks: DisksFault | None

@@ -1,7 +1,4 @@
-"""Starts a guest: prepares its pod, requests the start from its launcher, and writes what prevents it.
-
-This may take several passes: images are imported, storage may not answer, and libvirt needs time.
-"""
+"""Starts a guest: prepares its pod, requests the start from its launcher, and writes what prevents it, in several passes."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ class GuestStart:
         self._imported: set[str] = set()
         """Pods with imported images, or without imports."""
         self._starting: dict[str, Pending] = {}
-        """Starts that launchers have not answered yet."""
+        """Unanswered starts."""
 
     def is_starting(self, pod_uid: str) -> bool:
         """Return True if the launcher has not answered the request to start its guest yet."""
@@ -79,11 +76,11 @@ class GuestStart:
             end = End(power.RESULT_FAILED, "StartFailed", guest_operations.LAUNCHER_TOO_OLD)
             await self._writer.write_end(vm, end)
             return Result()
-        accelerator = self._accelerators.get(link.pod_uid)  # once for a pod that waits for an image
+        accelerator = self._accelerators.get(link.pod_uid)
         if accelerator is None:
             accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
         if (rest := await self._import(vm, link, connection, accelerator)) is not None:
-            return rest  # before the pod's network becomes the guest's
+            return rest
         served = await self._ports.disks.add(vm, link.pod_uid)
         interfaces = await self._ports.networks.set_up(vm, link.pod_uid, connection)
         if await self._write_network_found(vm):
@@ -118,7 +115,7 @@ class GuestStart:
     async def _sync(
         self, link: Link, connection: Connection, machine: messages.Machine, image: messages.Image | None, *, paused: bool
     ) -> bool:
-        """Request the start of the guest; return whether the launcher answered in a short time. A later pass gets the answer."""
+        """Request the start of the guest; return whether the launcher answered in a short time."""
         pending = self._starting.get(link.pod_uid)
         if pending is None or pending.connection is not connection:
             capabilities = self._ports.node.capabilities(machine.accelerator)
@@ -140,13 +137,12 @@ class GuestStart:
         return await self._writer.write(vm, guest_status.with_network(vm, vm.get("status") or {}, None, self._ports.clock.now()))
 
     async def _write_disks_fault(self, vm: Object, reason: str, message: str) -> None:
-        """Write what prevents a start here, with an Event the first time."""
         status = guest_status.with_disks_fault(vm, vm.get("status") or {}, reason, message, self._ports.clock.now())
         if await self._writer.write(vm, status):
             self._ports.emit(vm, "Warning", reason, guest_status.printable(message))
 
     async def _write_plugin_fault(self, vm: Object, fault: DisksFault) -> Result:
-        """Write the fault of disk plugins, or end the attempt if it is permanent; return when to check again."""
+        """Write the fault of disk plugins, or end the attempt if it is permanent."""
         message = guest_status.printable(str(fault))
         if fault.final:
             await self._writer.write_end(vm, End(power.RESULT_FAILED, conditions.DISK_NOT_SUPPORTED, message))
@@ -161,7 +157,7 @@ class GuestStart:
             self._ports.emit(vm, "Warning", fault.reason, guest_status.printable(fault.message))
 
     async def _write_refusal(self, vm: Object, refused: LauncherRefused) -> Result:
-        """Write that the start waits for a disk, or end the attempt; return when to check again."""
+        """Write that the start waits for a disk, or end the attempt."""
         now = self._ports.clock.now()
         if refused.reason == "NotReady":
             status = guest_status.waiting_for_disks(vm, refused.disks, str(refused), now, full=refused.full)
@@ -170,7 +166,7 @@ class GuestStart:
                 self._ports.emit(vm, "Warning", str(found.get("reason")), str(found.get("message")))
             return Result(requeue_after=self._limits.image_seconds)
         if refused.reason == "Timeout":
-            if conditions.Wait.IMAGE in conditions.waits_for(vm):  # the time limit of the start applies again
+            if conditions.Wait.IMAGE in conditions.waits_for(vm):
                 await self._writer.write(vm, guest_status.with_disks_found(vm, now))
             raise refused
         ending = refused.status.ending

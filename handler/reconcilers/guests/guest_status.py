@@ -24,12 +24,12 @@ from handler.reconcilers.guests import disk_faults, guest_devices, guest_operati
 from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
-"""Characters, enough for the last lines of QEMU or libvirt."""
+"""Enough for the last lines of QEMU or libvirt."""
 MAX_REASON: Final = 64
-"""Characters of a word from libvirt, which the pod may have changed."""
+"""Of a word from libvirt, which the pod may have changed."""
 MAX_DETAIL: Final = 256
 _ROOM: Final = re.compile(r"has (?:space|room) for [0-9]+(?:[KMGTPE]i| bytes)?")
-"""Also matches older launchers, which write ``room`` or the exact bytes."""
+"""Also of older launchers, which write ``room`` or the exact bytes."""
 
 RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "shutdown": power.RESULT_SUCCEEDED,
@@ -42,12 +42,12 @@ RESULTS: Final[Mapping[messages.EndingKind, str]] = {
 """Without ``migrated``: the guest continues elsewhere."""
 
 WATCHDOG_FIRED: Final = "WatchdogFired"
-"""Reason of an Event, and of Ready if it ended the attempt."""
+"""Also the reason of Ready if it ended the attempt."""
 
 POWERED_OFF: Final = "PoweredOff"
-"""Reason if the domain was destroyed, so the guest could not write data in its memory."""
+"""The domain was destroyed, so the guest could not write data in its memory."""
 DISK_FULL: Final = "I/O error: no room"
-"""Replaces libvirt's reason, which is the same for every I/O error."""
+"""Replaces libvirt's reason, the same for every I/O error."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "user": (conditions.USER, conditions.PAUSED_ON_REQUEST),
     "I/O error": ("IOError", "a read or write of a disk failed; fix the storage, then run kubectl virt unpause to retry"),
@@ -70,10 +70,9 @@ class End:
     result: str
     """One of ``power.RESULTS``."""
     reason: str
-    """For the Ready condition and the Event."""
     message: str
     image_used: bool = False
-    """The image of the guest's memory was used before, and is useless."""
+    """The image of the guest's memory was used before."""
 
 
 def end_of(ending: messages.Ending) -> End | None:
@@ -94,7 +93,7 @@ def end_of(ending: messages.Ending) -> End | None:
     message = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
         ending.kind, reason
     )
-    if result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:  # libvirt's error may contain them
+    if result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:
         message = f"{message}; last lines of QEMU's log: {' | '.join(ending.log[-3:])}"
     return End(result, reason, printable(message), ending.image_used)
 
@@ -109,7 +108,7 @@ def running(
 ) -> Object:
     """Return the status of a machine with an existing domain; equal to the old one if nothing changed.
 
-    ``interfaces`` is None if the network was not checked in this pass; then the old value stays. ``verdict`` is of the probes.
+    ``interfaces`` is None if the network was not checked in this pass; then the old value stays.
     """
     old = vm.get("status") or {}
     domain = observed.domain
@@ -124,7 +123,7 @@ def running(
         found = of_machine(vm, interfaces)
         status["interfaces"] = [_interface(each) for each in found]
         own = next((each.addresses for each in found if each.addresses and each.is_own), None)
-        if own and forms.pod_ip(own[0]) is not None:  # the guest may report any address, and virt-api refuses invalid ones
+        if own and forms.pod_ip(own[0]) is not None:  # virt-api refuses invalid addresses, which a guest may report
             status["podIP"] = own[0]
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
     for field in ("vsock", "imports", managed_save.FIELD):  # a guest that runs has used its image
@@ -187,7 +186,6 @@ def _with_running_time(vm: Object, old: Mapping[str, Any], stamp: str) -> list[O
 
 
 def _plugin_barrier(vm: Object, interfaces: Sequence[Interface] | None) -> str:
-    """Return why a plugin of the node prevents live migration, or an empty string."""
     made = {each.name: each for each in interfaces or ()}
     for each in hardware_interfaces.defaulted(domain_of(vm)):
         if each["type"] != hardware_interfaces.PLUGIN:
@@ -208,7 +206,7 @@ def _conditions(vm: Object, observed: messages.Status, domain: messages.DomainSt
     paused = domain.state in ("paused", "pmsuspended")
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
-    elif unready:  # before the pause, which has its own condition; guest_probes.unready continues from this one
+    elif unready:  # before the pause, which has its own condition
         ready = ("False", conditions.NOT_PROBED, unready)
     elif paused:
         ready = ("False", conditions.PAUSED, f"the guest is {conditions.paused(_pause(domain)[1])}")
@@ -258,7 +256,7 @@ def ended(vm: Object, end: End, now: datetime, told: Sequence[messages.Operation
 
 
 def not_understood(vm: Object, why: str, now: datetime) -> Object:
-    """Return the status of a machine with an unsupported launcher; equal to the old one if that is written already."""
+    """Return the status of a machine with an unsupported launcher; equal to the old one if already written."""
     rest = (
         "virt-handler cannot start its guest"
         if phases.phase_of(vm) == phases.SCHEDULED
@@ -300,7 +298,7 @@ def waiting_for_disks(vm: Object, names: Sequence[str], message: str, now: datet
 
 
 def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Object:
-    """Return the status while the pod waits for images in claims; equal to the old one if that is written already.
+    """Return the status while the pod waits for images in claims; equal to the old one if already written.
 
     ``names`` are the launcher's; only the machine's disks are used.
     """
@@ -310,19 +308,18 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
-    """Return the status while the pod waits for disk servers; None if it waits for none. ``names`` as in :func:`waiting_for_images`."""
+    """Return the status while the pod waits for disk servers, or None. ``names`` as in :func:`waiting_for_images`."""
     silent = _silent_servers(vm, names)
     return waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
 
 
 def _silent_servers(vm: Object, names: Sequence[str]) -> str:
-    told = frozenset(names)  # of unknown length: iterate over the machine's own disks
+    told = frozenset(names)
     named = ((each["name"], _server(each)) for each in disks.defaulted(domain_of(vm)) if each["name"] in told)
     return "; ".join(f"disk {name!r}: {server} does not answer" for name, server in named if server)
 
 
 def _server(disk: Object) -> str:
-    """Return a description of a disk's server; empty for a disk without one."""
     if plugin_disks.is_plugin(disk):
         return f"the NBD server of plugin {plugin_disks.plugin_of(disk)}"
     places = ", ".join(f"{host} port {port}" for host, port in network_disks.endpoints(disk))
@@ -330,7 +327,7 @@ def _server(disk: Object) -> str:
 
 
 def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
-    """Return the status while the pod waits for room in claims; equal to the old one if that is written already."""
+    """Return the status while the pod waits for room in claims; equal to the old one if already written."""
     return waiting(vm, conditions.CLAIM_TOO_SMALL, printable(message), now)
 
 

@@ -1,7 +1,7 @@
 """Writes changed statuses of machines, at a limited rate, with the resourceVersion that they are based on.
 
 A guest can change its state at any rate. Per machine, a burst of ``Limits.writes_burst`` writes is allowed, then one every
-``write_seconds``, always with the newest state. Changes of the phase, three per attempt, are written at once.
+``write_seconds``. Changes of the phase, three per attempt, are written at once.
 """
 
 from __future__ import annotations
@@ -27,16 +27,13 @@ class StatusWriter:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._agreed: dict[str, tuple[Object, Object]] = {}
-        """By uid of the pod: the status the server stored at our last write, and the one we sent. Without this, a server that normalizes a
-        value would cause endless writes.
+        """By pod uid: the status the server stored at our last write, and the one we sent. Otherwise a server that normalizes a value would
+        cause endless writes.
         """
         self._buckets: dict[NamespacedName, TokenBucket] = {}
 
     async def write(self, vm: Object, status: Object) -> bool:
-        """Write the status if it differs and the rate limit allows it; return True if it was written.
-
-        The limit does not apply to a change of the phase. Otherwise the caller checks again later.
-        """
+        """Write the status if it differs and the rate limit, except for a change of the phase, allows it; return True if it was written."""
         if status == vm.get("status"):
             return False
         bucket, now = self._bucket(vm), asyncio.get_running_loop().time()

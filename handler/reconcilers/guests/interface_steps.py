@@ -29,7 +29,7 @@ class InterfaceSteps:
         self._failures = failures
 
     async def take(self, vm: Object, link: Link, step: Step) -> Result | None:
-        """Carry a step out; return when to check again, or None at once. The next report writes a failure."""
+        """Carry a step out; return when to check again, or None at once."""
         self._failures.begin(vm, link)
         try:
             self._ports.networks.begin_change(link.pod_uid)
@@ -41,7 +41,7 @@ class InterfaceSteps:
                 case _:
                     assert_never(step)
         except LauncherRefused as refused:
-            if refused.reason == "Conflict":  # a migration or save has begun; its end changes the status
+            if refused.reason == "Conflict":  # a migration or save, which then changes the status
                 return Result()
             self._failures.failed(link.pod_uid, step, str(refused))
         except TooManyChanges as early:

@@ -1,8 +1,8 @@
 """The networks of this node's pods, each set up once per process, and retried after failures.
 
-A launcher may cause any number of passes, and an attempt runs programs of the host. So each pod has a burst of
-``Limits.network_tries_burst`` attempts, and then one every ``network_seconds``; in between, the last fault is returned. The limit includes
-successful changes of single cards: a guest can eject its card as often as it wants.
+A launcher may cause any number of passes, and a guest may eject its card at any rate, but an attempt runs programs of the host. So each pod
+has a burst of ``Limits.network_tries_burst`` attempts or changes of cards, and then one every ``network_seconds``; in between, the last
+fault is returned.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class PodNetworks:
         return interfaces
 
     def begin_change(self, pod_uid: str) -> None:
-        """Count a change of the pod's cards, before it runs programs. Raises TooManyChanges if it must wait."""
+        """Count a change of the pod's cards. Raises TooManyChanges if it must wait."""
         now = asyncio.get_running_loop().time()
         bucket = self._changes.setdefault(pod_uid, self._bucket(now))
         if not bucket.try_accept(now):

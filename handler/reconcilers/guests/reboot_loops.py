@@ -15,7 +15,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import conditions
 
 MANY: Final = 5
-"""Reboots within the window that make a loop; an installer, or updates of Windows, need fewer."""
+"""Within the window; an installer, or updates of Windows, need fewer."""
 WINDOW: Final = timedelta(minutes=5)
 MESSAGE: Final = f"the guest rebooted at least {MANY} times within {WINDOW.seconds // 60} minutes; check its console"
 
@@ -28,7 +28,7 @@ class Reboots:
     """By virt-launcher."""
     since: datetime
     times: tuple[datetime, ...] = ()
-    """The newest :data:`MANY` that this process saw; the oldest first."""
+    """The newest :data:`MANY`, the oldest first."""
 
 
 def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
@@ -40,7 +40,7 @@ def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
 
 
 def with_loop(vm: Object, status: Object, reboots: Reboots, now: datetime) -> tuple[Object, float | None]:
-    """Return the status, with the condition if it is or was True, and the seconds until the next check, or None."""
+    """Return the status with the condition if it is or was True, and the seconds until the next check, or None."""
     is_loop = len(reboots.times) == MANY and reboots.times[-1] - reboots.times[0] <= WINDOW
     known = objects.is_true(status.get("conditions"), conditions.REBOOT_LOOP)
     quiet = now - max((reboots.since, *reboots.times[-1:]))

@@ -1,10 +1,7 @@
 """The loop for guests with this node in ``status.nodeName``: observe, plan, apply.
 
-A start writes the machine once. Afterwards it is written only after changes. Every write carries the resourceVersion it is based on; after
-a Conflict the loop runs again.
-
-No state survives restarts: virt-launcher's report (``Hello`` is complete) and the API objects suffice, and virt-launcher starts a domain
-only once per pod.
+Every write carries the resourceVersion it is based on; after a Conflict the loop runs again. No state survives restarts: virt-launcher's
+report and the API objects suffice, and virt-launcher starts a domain only once per pod.
 """
 
 from __future__ import annotations
@@ -42,12 +39,12 @@ class RunGuest:
         for _ in range(MAX_STEPS):
             vm = self._ports.machines.get(request.namespace, request.name)
             link = self._link(request, vm)
-            self._forget()  # only now, because the target of a guest's migration may need nothing any more
+            self._forget()  # only now: the target of a guest's migration may need nothing any more
             if vm is None or link is None:
                 return Result()
             actions = guest_plan.plan(self._observe(vm, link))
             if actions and actions == before:
-                break  # the request had no effect
+                break
             rest, before = await self._applier.apply(vm, link, actions), actions
             if rest is not None:
                 return rest
@@ -55,7 +52,7 @@ class RunGuest:
         return Result(requeue_after=self._ports.limits.disagree_seconds)
 
     def _link(self, request: Request, vm: Object | None) -> Link | None:
-        """Return the link to the machine's pod while virt-handler owns the machine, and release its other links."""
+        """Return the link to the machine's pod while virt-handler owns the machine; release other links."""
         holder = Holder("vm", request)
         pod_uid = dig_vm(vm, "status", "podUID") or ""
         concerned = phases.phase_of(vm or {}) in phases.HANDLED
@@ -79,7 +76,6 @@ class RunGuest:
         )
 
     def _forget(self) -> None:
-        """Remove pods that are gone."""
         for part in (self._ports.networks, self._ports.probes, self._ports.disks, self._start, self._applier):
             part.forget(self._ports.links.is_alive)
         self._writer.forget_pods(self._ports.links.is_alive)

@@ -1,7 +1,7 @@
 """The source side of live migrations from this node.
 
 It executes the actions of ``side_plan``, which can be repeated: the launcher tries each migration once, open relays stay open, and writes
-carry the resourceVersion that they are based on.
+carry their resourceVersion.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         super().__init__(ports)
         self._relays = relays
         self._pods: dict[Request, str] = {}
-        """The source's pod of each migration; after the arrival the machine's status has the target's."""
+        """The source's pod: after the arrival the machine's status has the target's."""
         self._released: set[str] = set()
-        """Uids of migrations with a domain that the target reported as released."""
+        """Uids of migrations that the target reported as released."""
         self._forwarded: set[str] = set()
-        """Uids of migrations with forwarded connections, or a failed attempt to do so."""
+        """Uids of migrations with forwarded connections, or a failed attempt."""
         self._paused: set[str] = set()
-        """Uids of migrations with a reported pause of their guest."""
+        """Uids of migrations with a reported pause."""
         self._stalls = Stalls()
 
     def _plan(self, migration: Object, link: Link | None) -> side_plan.SourcePlan:
@@ -74,7 +74,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         return self._ports.links.acquire(known, Holder("source", request)) if known else None
 
     def _stalled(self, uid: str, link: Link | None) -> float:
-        """Return for how many seconds no data of the guest has moved, ignoring reports of a disconnected launcher."""
+        """Return for how many seconds no data of the guest has moved."""
         status = link.status if link is not None and link.connection is not None else None
         known = status.migration_of(uid) if status is not None else None
         return self._stalls.seconds(uid, known, asyncio.get_running_loop().time())
@@ -102,7 +102,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
                 return Result()
             case side_plan.AbortMigration():
                 await migration_side.live(link).call(messages.AbortMigration(uid))
-                return Result()  # the launcher's next status has the result
+                return Result()
             case side_plan.PauseGuest():
                 await self._pause(migration, migration_side.live(link))
                 return Result()
@@ -130,7 +130,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             await connection.call(migration_limits.request(migration))
         except LauncherRefused as refused:
             if refused.status.migration_of(uid) is not None or refused.reason == "Timeout":
-                return  # its status has the details
+                return
             await self._fail(migration, f"virt-launcher refused: {refused}")
         except (OSError, TimeoutError, ValueError) as error:
             await self._fail(migration, f"cannot connect to {destination.address or 'the target'}: {str(error) or 'timed out'}")
@@ -147,7 +147,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             self._emit(migration, "Normal", "MigrationPaused", message)
 
     async def _forward(self, migration: Object, connection: Connection, addresses: Sequence[str]) -> None:
-        """Forward connections that still come to the pod. It is not retried, because without it connections only fail."""
+        """Forward connections that still come to the pod, without retries: they only fail."""
         self._forwarded.add(migration_attempts.uid_of(migration))
         try:
             await self._ports.node.forward(connection, addresses)
@@ -157,7 +157,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
     async def _request_release(self, migration: Object, link: Link | None) -> Result | None:
         """Request the release of the domain that left; return when to check again, or None if the target answered.
 
-        Without an answer the release is also written into the Migration, and requested again.
+        Without an answer the release is also written into the Migration.
         """
         uid, destination = migration_attempts.uid_of(migration), _destination(migration)
         vm = self._ports.machines.get(objects.namespace_of(migration), migration_side.vm_name(migration))
@@ -177,7 +177,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         return Result(requeue_after=self._ports.limits.release_again_seconds)
 
     async def _fail_attempt(self, migration: Object, message: str) -> None:
-        """Write that the attempt failed; if virt-api or a policy refuses that, write that the Migration failed."""
+        """Write that the attempt failed, or if that is refused, that the Migration failed."""
         found = migration_attempts.failed(migration, migration_attempts.CONNECTION_BROKEN, message, self._ports.clock.now())
         try:
             await self._write(migration, phases.phase_of(migration), attempts=found)
@@ -193,20 +193,20 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             self._emit(migration, "Warning", f"Migration{end.phase}", f"the guest stays on its node: {message}")
 
     async def _fail(self, migration: Object, message: str) -> None:
-        """Fail a migration before the launcher began; the domain has not moved."""
+        """Fail a migration before the launcher began."""
         await self._write(migration, phases.FAILED, message=guest_status.printable(message))
         self._emit(migration, "Warning", "MigrationFailed", guest_status.printable(message))
 
 
 def _may_operate(vm: Object | None, migration: Object) -> bool:
-    """Return whether an operation of the machine has no result, or one may have been requested that this process has not heard of.
+    """Return whether an operation of the machine is unfinished, or one may have been requested that this process has not heard of.
 
     virt-api takes no operation once the machine's status names the Migration, so a copy of the machine that names it has all of them.
     """
     if vm is None:
         return True
     if structure.of_virtual_machine(vm):
-        return False  # an invalid machine: no operation of it is carried out
+        return False
     return bool(operations.unfinished(vm)) or dig_vm(vm, "status", "migration", "uid") != objects.uid_of(migration)
 
 

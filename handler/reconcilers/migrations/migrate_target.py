@@ -1,7 +1,7 @@
 """The target side of live migrations to this node.
 
 It executes the actions of ``side_plan``, which are idempotent: the launcher prepares a domain once, an open listener stays open, and writes
-carry the resourceVersion of their decision.
+carry their resourceVersion.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         if isinstance(action, side_plan.Requeue):
             return Result(action.seconds)
         if link is None:
-            return Result()  # its pod is unknown yet
+            return Result()
         match action:
             case side_plan.ForgetMigration():
                 self._forget(request)
@@ -95,7 +95,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
             case side_plan.OfferAddress():
                 phase = phases.phase_of(migration)
                 ready = phases.TARGET_READY if phase == phases.PREPARING_TARGET else phase
-                more = {"message": ""} if ready != phase and dig_migration(migration, "status", "message") else {}  # it is ready now
+                more = {"message": ""} if ready != phase and dig_migration(migration, "status", "message") else {}
                 await self._write(migration, ready, targetAddress=action.address, **more)
             case side_plan.ReleaseGuest():
                 await self._release(uid, link, power.wants_paused(await self._machine(migration)))
@@ -140,7 +140,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         await connection.call(request)
 
     async def _coming(self, vm: Object, pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the cards that the guest gets, as far as the pod has their networks: it may get them before it leaves the source."""
+        """Set up the cards that the guest gets, as far as the pod has their networks."""
         found: list[Interface] = []
         if coming := hot_plug_interfaces.coming(vm):
             self._ports.networks.begin_change(pod_uid)
@@ -150,7 +150,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         return tuple(found)
 
     async def _write_fault(self, migration: Object, error: Exception) -> None:
-        """Write why the Migration's target is not ready; the preparation is retried until virt-controller gives up.
+        """Write why the Migration's target is not ready.
 
         A compromised launcher may report new texts each time, so the rate is that of a machine's status writes.
         """
@@ -168,7 +168,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         await migration_side.live(link).call(messages.ReleaseMigration(migration_uid, paused))
 
     async def _take_over(self, migration: Object, link: Link) -> None:
-        """Write that the machine is on this node, then that the Migration succeeded. Continues after a restart in between."""
+        """Write that the machine is on this node, then that the Migration succeeded, also after a restart in between."""
         vm = await self._machine(migration)
         source = dig_migration(migration, "status", "sourceNode")
         if link.status is not None and dig_vm(vm, "status", "podUID") != link.pod_uid:

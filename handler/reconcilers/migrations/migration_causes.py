@@ -1,7 +1,7 @@
 """User-readable causes of migrations that ended without moving the guest. Pure.
 
-libvirt reports the state of its sockets: "client socket is closed" or "operation aborted" for a guest that is stopped during its migration.
-The cause is then the stop. virt-launcher's log has libvirt's text, which also follows a guessed cause.
+libvirt reports the state of its sockets ("client socket is closed", "operation aborted"), also for a guest that is stopped during its
+migration. virt-launcher's log has libvirt's text, which also follows a guessed cause.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ disk vda failed``). Other errors would occur again.
 LIBVIRTD_AWAY: Final = "libvirtd is not connected"
 """virt-launcher's text while its libvirtd restarts: the migration did not start."""
 _KILLED: Final = re.compile(r"unexpectedly closed the monitor(?: \(vm='[^']*'\))?\s*\Z", re.IGNORECASE)
-"""libvirt's text for a killed QEMU. A QEMU that refused the guest would add its reason."""
+"""libvirt's text for a killed QEMU; one that refused the guest would add its reason."""
 
 
 def stop_of(vm: Mapping[str, Any] | None) -> str:
@@ -60,10 +60,7 @@ def is_broken_connection(known: messages.MigrationStatus) -> bool:
 
 
 def may_pass(known: messages.MigrationStatus, launcher: messages.Status, stop: str) -> bool:
-    """Return whether a failed migration may succeed at the next attempt with another target pod.
-
-    The guest continues here, and the failed connection or process is independent of it.
-    """
+    """Return whether a failed migration may succeed at the next attempt: the guest continues here, and the cause is independent of it."""
     return known.state == "failed" and not is_off(launcher, stop) and is_broken_connection(known)
 
 

@@ -1,7 +1,6 @@
 """Time limits of a running migration, from ``status.options``, and their consequences. Pure.
 
-Seconds count from the source virt-handler's write of ``Running``, which survives its restart. A Migration without options, from the
-previous version's virt-controller, has no limit.
+Seconds count from the source virt-handler's write of ``Running``. A Migration of an older virt-controller, without options, has no limit.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STALL_SECONDS: Final = 150
 
 MILLISECONDS: Final = 1000
 BOUND_SHARE: Final = 0.75
-"""Share of the bandwidth limit from which on the limit is the cause, because a migration takes some seconds to begin and end."""
+"""Average share of the bandwidth limit from which on it is the cause: a migration takes some seconds to begin and end."""
 
 
 def request(migration: Object) -> messages.Migrate:
@@ -95,7 +94,7 @@ def _bound(options: Object, known: messages.MigrationStatus) -> str:
 
 
 def _with_figures(known: messages.MigrationStatus, migration: Object) -> messages.MigrationStatus:
-    """Return the launcher's report, with the last written statistics if it has none: libvirt has none for an aborted job."""
+    """Return the launcher's report, with the last written statistics if it has none, as for an aborted job."""
     if migration_progress.amounts(known)[0] > 0:
         return known
     told = {field: number for field, number in progress.of(migration).items() if isinstance(number, int)}
@@ -113,7 +112,7 @@ def _moved(known: messages.MigrationStatus) -> str:
     seconds = max(known.elapsed_milliseconds, 0) / 1000
     total, processed, remaining = migration_progress.amounts(known)
     if not total and not processed:
-        return ""  # there are no statistics
+        return ""
     rate = f", {quantity.shown(processed / seconds)} a second" if seconds >= 1 else ""
     return f"{quantity.shown(processed)} sent{rate}, {quantity.shown(remaining)} of {quantity.shown(total)} remaining"
 

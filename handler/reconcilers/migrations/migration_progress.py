@@ -1,12 +1,11 @@
 """Converts virt-launcher's statistics to ``Migration.status.progress``, and decides whether a migration converges. Pure.
 
-A compromised virt-launcher reports anything at any rate. So numbers are limited, and written at most every ``write_seconds``, even after
-failed writes.
+Numbers and writes are limited, because a compromised virt-launcher reports anything at any rate.
 
 A migration does not converge if the guest writes memory at :data:`KEEPS_UP` of the transfer rate, in :data:`SAMPLES` consecutive reports
 from the second iteration on, or if :data:`OFTEN` times its size was sent. It converges again after as many reports to the contrary. QEMU
-counts a rewritten page once per transfer, so the guest's rate never exceeds the transfer rate, including page headers. The transfer rate is
-computed here, because QEMU's covers only a tenth of a second.
+counts a rewritten page once per transfer, so the guest's rate never exceeds the transfer rate, which is computed here, because QEMU's
+covers only a tenth of a second.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ MAX_NUMBER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """State between two reports. Restarting without it costs an additional write and a later condition."""
+    """State between two reports; restarting without it costs an additional write."""
 
     tried: float | None = None
-    """Start of the last write, in monotonic seconds; None: none yet."""
+    """Start of the last write, in monotonic seconds."""
     elapsed: int = -1
     """``elapsed_milliseconds`` of the newest report, which identifies it."""
     row: int = 0
-    """Number of consecutive reports of a guest that keeps up with the transfer; negative: of one that does not."""
+    """Consecutive reports of a guest that keeps up with the transfer; negative: of one that does not."""
     recent: tuple[tuple[int, int], ...] = ()
     """Milliseconds and processed bytes of the latest reports."""
 
@@ -52,9 +51,9 @@ class Step:
 
     course: Course
     status: Object | None = None
-    """The Migration's status to write now, or None."""
+    """To write now."""
     again: float | None = None
-    """Seconds until these statistics may be written, unless newer ones arrive."""
+    """Seconds until these statistics may be written."""
     warning: str = ""
     """Why it does not converge, for users."""
 
@@ -130,17 +129,16 @@ def _counted(course: Course, known: messages.MigrationStatus) -> Course:
 
 
 def _moved(course: Course, known: messages.MigrationStatus) -> int:
-    """Return the bytes per second from the latest reports, or else virt-launcher's value."""
     (begin, before), (end, after) = course.recent[0], course.recent[-1]
     return (after - before) * 1000 // (end - begin) if end > begin and after > before else _bounded(known.bytes_per_second)
 
 
 def _condition(migration: Mapping[str, Any], known: messages.MigrationStatus, course: Course) -> Object | None:
-    """Return the condition to set; None if it stays. Its message is of that moment, because otherwise each write would change it."""
+    """Return the condition to set; None if it stays. Its message does not follow later reports, which would change it at each write."""
     before = objects.condition(dig_migration(migration, "status", "conditions"), progress.CONVERGING)
     is_behind = before is not None and before.get("status") == "False"
     total, processed, _ = amounts(known)
-    # Memory alone for a guest with copied disks: they may be most of the data, and are sent once.
+    # Memory alone for a guest with copied disks, which are sent once.
     often = [(processed, total), (known.memory_processed_bytes, known.memory_total_bytes)]
     moved = _moved(course, known) if course.recent else known.bytes_per_second
     rates = f"the guest writes its memory at {_rate(known.dirty_bytes_per_second)}, and {_rate(moved)} are sent"

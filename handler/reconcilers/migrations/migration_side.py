@@ -45,7 +45,7 @@ class Side(ABC, Generic[Action]):
             link = self._link(request, migration)
             actions = self._plan(migration, link)
             if actions and actions == before:
-                break  # it had no effect
+                break
             before = actions
             rest: Result | None = Result()
             for action in actions:
@@ -71,7 +71,7 @@ class Side(ABC, Generic[Action]):
         """Release everything held for the Migration of this name."""
 
     def _is_another(self, request: Request, migration: Object) -> bool:
-        """Return whether this is another attempt or Migration than before, for which something may be held."""
+        """Return whether this is another attempt or Migration than before."""
         return self._uids.setdefault(request, migration_attempts.uid_of(migration)) != migration_attempts.uid_of(migration)
 
     async def _write(self, migration: Object, phase: str, **more: str | Object | list[Object]) -> None:
@@ -90,7 +90,7 @@ class Side(ABC, Generic[Action]):
         return migration_progress.at_end(known, self._ports.clock.now(), dig_migration(migration, "status", "progress"))
 
     def _emit(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an Event of the Migration, and of its virtual machine if it is on this node."""
+        """Record an Event of the Migration, and of its machine if it is on this node."""
         self._ports.events.event(migration, MIGRATIONS, type_, reason, message)
         if (vm := self._ports.machines.get(objects.namespace_of(migration), vm_name(migration))) is not None:
             self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)

@@ -1,7 +1,6 @@
 """The loop that writes the progress of outgoing migrations; ``migration_progress`` decides what and when.
 
-It is separate because the guest's final phase must not wait for a slow API server. After a conflict, the next statistics are written
-instead.
+It is separate because the guest's final phase must not wait for a slow API server.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LEFT: Final = (errors.Conflict, errors.NotFound, errors.Forbidden, errors.Invali
 
 
 class ReportProgress:
-    """The reconciler of outgoing migrations' progress. The source's loop reports invalid ones."""
+    """Refusals after which the next statistics are tried: a concurrent write, or an older virt-api."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

@@ -5,8 +5,8 @@ source's launcher reported its departure (``apis.virt.release``). Then the targe
 writes ``Failed`` and ``Cancelled``.
 
 Source
-  ============================== ========================================================== ``TargetReady``, being deleted  not begun:
-  ``Cancelled``; begun: abort
+  ============================== ==========================================================
+  ``TargetReady``, being deleted  not begun: ``Cancelled``; begun: abort
   ``TargetReady``                 write ``Running`` first: from then on it counts as begun
   ``Running``, new to launcher    relays, then Migrate (safe to repeat)
   ``Running``, in progress        keep the relays; being deleted: abort; over a limit (``migration_limits``): pause or abort
@@ -44,7 +44,7 @@ from handler.reconcilers.migrations import migration_causes, migration_limits
 from launcher.protocol import messages
 
 MEASURE_SECONDS: Final = 30.0
-"""Maximum time for a launcher's statistics after the end: it checks its domain every ten seconds."""
+"""A launcher checks its domain every ten seconds."""
 LOOK_AGAIN_SECONDS: Final = 10.0
 """Interval of checks of a migration in progress, or without statistics."""
 CONFIRM_SECONDS: Final = 120.0
@@ -57,7 +57,7 @@ class Observed:
 
     migration: Mapping[str, Any]
     launcher: messages.Status | None
-    """Of the pod on this side; None before the first status."""
+    """Of the pod on this side."""
     connected: bool
     gone: bool
     relaying: bool = False
@@ -65,21 +65,21 @@ class Observed:
     released: bool = False
     """Source: the target's handler reported the release of the domain."""
     forwarded: bool = False
-    """Source: connections to its pod are forwarded to the target's, or that failed."""
+    """Source: connections are forwarded to the target's pod, or that failed."""
     address: str = ""
-    """Target: current address of this handler's relay for other handlers."""
+    """Target: current address of this handler's relay."""
     stop: str = ""
-    """Source: why the guest should end; empty if it should not, or unknown."""
+    """Source: why the guest should end; empty if it should not."""
     now: datetime | None = None
-    """By the clock that writes ``Running`` and the end; None: time does not matter."""
+    """By the clock that writes ``Running`` and the end."""
     stalled_seconds: float = 0.0
     """Source: without data of the guest."""
     can_pause: bool = False
     """Source: the launcher supports ``PauseForMigration``."""
     operating: bool = False
-    """Source: an operation of the guest is unfinished or may be requested; it is finished first."""
+    """Source: an operation of the guest is unfinished or may be requested."""
     ending: bool = False
-    """This virt-handler ends soon with its relays, so no migration begins."""
+    """This virt-handler ends soon, so no migration begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class EndMigration:
     phase: str
     message: str
     stays: bool = True
-    """The guest continues here. Otherwise it ended or will end, and virt-controller reports that."""
+    """The guest continues here. Otherwise virt-controller reports its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def plan_source(seen: Observed) -> SourcePlan:
     if migration_attempts.is_reported(migration):
         return (ForgetMigration(), *_wait(seen))
     if phase == phases.TARGET_READY and migration_attempts.failure_of(migration) is not None:
-        return ()  # its target ended; virt-controller knows that nothing has begun
+        return ()  # its target ended; virt-controller knows
     known = launcher.migration_of(migration_attempts.uid_of(migration))
     unwanted = objects.is_deleting(migration)
     match known.state if known is not None else "":
@@ -245,7 +245,6 @@ def plan_source(seen: Observed) -> SourcePlan:
 
 
 def _wait(seen: Observed) -> tuple[Requeue, ...]:
-    """Return a requeue while the guest may move; else empty: a change is awaited."""
     return (Requeue(LOOK_AGAIN_SECONDS),) if phases.phase_of(seen.migration) == phases.RUNNING else ()
 
 
@@ -257,7 +256,6 @@ def _source_over(seen: Observed, phase: str) -> SourcePlan:
 
 
 def _stayed(seen: Observed, known: messages.MigrationStatus, launcher: messages.Status) -> EndMigration | FailAttempt:
-    """Return the action for an attempt that ended with the domain running, or ended, here."""
     migration, unwanted = seen.migration, objects.is_deleting(seen.migration)
     stays = not migration_causes.is_off(launcher, seen.stop)
     if known.state == "cancelled":
@@ -303,7 +301,7 @@ def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
 def _is_confirming(seen: Observed) -> bool:
     """Return True if libvirt still migrates on the source although the Migration is over because the target's pod ended.
 
-    It learns this through the relays, within :data:`CONFIRM_SECONDS`: a compromised launcher could report it forever.
+    It learns this through the relays; a compromised launcher could report it forever, so not after :data:`CONFIRM_SECONDS`.
     """
     launcher = seen.launcher
     known = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
@@ -340,7 +338,7 @@ def plan_target(seen: Observed) -> TargetPlan:
     if not seen.connected or launcher.ending is not None:
         return ()
     if known is None:
-        # a pod that is being deleted, or of a deleted Migration, is not prepared any more
+        # not for a pod that is being deleted, or of a deleted Migration
         is_vain = objects.is_deleting(migration) or migration_attempts.failure_of(migration) is not None
         return () if is_vain else (PrepareTarget(),)
     if known.state in ("arrived", "failed") and release.is_released(migration):
@@ -356,7 +354,7 @@ def plan_target(seen: Observed) -> TargetPlan:
 
 
 def _target_over(seen: Observed) -> TargetPlan:
-    """Return the actions until the Migration has the guest's downtime, which this side's launcher may report a moment later."""
+    """Return the actions until the Migration has the guest's downtime, which the launcher may report a moment later."""
     is_told = dig_migration(seen.migration, "status", "progress", "downtimeMilliseconds") is not None
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or is_told or seen.gone:
         return (ForgetMigration(),)
@@ -374,7 +372,7 @@ def _target_over(seen: Observed) -> TargetPlan:
 
 
 def _left(seen: Observed, seconds: float) -> float:
-    """Return the rest of this time since the Migration ended, by any clock; 0 if none."""
+    """Return the rest of this time since the Migration ended, by any clock."""
     try:
         ended = times.parse(str(dig_migration(seen.migration, "status", "endTime") or ""))
     except ValueError:

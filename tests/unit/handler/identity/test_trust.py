@@ -13,7 +13,7 @@ from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from certs.peers import Peer, described
 from handler.identity.store import Store
-from handler.identity.trust import Stranger, Trust, node_of
+from handler.identity.trust import Trust, Untrusted, node_of
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 NONE = Revocations()
@@ -53,8 +53,8 @@ def test_a_certificate_of_a_node_names_it(node: str) -> None:
         peer(("DNS", f"{'a.' * 121}a.virt-handler")),
     ],
 )
-def test_peers_without_a_valid_node_certificate_are_strangers(stranger: Peer | None) -> None:
-    with pytest.raises(Stranger):
+def test_peers_without_a_valid_node_certificate_are_untrusted(stranger: Peer | None) -> None:
+    with pytest.raises(Untrusted):
         node_of(stranger, NONE)
 
 
