@@ -30,6 +30,8 @@ class _Decompressor(Protocol):
 
 
 class _Gzip:
+    """zlib's decompressor with the interface of those of bz2 and lzma."""
+
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(_GZIP)
 

@@ -13,6 +13,7 @@ from importer.failures import ImportFailed
 MEMORY_BYTES: Final = 1 << 30
 """Address space of qemu-img, mostly unused."""
 SECONDS: Final = 6 * 3600.0
+"""Time after which a conversion counts as hung."""
 MAX_WORDS: Final = 400
 
 

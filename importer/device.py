@@ -105,7 +105,7 @@ class Device:
         try:
             fcntl.ioctl(self._file, _BLKZEROOUT, struct.pack("QQ", start, (self.size - start) // SECTOR * SECTOR))
             start += (self.size - start) // SECTOR * SECTOR
-        except OSError:  # no support: write plain bytes
+        except OSError:  # not a block device, or no support: write plain bytes
             pass
         while start < self.size:
             start += self._write_all(_ZEROS[: self.size - start], start)

@@ -28,7 +28,7 @@ _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
 """Accepted unrequested encodings; the last three are handled as compressed images."""
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _BROKEN: Final = (OSError, http.client.HTTPException)
-"""Errors that end a connection, with TimeoutError and TLS errors."""
+"""Errors that end a connection; TimeoutError and TLS errors are OSError."""
 
 Headers = Callable[[Address], Mapping[str, str]]
 """Returns the headers with credentials for an address."""

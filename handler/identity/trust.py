@@ -67,7 +67,7 @@ class Trust:
 
     def _changed(self, config_map: Object | None) -> None:
         if config_map is None:
-            return
+            return  # keep the last content if the ConfigMap is deleted
         data = config_map.get("data") or {}
         revoked = {key: str(value) for key, value in sorted(data.items()) if key.startswith(trust.REVOKED_PREFIX)}
         new = {REVOKED: json.dumps(revoked).encode()}

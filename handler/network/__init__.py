@@ -3,7 +3,8 @@
 ::
 
     guest ── tap0 ── bridge k6t-eth0 (10.0.2.1, fd10:0:2::1, fixed MAC) ── nft: masquerade out, dnat in ── eth0 (the pod's addresses)
-               ├ nft: only the guest's own addresses └ nft: requests of IPv6 to its router, and the answers ── tap-ipv6: virt-launcher
+               ├ nft: only the guest's own addresses
+               └ nft: requests of IPv6 to its router, and the answers ── tap-ipv6: virt-launcher
 
 This is type masquerade. Others reach the guest at the pod's addresses. The guest is always 10.0.2.2 and fd10:0:2::2 (if the pod has the
 family), and a migrated guest finds a gateway with the same MAC address. ``bridged``, ``passt``, ``attached`` and ``macvtap`` are the other

@@ -35,7 +35,7 @@ def uplink_of(wanted: Wanted, observed: Observed) -> Link:
     """Return the pod's link to a further network. Raises Unsupported if there is none."""
     uplink = observed.link(wanted.uplink)
     if uplink is None:
-        from apiserver.apis.virt.spec import attachments
+        from apiserver.apis.virt.spec import attachments  # importing it takes longer than all other imports together
 
         raise Unsupported(
             f"interface {wanted.name}: the pod has no link {wanted.uplink} to network {wanted.network}: install a CNI plugin on this "

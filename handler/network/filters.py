@@ -46,7 +46,7 @@ _NOT_IN_THIS_KERNEL: Final = (
     "Operation not supported",
     "Address family not supported",
     "Protocol not supported",
-    "No such file or directory",
+    "No such file or directory",  # a chain type or expression without its module
 )
 
 

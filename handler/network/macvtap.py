@@ -4,7 +4,7 @@
 
     guest ── tap<hash>, a macvtap: nft, only the guest's own MAC address ── net<hash>, or what that is on itself
 
-So the link may be a macvlan of a node's card, which cannot join a bridge; a macvtap on a macvlan becomes one of the card itself. The guest
+The link may be a macvlan of a node's card, which cannot join a bridge; a macvtap on a macvlan becomes one of the card itself. The guest
 has the MAC address that virt-controller gave the CNI plugin, and the link, which the pod does not use, gets another one.
 
 QEMU opens a macvtap by a character device that the kubelet gave the container (``handler.devices.macvtap``). The kernel chooses the lowest

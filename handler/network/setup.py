@@ -169,7 +169,7 @@ class Networks:
         asked = with_devices(wanted(vm), devices)
         for each in asked:
             if each.type != interfaces.PLUGIN:
-                bindings.binding_of(each)
+                bindings.binding_of(each)  # report impossible requests before any change
         with _held(launcher.network) as (descriptor, path):
             if any(each.network for each in asked):
                 asked = with_links(asked, await _link_names(descriptor), coming)

@@ -76,7 +76,7 @@ class Turns:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._leave(namespace, turn)
-            else:
+            else:  # it got the turn while the wait ended
                 self._release(namespace)
             raise
 

@@ -70,4 +70,4 @@ def _return(future: asyncio.Future[T], result: T) -> None:
 def _raise(future: asyncio.Future[T], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()
+        future.exception()  # no caller may be waiting any more

@@ -44,7 +44,7 @@ def _encoded(path: str) -> bytes:
         encoded = os.fsencode(path)
     except UnicodeEncodeError as error:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), ascii(path)[:80]) from error
-    if b"\0" in encoded:
+    if b"\0" in encoded:  # C would end the path there
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), ascii(path)[:80])
     return encoded
 

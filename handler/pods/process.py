@@ -64,7 +64,7 @@ class Launcher:
                 raise NotOfThisPod(f"process {pid} is not in the cgroup of pod {pod_uid}")
             if (owner := here.stat().st_uid) != user:
                 raise NotOfThisPod(f"process {pid} of pod {pod_uid} runs as user {owner}, not {user}")
-            if _has_ended(pidfd):  # else all of the above may be of another process
+            if _has_ended(pidfd):  # then all of the above may be of another process
                 raise ProcessLookupError(f"process {pid} of pod {pod_uid} has ended")
             stack.pop_all()
             return cls(pid, pidfd, network, root)

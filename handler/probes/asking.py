@@ -78,7 +78,7 @@ class Question:
             writer.write(request(self._probe, self._address))
             try:
                 line = await reader.readline()
-            except ValueError:
+            except ValueError:  # longer than the limit
                 line = b""
         finally:
             writer.transport.abort()

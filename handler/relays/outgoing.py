@@ -113,7 +113,7 @@ class Outgoing:
             stack.push_async_callback(self._process.end)
             with places.run_directory(self._pod_uid, self._kubelet) as directory:
                 listeners = {name: stack.enter_context(listening(directory, path)) for name, path in header.SOURCE_SOCKETS.items()}
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the first connection retries and reports the error
                 await self._process.start()
             connections = await stack.enter_async_context(asyncio.TaskGroup())
             stack.push_async_callback(copying.drained, self._open)

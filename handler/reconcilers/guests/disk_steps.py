@@ -42,7 +42,7 @@ class DiskSteps:
                 case _:
                     assert_never(step)
         except LauncherRefused as refused:
-            if refused.reason == "Conflict":  # a migration or save, which then changes the status
+            if refused.reason == "Conflict":  # a migration or save has begun; its end changes the status
                 return Result()
             self._failures.failed(link.pod_uid, step, str(refused))
         except (NotOfThisPod, NotTheDevice, StorageHangs, OSError) as error:

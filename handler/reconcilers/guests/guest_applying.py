@@ -112,7 +112,7 @@ class Applier:
         try:
             await link.connected().call(messages.Resume())
         except LauncherRefused as refused:
-            if refused.reason == "Conflict":
+            if refused.reason == "Conflict":  # the status that says why is here or coming
                 return Result()
             return await self._end_operation(vm, operation_id, operations.FAILED, str(refused))
         return await self._end_operation(vm, operation_id, operations.SUCCEEDED)
@@ -133,7 +133,7 @@ class Applier:
         try:
             status = await link.connected().call(request)
         except LauncherRefused as refused:
-            if refused.reason == "Conflict":  # a migration or save, which then changes the status
+            if refused.reason == "Conflict":  # a migration or save has begun; its end changes the status
                 return Result()
             problem = str(refused)
         else:
@@ -158,7 +158,7 @@ class Applier:
                 return await self._end_operation(vm, request.id, operations.FAILED, str(refused))
             self._ports.emit(vm, "Warning", f"{type(request).__name__}Failed", guest_status.printable(str(refused)))
             if isinstance(request, messages.Resume) and refused.reason == "Failed":
-                return None
+                return None  # what stopped the guest does so still
             raise
         match request:
             case messages.Shutdown():
@@ -169,7 +169,7 @@ class Applier:
             case messages.Resume():
                 self._ports.emit(vm, "Normal", "Unpaused", "the guest continues")
             case messages.Operate():
-                pass
+                pass  # the launcher's status has the result
         return None
 
     async def _report(self, vm: Object, link: Link) -> Result | None:

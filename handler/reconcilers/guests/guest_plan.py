@@ -139,6 +139,7 @@ def why_down(vm: Mapping[str, Any]) -> str:
 
 def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
     decision = power.decide(vm)
+    # a stopping attempt cannot continue
     off = not decision.on or decision.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
     if launcher.domain is None:
         if launcher.started or launcher.stopping:

@@ -80,7 +80,7 @@ class GuestStart:
         if accelerator is None:
             accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
         if (rest := await self._import(vm, link, connection, accelerator)) is not None:
-            return rest
+            return rest  # before the pod's network becomes the guest's
         served = await self._ports.disks.add(vm, link.pod_uid)
         interfaces = await self._ports.networks.set_up(vm, link.pod_uid, connection)
         if await self._write_network_found(vm):

@@ -41,7 +41,7 @@ class InterfaceSteps:
                 case _:
                     assert_never(step)
         except LauncherRefused as refused:
-            if refused.reason == "Conflict":  # a migration or save, which then changes the status
+            if refused.reason == "Conflict":  # a migration or save has begun; its end changes the status
                 return Result()
             self._failures.failed(link.pod_uid, step, str(refused))
         except TooManyChanges as early:

@@ -44,7 +44,7 @@ class RunGuest:
                 return Result()
             actions = guest_plan.plan(self._observe(vm, link))
             if actions and actions == before:
-                break
+                break  # done without effect
             rest, before = await self._applier.apply(vm, link, actions), actions
             if rest is not None:
                 return rest

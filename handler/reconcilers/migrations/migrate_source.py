@@ -206,7 +206,7 @@ def _may_operate(vm: Object | None, migration: Object) -> bool:
     if vm is None:
         return True
     if structure.of_virtual_machine(vm):
-        return False
+        return False  # it is invalid, and no operation of it is carried out
     return bool(operations.unfinished(vm)) or dig_vm(vm, "status", "migration", "uid") != objects.uid_of(migration)
 
 

@@ -28,7 +28,7 @@ LEFT: Final = (errors.Conflict, errors.NotFound, errors.Forbidden, errors.Invali
 
 
 class ReportProgress:
-    """Refusals after which the next statistics are tried: a concurrent write, or an older virt-api."""
+    """The reconciler of outgoing migrations' progress. The source's loop reports invalid ones."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

@@ -44,7 +44,7 @@ from handler.reconcilers.migrations import migration_causes, migration_limits
 from launcher.protocol import messages
 
 MEASURE_SECONDS: Final = 30.0
-"""A launcher checks its domain every ten seconds."""
+"""For statistics after the end: a launcher checks its domain every ten seconds."""
 LOOK_AGAIN_SECONDS: Final = 10.0
 """Interval of checks of a migration in progress, or without statistics."""
 CONFIRM_SECONDS: Final = 120.0
@@ -71,7 +71,7 @@ class Observed:
     stop: str = ""
     """Source: why the guest should end; empty if it should not."""
     now: datetime | None = None
-    """By the clock that writes ``Running`` and the end."""
+    """By the clock that writes ``Running`` and the end; None: time does not matter."""
     stalled_seconds: float = 0.0
     """Source: without data of the guest."""
     can_pause: bool = False
