@@ -85,7 +85,7 @@ def at_target(scene: Scene, migration: str = "mig-1") -> RelayProcess:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-async def test_killed_relay_process_ends_its_connections_and_is_replaced(scene: Scene, side: str) -> None:
+async def test_killed_relay_process_ends_connections_and_is_replaced(scene: Scene, side: str) -> None:
     async with relayed(scene) as relay:
         reader, writer = await dialled(scene)
         process = relay._process if side == "source" else at_target(scene)
