@@ -1,4 +1,4 @@
-"""Converts quantities in an object to strings, from any JSON type. Pure.
+"""Converts quantities in an object to strings, from any JSON type.
 
 ``guest: 268435456`` is stored as ``"268435456"``, as in Go, so that policies, columns and clients see one type. Strings remain as written
 (``1024Mi`` does not become ``1Gi``).

@@ -25,7 +25,7 @@ _TYPES: Final = {
 _OBJECTS: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})
 _MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 20_000
-"""Maximum number of values in an object's lists and maps. Each wrong one takes 1.6 KB and ten microseconds of virt-api."""
+"""In an object's lists and maps. Each wrong one takes 1.6 KB and ten microseconds of virt-api."""
 _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 
 
@@ -40,7 +40,7 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
         return (), (invalid(Path(place), "…", f"an object has at most {MAX_VALUES} values in its lists and maps"),)
     nulls = written is None or b"null" in written
     if not nulls and _fits(model, content):
-        return (), ()  # nothing to find or to drop: the usual case
+        return (), ()  # nothing to drop: the usual case
     unknown = _unknown_nulls(model, content) if nulls else []
     if (deep := _drop_nulls(content, _MAX_DEPTH)) is not None:
         return (), (invalid(_path(deep), "…", f"nested deeper than {_MAX_DEPTH} levels"),)
@@ -104,7 +104,7 @@ def _written(content: dict[str, Any]) -> bytes | None:
 
 
 def _with_too_many_values(content: dict[str, Any]) -> str:
-    """Return the top-level field at which the object exceeds ``MAX_VALUES`` values; empty if it never does."""
+    """Return the top-level field at which the object exceeds ``MAX_VALUES``, or an empty string."""
     count = 0
     for field, value in content.items():
         waiting = [value]
@@ -120,7 +120,7 @@ def _with_too_many_values(content: dict[str, Any]) -> str:
 
 def _fits(model: type[BaseModel], content: dict[str, Any]) -> bool:
     try:
-        model.__pydantic_validator__.validate_python(content)  # like model_validate, which takes 50 % longer
+        model.__pydantic_validator__.validate_python(content)  # model_validate takes 50 % longer
     except (ValidationError, RecursionError):
         return False
     return True

@@ -51,7 +51,7 @@ class Details:
     retry_after_seconds: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object for a Status, without empty fields."""
+        """Return the JSON without empty fields."""
         body: dict[str, Any] = {"name": self.name, "group": self.group, "kind": self.kind, "uid": self.uid}
         body["causes"] = [cause.to_json() for cause in self.causes]
         body["retryAfterSeconds"] = self.retry_after_seconds
@@ -65,7 +65,7 @@ class StatusError(Exception):
     message: str
     details: Details = field(default_factory=Details)
     metadata: dict[str, Any] = field(default_factory=dict)
-    """``metadata`` of the Status: with Expired, a new ``continue`` token."""
+    """Of the Status: with Expired, a new ``continue`` token."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "Unknown"

@@ -51,7 +51,7 @@ class Selector:
         return all(each.matches(fields) for each in self.terms)
 
     def exact(self, field: str) -> str | None:
-        """Return the value that a term requires for ``field``, or None: ``metadata.name`` makes a list of one."""
+        """Return the value that a term requires for ``field``, or None."""
         return next((each.value for each in self.terms if each.field == field and each.equal), None)
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Parse a selector. It does not check that the fields exist.
+    """Parse a selector; its fields need not exist.
 
     Raises:
         ValueError: with apimachinery's text.

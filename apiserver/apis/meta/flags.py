@@ -1,4 +1,4 @@
-"""Parses values of flags for argparse. Errors are ArgumentTypeError, which argparse prints after the flag."""
+"""Parses values of flags for argparse, which prints an ArgumentTypeError after the flag."""
 
 from __future__ import annotations
 

@@ -158,7 +158,6 @@ def _place(key: str, size: int) -> int:
 
 
 def _canonical(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
-    """Return bytes that are the same for equal values; true is not 1."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 

@@ -12,9 +12,9 @@ from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, invalid
 
 MAX_LENGTH: Final = 64 * 1024
-"""Characters of a selector; more than fits into a URL."""
+"""More than fits into a URL."""
 MAX_REQUIREMENTS: Final = 1000
-"""Terms of a selector. Each watch with it evaluates all of them for each change."""
+"""Each watch with the selector evaluates all terms for each change."""
 _FEW: Final = 8
 
 
@@ -296,7 +296,7 @@ def _checked(requirement: Requirement) -> Requirement:
 
 
 def _integer(text: str | None) -> int | None:
-    """Parse a decimal 64-bit integer like Go's ``strconv.ParseInt``; None if it is none."""
+    """Parse a decimal 64-bit integer like Go's ``strconv.ParseInt``; None if invalid."""
     if text is None or len(text) > 20 or not text.removeprefix("-").removeprefix("+").isdecimal() or not text.isascii():
         return None
     number = int(text)

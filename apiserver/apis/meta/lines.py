@@ -1,4 +1,4 @@
-"""Makes untrusted text (of a guest, its launcher, a registry) safe for statuses, events and logs. Pure."""
+"""Makes untrusted text (of a guest, its launcher, a registry) safe for statuses, events and logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def one_line(text: str, limit: int) -> str:
     """Return the text as one line of at most ``limit`` characters, without control characters for terminals.
 
-    Lines are joined by `` | ``; an ellipsis marks a cut at the end.
+    It joins lines by `` | ``; an ellipsis marks a cut at the end.
     """
     lines = ("".join(each for each in line if each.isprintable()).strip() for line in text[: 4 * limit].splitlines())
     line = " | ".join(each for each in lines if each)

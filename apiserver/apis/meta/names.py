@@ -1,6 +1,6 @@
 """The syntax of names: RFC 1123 labels and subdomains, label keys and values. Error texts are apimachinery's.
 
-A text of excessive length gets only that error.
+A text that is too long gets only that error.
 """
 
 from __future__ import annotations
@@ -97,10 +97,7 @@ def label_value_errors(value: str) -> list[str]:
 
 
 def are_qualified_names(keys: Iterable[str], *, in_lower_case: bool = False) -> bool:
-    """Return whether all keys pass :func:`qualified_name_errors`, optionally ``in_lower_case``.
-
-    The result for all keys together is cached.
-    """
+    """Return whether all keys pass :func:`qualified_name_errors`, optionally ``in_lower_case``. The result is cached."""
     listed = tuple(keys)
     found = _are_qualified if sum(map(len, listed)) <= _LONGEST_KEYS else _are_qualified.__wrapped__
     return found(listed, in_lower_case)

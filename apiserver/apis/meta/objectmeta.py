@@ -1,7 +1,7 @@
-"""``metadata``: its structure and valid values. Rules and texts are those of apimachinery's ``api/validation``.
+"""``metadata``: its structure and valid values, with rules and texts of apimachinery's ``api/validation``.
 
-:func:`read` checks a client's metadata against the schema, before :func:`validate` and :func:`validate_update`. ``managedFields`` are read
-here and validated where they are merged.
+:func:`read` checks a client's metadata before :func:`validate` and :func:`validate_update`. ``managedFields`` are read here and validated
+where they are merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
 Place: TypeAlias = "Path | tuple[Place, str | int]"
-"""Place of a value: its parent, and field or index. Only errors need a :class:`Path`."""
+"""A value's parent, and field or index. Only errors need a :class:`Path`."""
 Check = Callable[[Any, Place, list[str]], list[FieldError]]
 """Returns what is wrong with a value, and adds the paths of its unknown fields to the list."""
 NameRule = Callable[[str], list[str]]
@@ -29,7 +29,7 @@ NameRule = Callable[[str], list[str]]
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 MAX_ITEMS: Final = 10_000
-"""Maximum number of items in a list: each wrong one takes some microseconds and half a kilobyte."""
+"""In a list: each wrong one takes some microseconds and half a kilobyte."""
 _LISTS: Final = ("ownerReferences", "finalizers", "managedFields")
 ROOT: Final = Path("metadata")
 _COMMON: Final = ("labels", "annotations", "ownerReferences")
@@ -47,10 +47,7 @@ def read(
 ) -> tuple[list[str], list[FieldError]]:
     """Drop unknown fields and nulls from ``metadata`` (in place); return (paths of unknown fields, errors of wrong types).
 
-    Args:
-        metadata: the client's.
-        path: of ``metadata``.
-        stored: the metadata to be replaced.
+    ``stored`` is the metadata to be replaced.
     """
     if not isinstance(metadata, dict):
         return [], [type_invalid(path, metadata, "must be an object")]
@@ -58,11 +55,11 @@ def read(
     if long := [too_many(path.child(field), len(value), MAX_ITEMS) for field, value in lists.items() if len(value) > MAX_ITEMS]:
         return [], long
     unknown: list[str] = []
-    # managedFields contain only texts and objects, so equal ones have the right types. They are most of the metadata.
+    # managedFields, most of the metadata, contain only texts and objects, so equal ones have the right types.
     managed = metadata.get("managedFields", _NOTHING)
     repeated = managed == stored.get("managedFields")
     if not repeated and isinstance(managed, list):
-        # some of them are the stored object's
+        # some are the stored object's
         metadata["managedFields"] = [{**each} if isinstance(each, dict) else each for each in managed]
     found = _read_fields(metadata, path, _META_REPEATED if repeated else _META, unknown)
     return unknown, found
@@ -120,7 +117,7 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
 
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
-    """Return all problems of a map of labels, or a nodeSelector."""
+    """Return all problems of labels, or a nodeSelector."""
     if not labels or (names.are_qualified_names(labels) and names.are_label_values(labels.values())):
         return []
     found = []
@@ -131,7 +128,7 @@ def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
 
 
 def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
-    """Return all problems of a list of finalizers."""
+    """Return all problems of finalizers."""
     if not finalizers:
         return []
     path = ROOT.child("finalizers")

@@ -125,7 +125,7 @@ def object_reference(obj: Mapping[str, Any], resource: Resource) -> Object:
 
 
 def condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> Mapping[str, Any] | None:
-    """Return the condition of this type from a list, or None."""
+    """Return the condition of this type, or None."""
     return next((each for each in conditions or () if each.get("type") == type_), None)
 
 

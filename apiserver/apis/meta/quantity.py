@@ -1,4 +1,4 @@
-"""Quantities: ``512Mi``, ``1500m``, ``1e3``, parsed, compared and written like apimachinery's ``resource.Quantity``.
+"""Quantities such as ``512Mi``, ``1500m``, ``1e3``, like apimachinery's ``resource.Quantity``.
 
 A quantity is exact to 10⁻⁹ (rounded up, away from zero, beyond) and at most 2⁶³-1.
 """
@@ -27,7 +27,7 @@ FORMAT_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.
 
 
 class Format(Enum):
-    """The format in which a quantity was written, which is kept when writing it."""
+    """The written format, which is kept when writing."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -59,7 +59,6 @@ class Quantity:
         return Quantity(_bounded(self.nanos - other.nanos), self.format)
 
     def __str__(self) -> str:
-        """Return the canonical form: no fraction, the largest suffix that keeps it exact."""
         if self.nanos == 0:
             return "0"
         if self.format is Format.BINARY_SI and abs(self.nanos) >= 1024 * _NANO and self.nanos % _NANO == 0:
@@ -99,7 +98,7 @@ def parse(text: str) -> Quantity:
     """Parse a quantity.
 
     Raises:
-        ValueError: it is invalid; the text is apimachinery's.
+        ValueError: with apimachinery's text.
     """
     if len(text) > _MAX_TEXT:
         raise ValueError(FORMAT_RULE)

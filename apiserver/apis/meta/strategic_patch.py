@@ -7,8 +7,8 @@ Used by ``kubectl apply``, plain ``kubectl patch`` and the garbage collector. In
 - ``$deleteFromPrimitiveList/x: [v]`` removes values from list ``x``, and ``$setElementOrder/x: […]`` orders it.
 
 The schema is the published OpenAPI schema (:class:`Shape`), so that client and server merge alike: a list merges if
-``x-kubernetes-patch-strategy`` says so, by ``x-kubernetes-patch-merge-key`` if its elements are maps. The resulting order is
-apimachinery's: the patch's elements in the patch's order, the others at their relative positions.
+``x-kubernetes-patch-strategy`` says so, by ``x-kubernetes-patch-merge-key`` if its elements are maps. The order is apimachinery's: the
+patch's elements in the patch's order, the others at their relative positions.
 """
 
 from __future__ import annotations

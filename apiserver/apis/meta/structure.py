@@ -1,8 +1,7 @@
-"""Structure of JSON: checks members and types without pydantic. Pure.
+"""Structure of JSON: checks members and types without pydantic.
 
-As in structural schemas of CustomResourceDefinitions, unknown members are ignored, and a null is an absent member.
-
-A check takes a value and returns pairs of path and problem.
+As in structural schemas of CustomResourceDefinitions, unknown members are ignored, and a null is an absent member. A check takes a value
+and returns pairs of path and problem.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Shape: TypeAlias = "str | Sequence[str] | Mapping[str, Shape]"
 """A check in JSON; see :func:`check_of`."""
 
 MAX_FAULTS: Final = 8
-"""Maximum number of reported problems per object, to limit the message."""
+"""Reported per object, to limit the message."""
 _LONG_TIME: Final = 40
 """Characters: most times are shorter, and are cached."""
 _SOUND: Final[Faults] = ()

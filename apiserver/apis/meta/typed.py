@@ -1,4 +1,4 @@
-"""Types of ``metadata`` for mypy. Import them under ``TYPE_CHECKING``: at run time objects are plain dictionaries."""
+"""Types of ``metadata`` for mypy. Import them under ``TYPE_CHECKING``."""
 
 from __future__ import annotations
 

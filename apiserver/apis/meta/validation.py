@@ -5,7 +5,7 @@
     spec.domain.cpu.cores: Invalid value: 0: must be greater than or equal to 1
     └────── path ───────┘  └──reason───┘ value └────────── detail ──────────┘
 
-The grammar is that of apimachinery's ``util/validation/field``: which reasons show the value, and how a value is printed.
+apimachinery's ``util/validation/field`` defines the grammar: which reasons show the value, and how a value is printed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PHRASES: Final = {
 }
 _WITHOUT_VALUE: Final = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG})
 MAX_CAUSES: Final = 200
-"""Maximum number of causes in an answer, so that a hundred thousand wrong disks do not cause as many messages."""
+"""In an answer, so that a hundred thousand wrong disks do not cause as many messages."""
 MAX_VALUE: Final = 1024
 """Characters of a value in an error, so that a body of 3 MiB does not cause an error of 3 MiB."""
 
@@ -86,7 +86,7 @@ class FieldError:
 
     @property
     def body(self) -> str:
-        """The message without the path: ``message`` of the cause."""
+        """The message without the path."""
         text = _PHRASES[self.reason]
         if self.reason not in _WITHOUT_VALUE:
             text += f": {printed(self.value)}"

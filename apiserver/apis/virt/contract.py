@@ -1,8 +1,7 @@
-"""Versions of the contract between virt-controller and virt-handlers: statuses, labels and annotations of pods, Leases. Pure.
+"""Versions of the contract between virt-controller and virt-handlers: statuses, labels and annotations of pods, Leases.
 
-An upgrade of the chart replaces them one after another. Any change except an added optional field increments ``VERSION``; ``SPOKEN`` lists
-the supported versions. A virt-handler puts its versions into an annotation of its node's Lease. virt-controller assigns no guests to a node
-without a common version.
+An upgrade replaces them one after another. Any change except an added optional field increments ``VERSION``; ``SPOKEN`` lists the supported
+versions. A virt-handler annotates its node's Lease with its versions. virt-controller assigns guests only to nodes with a common version.
 """
 
 from __future__ import annotations

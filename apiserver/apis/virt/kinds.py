@@ -1,4 +1,4 @@
-"""``dig`` for objects of our kinds: mypy knows their fields (``typed``), and refuses others.
+"""``dig`` for objects of our kinds: mypy checks their fields (``typed``).
 
 All are :func:`apiserver.apis.meta.objects.dig`; the plugin of mypy (``tests/fields/mypy_plugin.py``) tells them apart.
 """

@@ -18,8 +18,6 @@ Found = tuple[Fields | None, Fields | None]
 def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Fields, Fields]:
     """Return (fields that were added or modified, fields that were removed).
 
-    Identical or equal parts are skipped at the cost of Python's ``==``.
-
     Raises:
         Mismatch: a difference does not fit the schema.
     """
@@ -118,7 +116,7 @@ def _compare(atom: Atom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSO
 def _join(first: Fields | None, second: Fields | None) -> Fields | None:
     if first is None or second is None:
         return second if first is None else first
-    if not first or not second:  # one of them is the leaf itself: in Go it is the step's only member
+    if not first or not second:  # in Go the leaf itself is the step's only member
         return {SELF: LEAF, **(first or second)} if first or second else LEAF
     return union(first, second)
 
@@ -142,7 +140,7 @@ def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN
     after: dict[str, Any] = new if isinstance(new, dict) else {}
     if shape.atomic or not (before or after):
         return _leaf(old, new)
-    # Most entries of a large map are unchanged, which needs no check of types.
+    # Unchanged entries, the most in a large map, need no check of types.
     names = [name for name, value in after.items() if before.get(name, ABSENT) != value] if atom.exact else after
     touched: Fields = {}
     removed: Fields = {}

@@ -38,13 +38,13 @@ _ESCAPES: Final = {
     ord("\\"): "\\\\",
     ord('"'): '\\"',
 }
-"""Characters that Go's encoder escapes with ``EscapeHTML``."""
+"""Go's encoder escapes them with ``EscapeHTML``."""
 _GO_ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 _EXACT: Final = 2**53
 _CACHED: Final = 8192
 """Number of cached steps; most recur in every object."""
 _LONGEST: Final = 256
-"""Maximum characters of a cached step; others may be as long as an object."""
+"""Characters of a cached step; others may be as long as an object."""
 
 
 class ElementError(ValueError):

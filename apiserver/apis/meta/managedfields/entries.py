@@ -37,7 +37,7 @@ class Owner(NamedTuple):
     subresource: str = ""
 
     def identifier(self) -> str:
-        """Return Go's identifier of it, which determines the order."""
+        """Return Go's identifier, which determines the order."""
         named = (
             ("manager", self.manager),
             ("operation", self.operation),
@@ -62,7 +62,7 @@ Managed = dict[Owner, Entry]
 class Reader:
     """Reads entries of one kind; ``schemas`` are its types by apiVersion.
 
-    Sets are cached by their bytes, because the same ones come with each object.
+    It caches sets by their bytes, because the same ones come with each object.
     """
 
     def __init__(self, schemas: Mapping[str, Atom]) -> None:

@@ -39,9 +39,12 @@ def _as_it_is(obj: Object, api_version: str) -> Object:
 class FieldManager:
     """Tracks ownership for one served version of a kind, or one of its subresources.
 
-    Args of the constructor: ``schemas``: the kind's type per served version. ``ignored``: per version, the fields that this endpoint does
-    not change (for the main resource ``status``, for ``/status`` everything else). ``empty``: an object before its creation. ``convert``:
-    for kinds with several versions. ``reader``: shared by a kind's managers.
+    Args of the constructor:
+        schemas: the kind's type per served version.
+        ignored: per version, the fields that this endpoint does not change (for the main resource ``status``, for ``/status`` all others).
+        empty: an object before its creation.
+        convert: for kinds with several versions.
+        reader: shared by a kind's managers.
     """
 
     def __init__(
@@ -117,7 +120,7 @@ class FieldManager:
                 if managed := self._reader.read(given):
                     return managed
             except EntryError:
-                pass  # the client sent invalid entries: keep the stored ones
+                pass  # the client's entries are invalid: keep the stored ones
         try:
             return self._reader.read(stored)
         except EntryError:
@@ -201,7 +204,6 @@ class FieldManager:
 
 
 def _ownable(obj: Object) -> Object:
-    """Return a new object without unowned fields."""
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVERS}
     return {name: metadata if name == "metadata" else value for name, value in obj.items() if name not in _IDENTITY}
 

@@ -64,8 +64,7 @@ def _lists(shape: ListAtom, live: Any, applied: Any) -> Any:  # noqa: ANN401 - a
 class _Zipper:
     """Merges two associative lists into one order.
 
-    Both orders are kept as far as they agree; otherwise the applied list's order wins. Items only in the live list stay before the same
-    shared item.
+    Where both orders disagree, the applied list's wins. Items only in the live list stay before the same shared item.
     """
 
     def __init__(self, shape: ListAtom, live: list[Any], applied: list[Any]) -> None:

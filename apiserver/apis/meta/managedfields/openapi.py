@@ -1,4 +1,4 @@
-"""Converts a published OpenAPI v3 document to the schema of its objects, like kube-openapi's ``schemaconv``.
+"""Converts a published OpenAPI v3 document to a schema, like kube-openapi's ``schemaconv``.
 
 Clients get the same document, so kubectl and the server treat lists alike.
 """

@@ -1,4 +1,4 @@
-"""``spec.domainXML``: a domain in libvirt's XML, from an untrusted author. Pure.
+"""``spec.domainXML``: a domain in libvirt's XML, from an untrusted author.
 
 ``parsing`` reads the bytes, ``grammar`` checks elements, attributes and values, and ``rules`` relations between them. Everything is an
 allow-list: new features of libvirt are refused until reviewed. ``reading`` returns what the pod needs.

@@ -54,9 +54,9 @@ def problems(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> l
     """Return mismatches between the XML and the fields next to it.
 
     Args:
-        found: the facts read from it.
-        root: the document.
-        domain: ``spec.domain`` as written, with the defaults of :func:`apiserver.apis.virt.hardware.disks.defaulted` in disks.
+        found: read from the XML.
+        root: of the XML.
+        domain: ``spec.domain`` as written; disks with the defaults of :func:`apiserver.apis.virt.hardware.disks.defaulted`.
     """
     devices = domain.get("devices") or {}
     disks = {str(each.get("name")): each for each in devices.get("disks") or ()}
@@ -157,7 +157,7 @@ def _uuid(root: parsing.Node, given: str | None) -> Iterator[Problem]:
 
 
 DEFAULT_NETWORK: Final = "default"
-"""Default network; the XML may use it."""
+"""The XML may use it without a declaration."""
 
 
 def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int
     sockets, cores, threads = topology
     cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
     given = (domain.get("memory") or {}).get("guest")
-    in_xml = f"{-(-memory_bytes // values.KIB)}Ki"  # libvirt counts in KiB, and it is readable
+    in_xml = f"{-(-memory_bytes // values.KIB)}Ki"  # KiB as in libvirt, and readable
     return {
         "cpu": cpu or {"sockets": sockets, "cores": cores, "threads": threads},
         "memory": {"guest": in_xml if given is None else given},
@@ -205,7 +205,7 @@ def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 
 def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the interfaces with their MAC addresses: one next to the XML overrides the one in it."""
+    """Return the interfaces with their MAC addresses; a field overrides the XML."""
     given = [{"name": each} for each in macs if each == DEFAULT_NETWORK] if declared is None else declared
     found = []
     for each in given:
@@ -215,7 +215,7 @@ def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) 
 
 
 def read_document(text: str) -> tuple[Reading, parsing.Node]:
-    """Return the facts and the document in XML.
+    """Return what :func:`reading.read` finds in XML, and its root.
 
     Raises:
         Malformed: as :func:`reading.read`.

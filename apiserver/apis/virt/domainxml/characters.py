@@ -34,9 +34,6 @@ def _named(character: str) -> str:
 
 
 def line_of_control(text: str) -> int:
-    """Return the number of the first line with a control character; 0 if there is none.
-
-    Such a document is not parsed further.
-    """
+    """Return the number of the first line with a control character, where parsing stops; 0 if none."""
     found = _CONTROL.search(text)
     return text.count("\n", 0, found.start()) + 1 if found else 0

@@ -10,7 +10,7 @@ from apiserver.apis.virt.domainxml.values import DISK, ON_OFF, matching, named, 
 
 MOST: Final = 32
 SOURCES: Final = {"file": "file", "block": "dev"}
-"""The attribute of ``<source>`` with the path, by type."""
+"""By type, the attribute of ``<source>`` with the path."""
 
 _DRIVER: Final = Element(
     {

@@ -134,4 +134,4 @@ REASONS: Final[Mapping[str, str]] = {
     "@cpuset": _OF_THE_POD,
     **dict.fromkeys(("firmware", "@firmware", "@template", "@templateFormat", "@stateless", "varstore"), _UEFI),
 }
-"""Reasons, for users, why elements and attributes are not allowed, by name."""
+"""For users: why an element or attribute is not allowed, by name."""

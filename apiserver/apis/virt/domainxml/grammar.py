@@ -12,7 +12,7 @@ from apiserver.apis.virt.domainxml.parsing import BLANKS, Node
 from apiserver.apis.virt.domainxml.values import Rule
 
 MAX_PROBLEMS: Final = 50
-"""Maximum number of reported problems per document."""
+"""Reported per document."""
 
 
 @dataclass(frozen=True, slots=True)

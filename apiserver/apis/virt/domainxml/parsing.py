@@ -16,12 +16,12 @@ from xml.parsers import expat
 from apiserver.apis.virt.domainxml import characters
 
 MAX_BYTES: Final = 64 << 10
-"""The limit for the document in UTF-8. The whole object may have 128 KiB; engines write 20."""
+"""Of the document in UTF-8. The whole object may have 128 KiB; engines write 20."""
 MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
-"""Limit for reading: earlier releases admitted this many."""
+"""For reading: earlier releases admitted this many."""
 MAX_ELEMENTS_ADMITTED: Final = 1600
-"""Limit for new documents: the grammar allows at most 1462 elements at once, without ``<metadata>``.
+"""For new documents: the grammar allows at most 1462 elements at once, without ``<metadata>``.
 
 Engines write about a hundred; our own fields with full lists give 600.
 """
@@ -33,14 +33,14 @@ OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
 """Namespaces with libvirt's elements that bypass its checks: ``qemu:commandline`` and others."""
 
 BLANKS: Final = " \t\r\n"
-"""Insignificant characters between two elements. libvirt treats other Unicode blanks as text."""
+"""Insignificant between two elements. libvirt treats other Unicode blanks as text."""
 _TAG: Final = re.compile(rb"<[^\s/>]+")
 _ATTRIBUTE: Final = re.compile(rb"""\s+([^\s=/>]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _TAG_END: Final = re.compile(rb"\s*(/?)>")
 _SEPARATOR: Final = " "
 
 Span = tuple[int, int]
-"""Offsets of the first byte and after the last byte in the document as UTF-8."""
+"""Offsets of the first byte and after the last one in the document as UTF-8."""
 
 
 class Malformed(ValueError):
@@ -55,14 +55,14 @@ class Node:
     path: str
     attributes: Mapping[str, str]
     text: str
-    """The text between its tags, including blanks; empty if it has child elements."""
+    """Between its tags, including blanks; empty if it has child elements."""
     children: tuple[Node, ...]
     is_foreign: bool
     """It or one of its attributes has a namespace; libvirt's own elements have none."""
     spans: Mapping[str, Span]
-    """Spans of its attributes' values; empty for foreign elements, which are never filled in."""
+    """Of its attributes' values; empty for foreign elements, which are never filled in."""
     inner: Span | None
-    """Span between its tags; None if it has one tag, or is foreign."""
+    """Between its tags; None if it has one tag, or is foreign."""
 
     def child(self, name: str) -> Node | None:
         """Return the first child with this name, or None."""

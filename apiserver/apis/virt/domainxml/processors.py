@@ -49,7 +49,6 @@ CPU: Final = Element(
 
 
 def _zone(name: str) -> str:
-    """Return an error if this is not the name of a time zone, or an empty string."""
     return "" if clock.is_zone(name) else "must be the name of a time zone such as Europe/Berlin"
 
 

@@ -1,4 +1,4 @@
-"""Reads ``spec.domainXML``: the facts for pod, scheduler and node."""
+"""Reads from ``spec.domainXML`` what pod, scheduler and node need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apiserver.apis.virt.hardware import io_threads, video
 
 MIB: Final = 1 << 20
 REMEMBERED: Final = 256
-"""Documents with cached facts, because each access to a machine needs them."""
+"""Cached documents, because each access to a machine reads its XML."""
 _VRAM_MIB: Final = 16
 """Default memory of a video card; also the sizes of a qxl card."""
 _QXL_MIB: Final = {"ram": 64, "vram": 64, "vgamem": 16}
@@ -27,15 +27,15 @@ class Disk:
     """A ``<disk>`` with a source."""
 
     name: str
-    """Name of the disk next to the XML."""
+    """Of the disk next to the XML."""
     target: str
-    """libvirt's target name."""
+    """libvirt's name."""
     path: str
-    """The element's path."""
+    """The element's."""
     is_block: bool
     format: str
     is_cached: bool
-    """True if it uses the node's page cache."""
+    """It uses the node's page cache."""
     is_read_only: bool
 
 
@@ -44,7 +44,7 @@ class Feature:
     """A ``<feature>`` of ``<cpu>``."""
 
     path: str
-    """The element's path."""
+    """The element's."""
     name: str
     policy: str
 
@@ -56,14 +56,14 @@ class CPU:
     is_the_nodes: bool
     """The guest gets the node's processor: ``host-model``, ``host-passthrough``, ``maximum``, or a minimum model."""
     model: str
-    """Empty: none is specified."""
+    """Empty: unspecified."""
     model_path: str
     features: tuple[Feature, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All facts that other programs than libvirt need."""
+    """All that other programs than libvirt need of a document."""
 
     memory_bytes: int
     topology: tuple[int, int, int]
@@ -79,7 +79,7 @@ class Reading:
     tpm: str
     """``none``, ``transient`` or ``persistent``."""
     page_size: str
-    """Size of huge pages, as a quantity; empty for ordinary pages."""
+    """Of huge pages, as a quantity; empty for ordinary pages."""
     disks: tuple[Disk, ...]
     networks: tuple[tuple[str, str], ...]
     """Names of the interfaces next to the XML, and their MAC addresses in it."""
@@ -99,7 +99,7 @@ def problems_of(text: str) -> tuple[Problem, ...]:
 
 
 def read(text: str) -> Reading:
-    """Return the facts of a document.
+    """Return the :class:`Reading` of a document.
 
     Raises:
         Malformed: it has one of :func:`problems_of`, which is the message.
@@ -108,7 +108,7 @@ def read(text: str) -> Reading:
 
 
 def read_anew(text: str) -> Reading:
-    """Like :func:`read`, but without the cache, for callers with their own.
+    """Read a document like :func:`read`, but without the cache, for callers with their own.
 
     Raises:
         Malformed: as :func:`read`.
@@ -139,7 +139,7 @@ _read: Final = lru_cache(maxsize=REMEMBERED)(_judged)
 
 def _reading(root: Node) -> Reading:
     devices = root.child("devices")
-    if devices is None:  # the grammar requires it
+    if devices is None:
         raise parsing.Malformed("/domain/devices: is required")
     operating, serial = root.find("os", "type"), devices.all("serial")
     topology = root.find("cpu", "topology")

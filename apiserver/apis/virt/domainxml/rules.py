@@ -1,7 +1,4 @@
-"""Rules between elements of the XML.
-
-All functions take documents that match the grammar.
-"""
+"""Rules between elements of XML that matches the grammar."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _COUNTS: Final = ("sockets", "dies", "cores", "threads")
 _OF_THE_NODE: Final = ("host-passthrough", "maximum")
 """Modes of ``<cpu>`` without a model."""
 PAGE_SIZES: Final = {2 << 20: "2Mi", 1 << 30: "1Gi"}
-"""Sizes of huge pages as quantities, by bytes."""
+"""Of huge pages, as quantities, by bytes."""
 _NO_NODES: Final[tuple[Node, ...]] = ()
 
 

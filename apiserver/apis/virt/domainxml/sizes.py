@@ -11,12 +11,12 @@ from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.domainxml.reading import Reading
 
 REMEMBERED: Final = 16_384
-"""Documents with cached size, some 6 MB."""
+"""Some 6 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Processors and memory of a document, for a row of a list."""
+    """Processors and memory of a document."""
 
     memory_bytes: int
     topology: tuple[int, int, int]
@@ -35,7 +35,7 @@ class Sizes:
         return len(self._known)
 
     def of(self, text: str) -> Size | None:
-        """Return the size in a document; None if it is invalid."""
+        """Return the size in a document; None if invalid."""
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
         if digest in self._known:
             return self._known[digest]

@@ -10,7 +10,7 @@ from apiserver.apis.virt.domainxml import characters
 NAME: Final = "domainxml"
 FIELD: Final = "xml"
 MAX_CHARACTERS: Final = 128 << 10
-"""Twice the limit of a machine's own: values may be longer than placeholders."""
+"""Twice a machine's own limit: values may be longer than placeholders."""
 
 
 def parse(text: str) -> Object:

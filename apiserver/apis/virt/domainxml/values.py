@@ -1,4 +1,4 @@
-"""Valid values of attributes and texts. A rule takes a value and returns what is wrong with it, or an empty string."""
+"""Valid values of attributes and texts. A :data:`Rule` returns what is wrong with a value, or an empty string."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ UNITS: Final[Mapping[str, int]] = {
         for spelling, base in ((letter, 1024), (f"{letter}iB", 1024), (f"{letter}B", 1000))
     },
 }
-"""libvirt's units in bytes: ``KB`` is 1000, ``K`` and ``KiB`` are 1024, in upper or lower case (virScaleInteger)."""
+"""In bytes: ``KB`` is 1000, ``K`` and ``KiB`` are 1024, in upper or lower case (virScaleInteger)."""
 KIB: Final = 1024
 
 
 def unit(value: str) -> str:
-    """Accept a unit of libvirt, as a :data:`Rule`."""
+    """Accept a unit of libvirt."""
     return "" if _factor(value) else f"must be one of {', '.join(UNITS)}"
 
 
@@ -40,7 +40,7 @@ def _factor(value: str) -> int:
 
 
 def in_bytes(number: str, unit: str) -> int:
-    """Return an amount in bytes; the default unit is KiB, as in libvirt's memory. Rounded up to KiB."""
+    """Return an amount in bytes, rounded up to KiB, which is also the default unit, as for libvirt's memory."""
     amount = int(number) * (_factor(unit) if unit else KIB)
     return -(-amount // KIB) * KIB
 
@@ -87,12 +87,12 @@ def number(least: int, most: int) -> Rule:
 
 
 def address(value: str) -> str:
-    """Accept a part of a device's address, as a :data:`Rule`."""
+    """Accept a part of a device's address."""
     return "" if _ADDRESS.fullmatch(value) else "must be a number such as 0x0a or 10"
 
 
 def word(value: str) -> str:
-    """Accept a name of libvirt or QEMU, as a :data:`Rule`."""
+    """Accept a name of libvirt or QEMU."""
     return "" if _WORD.fullmatch(value) else "must be a word of at most 64 letters, digits and _.-"
 
 
@@ -125,17 +125,17 @@ def prose(most: int) -> Rule:
 
 
 def uuid(value: str) -> str:
-    """Accept a UUID, or its placeholder, as a :data:`Rule`."""
+    """Accept a UUID, or its placeholder."""
     return "" if value == UUID or forms.UUID.fullmatch(value) else f"must be {UUID} or a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def literal_uuid(value: str) -> str:
-    """Accept a UUID, as a :data:`Rule`."""
+    """Accept a UUID."""
     return "" if forms.UUID.fullmatch(value) else "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def mac(value: str) -> str:
-    """Accept a guest's MAC address, or its placeholder, as a :data:`Rule`."""
+    """Accept a guest's MAC address, or its placeholder."""
     return "" if name_in(value, MAC) else network.mac_problem(value)
 
 
@@ -169,6 +169,6 @@ def named(kind: str) -> Rule:
 
 
 def name_in(value: str, kind: str) -> str:
-    """Return the name in a placeholder; empty if it is none."""
+    """Return the name in a placeholder; empty if invalid."""
     match = _NAMED.fullmatch(value)
     return match[2] if match and match[1] == kind and not names.label_errors(match[2]) else ""

@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 FIELDS: Final = ("manufacturer", "version", "serial", "asset", "sku")
-"""Its fields, named as libvirt's strings of SMBIOS table 3."""
+"""Named as libvirt's strings of SMBIOS table 3."""

@@ -14,7 +14,7 @@ TIMERS: Final = ("hpet", "hyperv", "kvm", "pit", "rtc")
 ZONE: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 """Names of time zones, which cannot leave their directory."""
 ZONES: Final = Path("/usr/share/zoneinfo")
-"""The system's time zones, the same release in the images of virt-api and virt-launcher. QEMU treats a missing one as UTC."""
+"""The same release in the images of virt-api and virt-launcher. QEMU treats a missing zone as UTC."""
 
 
 def is_zone(name: str, zones: Path = ZONES) -> bool:
@@ -34,7 +34,7 @@ def timers(domain: Domain) -> dict[str, Mapping[str, Any]]:
 
 
 def is_present(domain: Domain, timer: str) -> bool:
-    """Return whether the guest has a timer: each specified one unless it is disabled; an hpet only if it is enabled.
+    """Return whether the guest has a timer: each specified one unless disabled; an hpet only if enabled.
 
     With an hpet, guests keep worse time and cost more.
     """

@@ -1,4 +1,4 @@
-"""cloud-init data of a disk: fields, sources and limits. Pure."""
+"""cloud-init data of a disk: fields, sources and limits."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ SERVICE_ACCOUNT: Final = "ServiceAccount"
 MOUNTED: Final = FILES | {DOWNWARD_API, SERVICE_ACCOUNT}
 """Types of disks with files that the kubelet mounts in the pod."""
 MADE: Final = TYPES | MOUNTED
-"""Types of disks whose image is made in the pod."""
+"""Types of disks with an image that is made in the pod."""
 
 DATA: Final = ("userData", "networkData", "metaData")
 """Fields of the data, given as text in this field, in ``<field>Base64``, or in a Secret in ``<field>SecretRef``."""
 DEFAULT_LABEL: Final = "cfgdata"
-"""Default of ``source.volumeLabel`` of a disk made from a Secret or ConfigMap."""
+"""Of ``source.volumeLabel`` of a disk made from a Secret or ConfigMap."""
 LABELS: Final[Mapping[str, str]] = {NO_CLOUD: "cidata", CONFIG_DRIVE: "config-2"}
-"""Labels by which cloud-init finds the file systems."""
+"""cloud-init finds the file systems by them."""
 
 MAX_INLINE: Final = 64 << 10
-"""Maximum bytes of a datum in the machine itself."""
+"""Bytes of a datum in the machine itself."""
 MAX_VALUES: Final = 1 << 20
-"""Maximum bytes of all values of a Secret or ConfigMap, the limit of Kubernetes."""
+"""Bytes of all values of a Secret or ConfigMap, the limit of Kubernetes."""
 MAX_FILES: Final = 512
-"""Maximum number of keys of a Secret or ConfigMap that become files."""
+"""Keys of a Secret or ConfigMap that become files."""
 MAX_FILE_NAME: Final = 103
-"""Maximum characters of such a key: Joliet's limit. libisofs 1.5.4 writes wrong directories with hundreds of names of 180 characters."""
+"""Characters of such a key: Joliet's limit. libisofs 1.5.4 writes wrong directories with hundreds of names of 180 characters."""
 
 
 def inline(source: Mapping[str, Any], datum: str) -> bytes | None:

@@ -9,13 +9,13 @@ from apiserver.apis.virt.hardware.given import Domain
 
 COUNTS: Final = ("sockets", "cores", "threads")
 OF_THE_NODE: Final = frozenset({"host-model", "host-passthrough"})
-"""Values in place of a model. With KVM the guest has the node's processor features, as without any model."""
+"""In place of a model. With KVM the guest has the node's processor features, as without any model."""
 Policy = Literal["force", "require", "optional", "disable", "forbid"]
 POLICIES: Final = get_args(Policy)
 POLICY: Final = "require"
-"""Default for features, libvirt's own."""
+"""libvirt's default for features."""
 MAX_QUEUES: Final = 8
-"""Maximum queues of a device. More make a pod's disk or network card no faster, and each costs an interrupt and memory in QEMU."""
+"""Queues of a device. More make a pod's disk or network card no faster, and each costs an interrupt and memory in QEMU."""
 
 
 def counts(domain: Domain) -> dict[str, int]:
@@ -40,7 +40,7 @@ def max_vcpus(domain: Domain) -> int:
 
 
 def grows(domain: Domain, other: Domain) -> bool:
-    """Return whether a running guest with the processors of ``domain`` can get those of ``other``: more sockets, up to the maximum."""
+    """Return whether a guest with the processors of ``domain`` can get those of ``other``: more sockets, up to the maximum."""
     room = counts(domain)["sockets"] < counts(other)["sockets"] <= max_sockets(domain)
     return (
         room
@@ -53,8 +53,7 @@ def grows(domain: Domain, other: Domain) -> bool:
 def highest_apic_id(domain: Domain) -> int:
     """Return the highest APIC id of the processors after hot-plug.
 
-    It has a bit field each for socket, core and thread, so numbers are skipped if cores or threads are not a power of two (Intel SDM,
-    volume 3, 10.9.1).
+    Socket, core and thread are bit fields, so numbers are skipped if cores or threads are not a power of two (Intel SDM, volume 3, 10.9.1).
     """
     each = counts(domain)
     threads, cores = (max(each[name] - 1, 0).bit_length() for name in ("threads", "cores"))

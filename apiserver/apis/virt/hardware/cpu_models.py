@@ -2,12 +2,12 @@
 
 The order is the reverse of libvirt's ``src/cpu_map/index.xml`` (11.3), which lists a vendor's models from the oldest to the newest. Within
 a generation, the newest version comes first (``qemu-system-x86_64 -cpu help`` lists the aliases), models with speculation control (IBRS)
-before those without, and models without TSX before those with it, because processors lose TSX with new microcode. The last model of each
-vendor is the oldest with all of x86-64-v2, which current distributions need. Below it, and with unlisted models, a guest may not boot.
+before others, and models without TSX before those with it, because processors lose TSX with new microcode. The last model of each vendor is
+the oldest with all of x86-64-v2, which current distributions need. Below it, and with unlisted models, a guest may not boot.
 
-KVM shows a guest the vendor of the node's processor with any model (QEMU's ``host_cpu_instance_init``), and libvirt calls a model usable if
-its features exist: an EPYC supports Nehalem. A guest that migrated to a node of another vendor would see its processor change while it
-runs. So each model is only for nodes of its vendor.
+KVM shows a guest the node's vendor with any model (QEMU's ``host_cpu_instance_init``), and libvirt calls a model usable if its features
+exist: an EPYC supports Nehalem. A guest that migrated to another vendor's node would see its processor change. So each model is only for
+nodes of its vendor.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _RANGES: Final = re.compile(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A node: processors and their local memory."""
+    """A NUMA node: processors and their local memory."""
 
     cpus: tuple[int, ...]
     """Their numbers, in order."""

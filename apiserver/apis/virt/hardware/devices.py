@@ -45,7 +45,7 @@ _UNWRITTEN: Final = {
     "vsock": vsock.defaulted,
     "watchdog": watchdog.defaulted,
 }
-"""Devices with defaults that are not written into an object: they follow from other lists, or are rare."""
+"""Their defaults are not written into an object: they follow from other lists, or are rare."""
 
 
 def defaulted(domain: Domain) -> Object:
@@ -59,9 +59,9 @@ def defaulted(domain: Domain) -> Object:
 
 
 def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
-    """Return the fields that differ between the hardware of two domains. Defaults count, and ``1024Mi`` equals ``1Gi``.
+    """Return the fields that differ between two domains at ``path``. Defaults count, and ``1024Mi`` equals ``1Gi``.
 
-    A default that follows from another field is not listed. ``path`` is the domain's.
+    A default that follows from another field is not listed.
     """
     places = _differing(compared(one), compared(other))
     said = [each for each in places if _is_said(one, each) or _is_said(other, each)]
@@ -82,7 +82,6 @@ def _differing(one: object, other: object, place: _Place = ()) -> list[_Place]:
 
 
 def _is_said(domain: Any, place: _Place) -> bool:  # noqa: ANN401 - any JSON value
-    """Return whether a place is specified in a domain."""
     for step in _steps(place):
         is_there = step in domain if isinstance(domain, dict) else isinstance(domain, list) and isinstance(step, int) and step < len(domain)
         if not is_there:
@@ -103,7 +102,7 @@ def _path(place: _Place, path: Path) -> Path:
 
 
 def compared(domain: Domain) -> Object:
-    """Return a domain with its defaults and with amounts in one way of writing: for comparisons."""
+    """Return a domain with defaults and normalized amounts, for comparisons."""
     found: Object = {
         **given.said(domain.get("devices") or {}),  # fields without defaults and unknown fields
         **defaulted(domain),

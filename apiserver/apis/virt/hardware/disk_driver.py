@@ -1,4 +1,4 @@
-"""How QEMU reads and writes a disk: values of its ``driver``, which are libvirt's."""
+"""How QEMU reads and writes a disk: ``driver``, with libvirt's values."""
 
 from __future__ import annotations
 

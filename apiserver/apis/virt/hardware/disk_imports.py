@@ -1,4 +1,4 @@
-"""Imports of disks: ``source.import`` of a disk on a claim. Pure."""
+"""Imports of disks: ``source.import`` of a disk on a claim."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from apiserver.apis.meta import quantity
 
 CLAIM: Final = "PersistentVolumeClaim"
 AUTHORITIES_KEY: Final = "ca.crt"
-"""Default of ``caConfigMapRef.key``, and the name of the file in the pod."""
+"""Default of ``caConfigMapRef.key``, and the file's name in the pod."""
 KINDS: Final = ("http", "s3", "registry")
 """Fields of ``import``, one of them with the image's location."""
 CHECKSUMS: Final[Mapping[str, int]] = {"sha256": 64, "sha512": 128}
-"""Digits of a checksum, by algorithm."""
+"""Digits by algorithm."""
 MAX_URL: Final = 2048
 HEAD_BYTES: Final = 1 << 20
 UNFINISHED: Final = b"kubevirt.io/v1alpha1 import unfinished\n".ljust(512, b"\0")

@@ -9,14 +9,14 @@ from apiserver.apis.meta import quantity
 
 _DIRECTIONS: Final = ("total", "read", "write")
 BYTES: Final = tuple(f"{direction}BytesSec{burst}" for burst in ("", "Max") for direction in _DIRECTIONS)
-"""Limits given as quantities of bytes."""
+"""Limits as quantities of bytes."""
 IOPS: Final = tuple(f"{direction}IopsSec{burst}" for burst in ("", "Max") for direction in _DIRECTIONS)
-"""Limits given as numbers of requests."""
+"""Limits as numbers of requests."""
 NAMES: Final = (*BYTES, *IOPS)
 
 
 def text(limits: Mapping[str, int]) -> str:
-    """Return limits in one way of writing; 0 means none, as in libvirt."""
+    """Return limits as normalized text; 0 means none, as in libvirt."""
     return " ".join(f"{name}={limits[name]}" for name in NAMES if limits.get(name))
 
 

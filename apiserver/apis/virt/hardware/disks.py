@@ -12,9 +12,9 @@ from apiserver.apis.virt.hardware import cloud_init, cpu, disk_imports, disk_io_
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_DISKS: Final = 26
-"""Maximum number of disks of a machine, and so of imports in its status."""
+"""Disks of a machine, and so imports in its status."""
 MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "ide": 20, "scsi": 36, "usb": 36}
-"""Maximum characters of a serial number by bus. QEMU truncates longer ones, so two could become equal."""
+"""Characters of a serial number by bus. QEMU truncates longer ones, so two could become equal."""
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
 """Types of disks; those made in the pod are :data:`cloud_init.MADE`."""
@@ -29,10 +29,10 @@ MIB: Final = 1 << 20
 LUN: Final = "lun"
 """A value of ``device``."""
 EMPTY: Final = "EmptyDisk"
-"""Type of a blank disk made in the pod."""
+"""A blank disk made in the pod."""
 _MEDIUM: Final = ("type", "source")
 WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
-"""A World Wide Name, ``wwn``."""
+"""A World Wide Name."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
@@ -81,7 +81,7 @@ def claim_of(disk: Mapping[str, Any]) -> str | None:
 
 
 def on_written_claims(domain: Domain) -> list[Object]:
-    """Return the disks of :func:`defaulted` that the guest writes to a claim, and that no import fills: those that may be created blank."""
+    """Return the disks of :func:`defaulted` that may be created blank: the guest writes them to a claim, and no import fills them."""
     found = (each for each in defaulted(domain) if not (each["readOnly"] or is_drive(each) or is_overlaid(each)))
     return [each for each in found if claim_of(each) and disk_imports.of(each) is None]
 
@@ -93,10 +93,7 @@ def queues(domain: Domain) -> int:
 
 
 def overlay_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the largest size of a disk with an overlay in bytes; 0 without one.
-
-    Args:
-        disk: of :func:`defaulted`.
+    """Return the largest size of a disk of :func:`defaulted` with an overlay, in bytes; 0 without one.
 
     Raises:
         ValueError: it is not a quantity.

@@ -13,11 +13,11 @@ CLAIM: Final = "PersistentVolumeClaim"
 TYPES: Final = (CLAIM, cloud_init.CONFIG_MAP, cloud_init.SECRET)
 MAX_FILES_OF_CLAIM: Final = 65536
 MAX_FILES: Final = 4096
-"""Maximum number of files that a guest may reference at a time, in a claim and in a ConfigMap or Secret. Each costs memory in the pod."""
+"""Files that a guest may reference at a time, in a claim and in a ConfigMap or Secret. Each costs memory in the pod."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.filesystems``, each with ``readOnly``; by default none."""
+    """Return ``devices.filesystems``, each with ``readOnly``."""
     return [{"readOnly": each.get("type") in cloud_init.FILES, **each} for each in given.devices(domain, "filesystems", [])]
 
 

@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware.given import Domain
 EFI: Final[Object] = {"secureBoot": True, "persistent": False}
 """Defaults of ``bootloader.efi``."""
 SYSTEM_FIELDS: Final = ("manufacturer", "product", "version", "sku", "family")
-"""Fields of ``system``, named as libvirt's strings of SMBIOS table 1."""
+"""Named as libvirt's strings of SMBIOS table 1."""
 
 
 def efi(domain: Domain) -> Object | None:

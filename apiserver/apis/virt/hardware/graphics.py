@@ -9,7 +9,7 @@ from apiserver.apis.virt.hardware import given
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_GRAPHICS: Final = 2
-"""Maximum number of displays of a machine, also in its status."""
+"""Displays of a machine, also in its status."""
 
 
 def defaulted(domain: Domain) -> list[Object]:

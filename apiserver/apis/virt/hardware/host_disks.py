@@ -1,4 +1,4 @@
-"""Disks that are files of the node: type and valid paths. Pure."""
+"""Disks that are files of the node: type and valid paths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path_of(disk: Mapping[str, Any]) -> str:
 
 
 def path_problem(path: str) -> str:
-    """Return why a path is not valid, or an empty string. Each file has only one valid path."""
+    """Return why a path is invalid, or an empty string. Each file has only one valid path."""
     if len(path) > MAX_PATH:
         return f"may not be longer than {MAX_PATH} characters"
     if not path.startswith("/"):

@@ -10,15 +10,15 @@ from apiserver.apis.virt.hardware import cpu, given
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_INTERFACES: Final = 8
-"""Maximum number of interfaces of a machine, also in its status."""
+"""Interfaces of a machine, also in its status."""
 SRIOV: Final = "sriov"
-"""Type of an interface that is a network card of the node."""
+"""A network card of the node."""
 MACVTAP: Final = "macvtap"
-"""Type of an interface with a macvtap on a further network's link."""
+"""A macvtap on a further network's link."""
 PLUGIN: Final = "plugin"
-"""Type of an interface that a plugin of the node sets up (docs/plugins.md)."""
+"""A plugin of the node sets it up (docs/plugins.md)."""
 PASST: Final = "passt"
-"""Type of an interface whose connections passt relays in the pod."""
+"""passt relays its connections in the pod."""
 PASST_FILES: Final = 16384
 """Descriptors of passt: two per TCP connection, one per port and other flow."""
 
@@ -75,7 +75,7 @@ def ports(interface: Mapping[str, Any]) -> list[Object] | None:
 
 
 def state_of(interface: Mapping[str, Any]) -> str:
-    """Return the state of the link: ``up`` or ``down``."""
+    """Return the link's state: ``up`` or ``down``."""
     return str(interface.get("state") or "up")
 
 

@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX: Final = 16
-"""Maximum number of threads that disks share."""
+"""Threads that disks share."""
 THREAD_BYTES: Final = 2 << 20
 """A thread's used stack and its event loop: a waiting one takes 8 KiB, plus room for requests."""
 
@@ -26,7 +26,7 @@ def total(domain: Domain) -> int:
 
 
 def assigned(domain: Domain) -> dict[str, int]:
-    """Return each disk's thread number, counted from 1, by the disk's name, without the disks of QEMU's main thread.
+    """Return each disk's thread number, counted from 1, by the disk's name, without disks of QEMU's main thread.
 
     Shared threads are assigned in turn; dedicated ones have the numbers after them.
     """

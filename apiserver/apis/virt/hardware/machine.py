@@ -8,7 +8,7 @@ from apiserver.apis.virt.hardware.given import Domain
 
 TYPE: Final = "q35"
 QEMU: Final = "10.0"
-"""QEMU's release in virt-launcher's image, which determines the available machine types."""
+"""In virt-launcher's image; it determines the available machine types."""
 _RELEASES: Final = (
     *(f"2.{minor}" for minor in range(4, 13)),
     *("3.0", "3.1"),
@@ -16,7 +16,7 @@ _RELEASES: Final = (
     QEMU,
 )
 TYPES: Final = frozenset({"q35", "pc", "pc-q35-4.0.1", *(f"pc-{chipset}-{each}" for chipset in ("q35", "i440fx") for each in _RELEASES)})
-"""Supported machine types: those with a PCI bus (``qemu-system-x86_64 -machine help``)."""
+"""Those with a PCI bus (``qemu-system-x86_64 -machine help``)."""
 TYPES_IN_WORDS: Final = (
     f"q35, pc, and their versions pc-q35-{_RELEASES[0]} to pc-q35-{QEMU} and pc-i440fx-{_RELEASES[0]} to pc-i440fx-{QEMU}"
 )

@@ -34,8 +34,8 @@ def max_guest_bytes(domain: Domain) -> int:
 def grows(domain: Domain) -> bool:
     """Return whether the machine has a device that gives the running guest memory, and takes it.
 
-    Huge pages are a resource that a pod cannot get later. A NUMA node of the user's has exactly its memory. Other processes and devices of
-    the node that use the guest's memory would have to follow.
+    A pod cannot get huge pages later. A NUMA node of the user's has exactly its memory. Other processes and devices of the node that use
+    the guest's memory would have to follow.
     """
     return (
         (domain.get("memory") or {}).get("maxGuest") is not None

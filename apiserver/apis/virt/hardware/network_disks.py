@@ -1,4 +1,4 @@
-"""Disks that QEMU itself reaches over the network: types, sources and forms of names. Pure."""
+"""Disks that QEMU itself reaches over the network: types, sources and forms of names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NBD: Final = "NBD"
 NFS: Final = "NFS"
 RBD: Final = "RBD"
 REQUESTS: Final = 32
-"""Maximum number of parallel requests of a guest to a disk whose driver copies written data: each copy exists until the server answers."""
+"""Parallel requests of a guest to a disk with a driver that copies written data: each copy exists until the server answers."""
 
 MAX_LUN: Final = 255
 LOGIN_KEYS: Final[Mapping[str, str]] = {"node.session.auth.username": "username", "node.session.auth.password": "password"}
@@ -30,7 +30,7 @@ together."""
 _ISCSI_PORT: Final = 3260
 _MONITOR_PORT: Final = 6789
 NFS_PORT: Final = 2049
-"""Port of NFS. QEMU first asks the server's portmapper (111) for this port and that of the mount protocol."""
+"""QEMU first asks the server's portmapper (111) for this port and that of the mount protocol."""
 MAX_IDENTITY: Final = 2**31 - 1
 """Largest user or group id for access to files of an NFS server."""
 _IQN: Final = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[A-Za-z0-9.:_-]+)?|eui\.[0-9A-Fa-f]{16}|naa\.([0-9A-Fa-f]{16}){1,2}")
@@ -108,9 +108,9 @@ class Kind:
     login_keys: Mapping[str, str] = field(default_factory=dict)
     """Files of a login in the pod, by the keys of the Secret in ``secretRef``; empty: no login."""
     has_tls: bool = False
-    """True if it supports ``tlsSecretRef``."""
+    """It supports ``tlsSecretRef``."""
     copies: bool = False
-    """True if QEMU's driver copies what the guest writes."""
+    """QEMU's driver copies what the guest writes."""
 
 
 def _of_nbd(source: Mapping[str, Any]) -> str:
@@ -134,7 +134,6 @@ def _of_rbd(source: Mapping[str, Any]) -> str:
 
 
 def _same_host(host: object) -> str:
-    """Return a host's name or address in a normalized form."""
     try:
         found = ipaddress.ip_address(str(host))
     except ValueError:
@@ -159,7 +158,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         copies=True,
     ),
 }
-"""Types of such disks. Their format is always raw: with detection, a guest could make QEMU open other files and servers."""
+"""Their format is always raw: with detection, a guest could make QEMU open other files and servers."""
 
 
 def kind_of(disk: Mapping[str, Any]) -> Kind | None:
@@ -196,7 +195,7 @@ def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def tls_secret(disk: Mapping[str, Any]) -> str:
-    """Return the Secret with certificates for TLS with a disk's server; empty without TLS."""
+    """Return the Secret with certificates for TLS with a disk's server, or an empty string."""
     kind = kind_of(disk)
     return _secret(disk, "tlsSecretRef") if kind is not None and kind.has_tls else ""
 
@@ -206,7 +205,7 @@ def _secret(disk: Mapping[str, Any], reference: str) -> str:
 
 
 def secret_of(disk: Mapping[str, Any]) -> str:
-    """Return the Secret that the pod mounts for a disk; empty for none."""
+    """Return the Secret that the pod mounts for a disk, or an empty string."""
     return login_secret(disk) or tls_secret(disk)
 
 

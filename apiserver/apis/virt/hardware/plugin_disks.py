@@ -1,4 +1,4 @@
-"""Disks that a storage plugin sets up on the node: type, and data from virt-handler to virt-launcher. Pure."""
+"""Disks that a storage plugin sets up on the node: type, and data from virt-handler to virt-launcher."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IMAGE: Final = "disk.img"
 SERVED: Final = "served"
 """Field in a disk's source with the plugin's answer, from virt-handler to virt-launcher. Objects of the API never have it."""
 MAX_SIZE: Final = 1 << 50
-"""Maximum bytes of a disk, far below an overflow."""
+"""Bytes of a disk, far below an overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Served:
 
     protocol: Protocol
     size: int
-    """Bytes of the disk."""
+    """In bytes."""
     export: str = ""
-    """Of ``nbd``: the name of the export."""
+    """Name, for ``nbd``."""
     live_migration: bool = False
-    """True if the plugin serves the same content on all nodes, and on two nodes at once during a migration."""
+    """The plugin serves the same content on all nodes, and on two nodes at once during a migration."""
 
 
 def is_plugin(disk: Mapping[str, Any]) -> bool:
@@ -88,7 +88,7 @@ def _with_served(disk: Object, found: Served | None) -> Object:
 
 
 def served(disk: Mapping[str, Any]) -> Served | None:
-    """Return the plugin's answer that :func:`with_served` wrote; None if it is missing or invalid."""
+    """Return the plugin's answer that :func:`with_served` wrote; None if missing or invalid."""
     said = (disk.get("source") or {}).get(SERVED)
     if not is_plugin(disk) or not isinstance(said, Mapping):
         return None

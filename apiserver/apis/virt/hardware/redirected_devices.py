@@ -12,7 +12,7 @@ MAX_RULES: Final = 16
 
 
 def defaulted(domain: Domain) -> Object | None:
-    """Return ``devices.redirectedDevices`` with ``slots``, and ``allow`` in each rule of a ``filter``; None: there are none."""
+    """Return ``devices.redirectedDevices`` with ``slots``, and ``allow`` in each rule of a ``filter``, or None."""
     devices = given.device(domain, "redirectedDevices")
     if devices is None:
         return None
@@ -22,6 +22,6 @@ def defaulted(domain: Domain) -> Object | None:
 
 
 def slots(domain: Domain) -> int:
-    """Return the maximum number of devices of clients at a time."""
+    """Return the maximum number of clients' devices at a time."""
     devices = defaulted(domain)
     return int(devices["slots"]) if devices is not None else 0

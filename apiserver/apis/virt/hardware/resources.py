@@ -11,7 +11,7 @@ from apiserver.apis.virt.hardware import cpu, memory
 from apiserver.apis.virt.hardware.given import Domain
 
 CPU_REQUEST_MILLI: Final = 100
-"""Requested per processor, because guests are idle most of the time."""
+"""Per processor, because guests are idle most of the time."""
 
 
 def cpu_request(domain: Domain) -> int:
@@ -53,7 +53,7 @@ def memory_limit(domain: Domain) -> int:
 
 
 def can_resize_memory(domain: Domain, other: Domain) -> bool:
-    """Return whether a running guest with the memory of ``domain`` can get that of ``other``: in blocks, within the maximum and the pod."""
+    """Return whether a guest with the memory of ``domain`` can get that of ``other``: in blocks, within the maximum and the pod."""
     wanted, limit = memory.guest_bytes(other), said(domain, "limits", "memory")
     return (
         memory.grows(domain)

@@ -13,6 +13,6 @@ MODELS: Final = get_args(Model)
 
 
 def defaulted(domain: Domain) -> Object | None:
-    """Return ``devices.sound`` with ``model``; None if not specified."""
+    """Return ``devices.sound`` with ``model``, or None."""
     said = given.device(domain, "sound")
     return None if said is None else {"model": "ich9", **said}

@@ -13,7 +13,7 @@ Type = Literal["vga", "bochs", "virtio", "none"]
 TYPES: Final = get_args(Type)
 
 WITH_VRAM: Final = ("vga", "bochs")
-"""Types of cards with memory of configurable size."""
+"""Their memory has a configurable size."""
 VRAM: Final = "16Mi"
 MIN_VRAM: Final = quantity.parse("4Mi")
 MAX_VRAM: Final = quantity.parse("256Mi")

@@ -11,10 +11,10 @@ from apiserver.apis.virt.hardware.given import Domain
 Model = Literal["virtio"]
 MODELS: Final = get_args(Model)
 CIDS: Final = range(3, 2**32 - 1)
-"""CIDs of guests: lower ones are the hypervisor's and the host's, the next higher one is a wildcard (vsock(7))."""
+"""Of guests: lower ones are the hypervisor's and the host's, the next higher one is a wildcard (vsock(7))."""
 
 
 def defaulted(domain: Domain) -> Object | None:
-    """Return ``devices.vsock`` with ``model``; None if not specified."""
+    """Return ``devices.vsock`` with ``model``, or None."""
     said = given.device(domain, "vsock")
     return None if said is None else {"model": "virtio", **said}

@@ -15,6 +15,6 @@ ACTIONS: Final = get_args(Action)
 
 
 def defaulted(domain: Domain) -> Object | None:
-    """Return ``devices.watchdog`` with ``model`` and ``action``; None if not specified."""
+    """Return ``devices.watchdog`` with ``model`` and ``action``, or None."""
     said = given.device(domain, "watchdog")
     return None if said is None else {"model": "i6300esb", "action": "reset", **said}

@@ -1,4 +1,7 @@
-"""Condition types and reasons of a VirtualMachine that several processes use; a reason's text begins with its condition."""
+"""Condition types and reasons of a VirtualMachine that several processes use.
+
+A reason's text begins with its condition. virt-handler writes those that name no other component.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +14,31 @@ from apiserver.apis.meta import objects
 from apiserver.apis.virt.kinds import dig_vm
 
 READY: Final = "Ready"
-"""True while the guest runs and is reachable. Absent from a machine that is off according to its spec."""
+"""True while the guest runs and is reachable. Absent from a machine that is off by its spec."""
 STALLED: Final = "Stalled"
-"""Set by virt-controller, only to True: the last start failed, and none follows without a user's action."""
+"""Only True, by virt-controller: the last start failed, and none follows without a user's action."""
 GUEST_PANICKED: Final = "GuestPanicked"
-"""``Ready=False``, by virt-handler: the attempt ended because the guest's kernel panicked."""
+"""``Ready=False``: the guest's kernel panicked, which ended the attempt."""
 PAUSED: Final = "Paused"
 PAUSED_ON_REQUEST: Final = "paused on request"
-"""virt-handler's message for Paused=True if only a user paused."""
+"""Message of Paused=True if only a user paused."""
 USER: Final = "User"
 """Reason of the same."""
 GUEST_SUSPENDED: Final = "GuestSuspended"
-"""``Paused=True``, by virt-handler: the guest suspended itself to memory."""
+"""``Paused=True``: the guest suspended itself to memory."""
 MIGRATABLE: Final = "Migratable"
 DISKS_NOT_SHARED: Final = "DisksNotShared"
-"""``Migratable=False``, by virt-controller at the start of an attempt: a PersistentVolumeClaim is not ReadWriteMany."""
+"""``Migratable=False``, by virt-controller at an attempt's start: a PersistentVolumeClaim is not ReadWriteMany."""
 ACCESS_CREDENTIALS: Final = "AccessCredentialsSynchronized"
-"""By virt-handler, for ``accessCredentials`` that the guest agent sets: the guest has the keys of the Secrets."""
+"""The guest agent has set the keys of the Secrets in ``accessCredentials``."""
 FILESYSTEMS_READY: Final = "FilesystemsReady"
-"""By virt-handler: all shared file systems of a running guest are served."""
+"""All shared file systems of a running guest are served."""
 FILESYSTEM_LOST: Final = "FilesystemLost"
 """``FilesystemsReady=False``: a serving process ended; the machine must restart."""
 REBOOT_LOOP: Final = "RebootLoop"
-"""By virt-handler, once it was True: the guest rebooted many times within minutes. Ready may be True as well."""
+"""Once it was True: the guest rebooted many times within minutes. Ready may be True as well."""
 AGENT_CONNECTED: Final = "AgentConnected"
-"""By virt-handler: the QEMU guest agent runs in the guest and answers."""
+"""The QEMU guest agent runs in the guest and answers."""
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 """By virt-controller: the cluster ends the machine's pod, by that pod's condition, or its kubelet did not admit it."""
 EVICTION_ALLOWED: Final = "EvictionAllowed"
@@ -43,7 +46,7 @@ EVICTION_ALLOWED: Final = "EvictionAllowed"
 NODE_LOST: Final = "NodeLost"
 """By virt-controller: the last attempt was lost with its node. False once the next attempt has begun."""
 LAUNCHER_OUTDATED: Final = "LauncherOutdated"
-"""By virt-controller, only while True: the pod's virt-launcher image is not that of the release."""
+"""Only True, by virt-controller: the pod's virt-launcher image is not that of the release."""
 WILL_MIGRATE: Final = "WillMigrate"
 """``LauncherOutdated=True``: virt-controller will migrate the guest."""
 WILL_BE_EVICTED: Final = "WillBeEvicted"
@@ -51,19 +54,19 @@ WILL_BE_EVICTED: Final = "WillBeEvicted"
 STAYS: Final = "Stays"
 """``LauncherOutdated=True``: the pod stays until a user migrates or restarts the machine."""
 RESTART_REQUIRED: Final = "RestartRequired"
-"""By virt-controller, only while True: the spec was edited, and the guest runs with the earlier hardware until it ends."""
+"""Only True, by virt-controller: the spec was edited, and the guest runs with the earlier hardware until it ends."""
 HARDWARE_DIFFERS: Final = "HardwareDiffers"
 """``RestartRequired=True``; the message names the fields."""
 START_TIMEOUT: Final = "StartTimeout"
 """``Ready=False``, by virt-controller: the guest did not run in time, so its pod is deleted."""
 NOT_PROBED: Final = "ReadinessProbeFailed"
-"""``Ready=False``, by virt-handler: the guest runs, and ``readinessProbe`` fails or has not succeeded yet."""
+"""``Ready=False``: the guest runs, and ``readinessProbe`` fails or has not succeeded yet."""
 LIVENESS_FAILED: Final = "LivenessProbeFailed"
-"""``Ready=False``, by virt-handler: the attempt ends because ``livenessProbe`` failed."""
+"""``Ready=False``: the attempt ends because ``livenessProbe`` failed."""
 HANDLER_NOT_UNDERSTOOD: Final = "HandlerNotUnderstood"
 """``Ready=False``, by virt-controller: the specified node's virt-handler uses another contract."""
 LAUNCHER_NOT_UNDERSTOOD: Final = "LauncherNotUnderstood"
-"""``Ready=Unknown``, by virt-handler: it does not support virt-launcher's protocol version. A guest continues."""
+"""``Ready=Unknown``: virt-handler does not support virt-launcher's protocol version. The guest continues."""
 DISKS_READY: Final = "DisksReady"
 DISKS_NOT_READY: Final = "DisksNotReady"
 """``Ready=False`` while ``DisksReady=False``."""
@@ -79,40 +82,40 @@ CLAIM_WITHOUT_FILES: Final = "ClaimIsBlock"
 DISK_IN_USE: Final = "DiskInUse"
 """``DisksReady=False``, by virt-controller: another machine uses a claim in a conflicting way."""
 DISK_IMAGE_NOT_FOUND: Final = "DiskImageNotFound"
-"""``DisksReady=False``, by virt-handler: a mounted claim lacks its image."""
+"""``DisksReady=False``: a mounted claim lacks its image."""
 IMPORTING: Final = "Importing"
-"""``DisksReady=False``, by virt-handler: a disk's image is being imported."""
+"""``DisksReady=False``: a disk's image is being imported."""
 IMPORT_FAILED: Final = "ImportFailed"
-"""``DisksReady=False``, by virt-handler: an import failed, and will be retried."""
+"""``DisksReady=False``: an import failed, and will be retried."""
 CLAIM_TOO_SMALL: Final = "ClaimTooSmall"
-"""``DisksReady=False``, by virt-handler: a claim has too little room for a blank disk."""
+"""``DisksReady=False``: a claim has too little room for a blank disk."""
 DISK_SERVER_SILENT: Final = "DiskServerSilent"
-"""``DisksReady=False``, by virt-handler: a disk's server does not answer. A start waits for it."""
+"""``DisksReady=False``: a disk's server does not answer. A start waits for it."""
 DISK_FULL: Final = "DiskFull"
-"""``Paused=True``, or ``DisksReady=False``, by virt-handler, if the guest continues: a disk's storage is full."""
+"""``Paused=True``, or ``DisksReady=False`` if the guest continues: a disk's storage is full."""
 DISK_FAILS: Final = "DiskIOError"
-"""``DisksReady=False``, by virt-handler: a disk has other errors, and the guest continues."""
+"""``DisksReady=False``: a disk has other errors, and the guest continues."""
 DISK_NOT_USABLE: Final = "DiskNotUsable"
-"""``DisksReady=False`` and an Event, by virt-handler: a file or device of the node is unusable; it is retried."""
+"""``DisksReady=False`` and an Event: a file or device of the node is unusable; retried."""
 DISK_NOT_ANSWERING: Final = "DiskNotAnswering"
-"""``DisksReady=False`` and an Event, by virt-handler: a disk's mounted volume does not answer."""
+"""``DisksReady=False`` and an Event: a disk's mounted volume does not answer."""
 NOT_FOUND_OF: Final[Mapping[str, str]] = {"Secret": "SecretNotFound", "ConfigMap": "ConfigMapNotFound"}
 """``DisksReady=False``, by virt-controller, by kind: the pod waits for this object or one of its keys."""
 DISKS_FOUND: Final = "Found"
 NETWORK_READY: Final = "NetworkReady"
-"""By virt-handler, if it could not set up the pod's network, and True when it could; earlier by virt-controller."""
+"""False if virt-handler could not set up the pod's network, True when it could; earlier by virt-controller."""
 NETWORK_NOT_READY: Final = "NetworkNotReady"
 """``NetworkReady=False`` and an Event; retried."""
 NETWORK_NOT_SUPPORTED: Final = "NetworkNotSupported"
 """``NetworkReady=False`` and an Event: the requested network is impossible."""
 PLUGIN_FAILED: Final = "PluginFailed"
-"""``NetworkReady=False`` or ``DisksReady=False``, by virt-handler: a plugin failed, or its result is invalid; it is retried."""
+"""``NetworkReady=False`` or ``DisksReady=False``: a plugin failed, or its result is invalid; retried."""
 PLUGIN_TIMED_OUT: Final = "PluginTimedOut"
 """``NetworkReady=False`` or ``DisksReady=False``: a plugin was ended after too long."""
 PLUGIN_NOT_FOUND: Final = "PluginNotFound"
 """``NetworkReady=False`` or ``DisksReady=False``: the node lacks the plugin."""
 DISK_NOT_SUPPORTED: Final = "DiskNotSupported"
-"""``Ready=False``, by virt-handler: a disk's plugin does not support the request."""
+"""``Ready=False``: a disk's plugin does not support the request."""
 NETWORK_NOT_FOUND: Final = "NetworkNotFound"
 """``NetworkReady=False`` and ``Ready=False``, by virt-controller: a NetworkAttachmentDefinition does not exist."""
 NETWORK_NOT_USABLE: Final = "NetworkNotUsable"
@@ -134,7 +137,6 @@ TYPES: Final = (
     LAUNCHER_OUTDATED,
     RESTART_REQUIRED,
 )
-"""Condition types of a VirtualMachine."""
 OF_A_GUEST: Final = (PAUSED, MIGRATABLE, NETWORK_READY, AGENT_CONNECTED, ACCESS_CREDENTIALS, FILESYSTEMS_READY, REBOOT_LOOP)
 """Types about a guest, removed at its end."""
 
@@ -147,7 +149,7 @@ def paused(message: str) -> str:
 
 
 class Wait(enum.Enum):
-    """A cause of waiting that the conditions of a machine name."""
+    """A cause of waiting that a machine's conditions name."""
 
     IMAGE = "image"
     """A disk's image is missing or being imported, its claim lacks room, or its server or plugin does not answer."""
@@ -185,7 +187,7 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
 
 
 def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
-    """Return the machine's condition of this type if it is False, else None."""
+    """Return the machine's condition of this type if it is False."""
     found = objects.condition(dig_vm(vm, "status", "conditions"), kind)
     return found if found is not None and found.get("status") == "False" else None
 
@@ -197,7 +199,7 @@ def was_stopped_by_a_fault(found: list[dict[str, Any]] | None) -> bool:
 
 
 def waits_for(vm: Mapping[str, Any]) -> frozenset[Wait]:
-    """Return what a machine waits for: at most one of the disks' waits, and one of the networks'."""
+    """Return what a machine waits for: at most one wait each of the disks and the networks."""
     lacking = ((by_reason, found_false(vm, kind)) for kind, by_reason in _WAITS.items())
     found = (by_reason.get(str(each.get("reason"))) for by_reason, each in lacking if each is not None)
     return frozenset(each for each in found if each is not None)

@@ -1,4 +1,4 @@
-"""Eviction of machines' pods: strategies, and labels of the migrations. Pure."""
+"""Eviction of machines' pods: strategies, and labels of the migrations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EXTERNAL: Final = "External"
 POD_LABEL: Final = "kubevirt.io/evicted-pod"
 """On a Migration caused by an eviction: the uid of the pod."""
 NODE_ANNOTATION: Final = "kubevirt.io/evicted-from"
-"""On such a Migration: the node of that pod."""
+"""On such a Migration: that pod's node."""
 DRAIN_LABEL: Final = "kubevirt.io/drain"
 """On such a Migration: "true" if that node was being drained."""
 
 
 def strategy_of(vm: Object) -> Strategy | None:
-    """Return ``spec.evictionStrategy``; None for the cluster's, also for an unknown value of a later release."""
+    """Return ``spec.evictionStrategy``; None for the cluster's, also if a later release wrote an unknown one."""
     found = dig_vm(vm, "spec", "evictionStrategy")
     return cast("Strategy", found) if found in get_args(Strategy) else None
 
@@ -45,5 +45,5 @@ def machine_of(migration: Object) -> NamespacedName:
 
 
 def node_left_by(migration: Object) -> str:
-    """Return the source node of a Migration, or an empty string while it is not recorded."""
+    """Return the source node of a Migration, or an empty string."""
     return str(dig_migration(migration, "status", "sourceNode") or annotations_of(migration).get(NODE_ANNOTATION, ""))

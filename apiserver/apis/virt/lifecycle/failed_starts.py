@@ -1,9 +1,9 @@
-"""Finds nodes where starts fail that succeed elsewhere: non-operational for a while. Pure.
+"""Finds non-operational nodes: starts fail there that succeed elsewhere.
 
 A machine is evidence against a node only if its start failed there and its guest then ran on another node. A successful start on the node
-clears it, and so does the annotation of an administrator who repaired it.
+clears it, and so does an administrator's annotation after a repair.
 
-Everything is read from ``status.attempts``. If the first start after the pause fails, the next pause is twice as long.
+If the first start after the pause fails, the next pause is twice as long.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ MAX_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A node that starts should avoid."""
+    """A node that starts should avoid until a time."""
 
     until: datetime
     machines: int
-    """Machines that failed to start there and ran elsewhere, since the last success."""
+    """Number of machines that failed to start there and ran elsewhere, since the last success."""
 
     def message(self) -> str:
         """Return the reason, for people."""
@@ -47,7 +47,7 @@ class Verdict:
 
 
 def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
-    """Return the nodes against which this machine is evidence; with ``now``, against which it may still decide."""
+    """Return the nodes against which this machine is evidence; with ``now``, only recent evidence."""
     return sorted({node for node, moment in _failures(vm) if now is None or now - moment < LONGEST_PAUSE})
 
 
@@ -60,7 +60,7 @@ def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collecti
     """Return the nodes that starts should avoid.
 
     Args:
-        nodes: the Nodes by name.
+        nodes: by name.
         machines: for each suspected node, all machines with an attempt there.
         now: the time.
     """

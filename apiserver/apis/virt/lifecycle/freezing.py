@@ -1,4 +1,4 @@
-"""Frozen file systems of a guest: the field of the status, and limits of time. Pure."""
+"""Frozen file systems of a guest: the field of the status, and limits of time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Final
 FIELD: Final = "fsFreezeStatus"
 FROZEN: Final = "frozen"
 UNFREEZE_TIMEOUT_SECONDS: Final = 300
-"""After this time they thaw automatically, unless the verb sets another."""
+"""They thaw after this time unless the verb sets another."""
 MAX_UNFREEZE_TIMEOUT_SECONDS: Final = 3600
 
 
 def is_frozen(vm: Mapping[str, Any]) -> bool:
-    """Return whether the file systems of a machine's guest are frozen."""
+    """Return whether the guest's file systems are frozen."""
     return (vm.get("status") or {}).get(FIELD) == FROZEN

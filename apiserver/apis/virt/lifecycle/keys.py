@@ -1,4 +1,4 @@
-"""Keys for the verb ``sendkey``: Linux's names and codes (``linux/input-event-codes.h``), as of ``virsh send-key``. Pure."""
+"""Keys for the verb ``sendkey``: Linux's names and codes (``linux/input-event-codes.h``), as of ``virsh send-key``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def code_of(key: str) -> int | None:
 
 
 def codes_of(keys: Sequence[str]) -> tuple[int, ...]:
-    """Return the codes of keys; unknown ones are left out."""
+    """Return the codes of keys without the unknown ones."""
     return tuple(code for key in keys if (code := code_of(key)) is not None)
 
 

@@ -1,7 +1,7 @@
-"""The image of a suspended guest's memory: ``spec.managedSave`` names its claim, ``status.managedSave`` the image. Pure.
+"""The image of a suspended guest's memory: ``spec.managedSave`` names its claim, ``status.managedSave`` the image.
 
-virt-launcher writes the image as ``<uid of the machine>/<id of the operation>`` into the claim, and reports its digest. A start resumes
-only from the image that the status names.
+virt-launcher writes ``<uid of the machine>/<id of the operation>`` into the claim, and reports the digest. A start resumes only from the
+image in the status.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def claim_of(spec: Mapping[str, Any]) -> str:
 
 
 def of(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the image that the next start resumes from; None without one."""
+    """Return the image that the next start resumes from, or None."""
     found: Mapping[str, Any] | None = dig_vm(vm, "status", FIELD)
     return found
 
 
 def image_of(vm: Mapping[str, Any]) -> Image | None:
-    """Return the same image in its other form."""
+    """Return the same image as an ``Image``."""
     found = of(vm)
     return None if found is None else Image(str(found["id"]), str(found["digest"]).removeprefix("sha256:"), int(found["sizeBytes"]))
 
@@ -44,9 +44,9 @@ def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Objec
 
     Args:
         vm: the machine before that end.
-        claim: the claim that the pod had mounted.
-        message: of virt-launcher.
-        moment: of the end.
+        claim: mounted by the pod.
+        message: from virt-launcher.
+        moment: the end.
     """
     image, operation = read(message), suspending(vm)
     if image is None or operation is None or image.id != operation.get("id") or not claim:

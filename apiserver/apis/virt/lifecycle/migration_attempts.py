@@ -1,11 +1,10 @@
-"""Attempts of a Migration, each with its own target pod. Pure.
+"""Attempts of a Migration, each with its own target pod.
 
 ``status.attempt`` is the number of the current attempt; ``status.attempts`` lists the failed ones. After a failure that may be temporary,
-virt-controller starts another one if nothing runs in the target any more and the guest is on the source: it never began to move, or the
-source's virt-launcher reported it. A Migration from an older virt-controller has no number; its first failure is final.
+virt-controller starts another one if nothing runs in the target and the guest is on the source: it never began to move, or the source's
+virt-launcher reported it. A Migration from an older virt-controller has no number; its first failure is final.
 
-For virt-launcher and the relays each attempt is a migration with its own uid, so information about an earlier one, above all that the guest
-left, never applies to a later one.
+For virt-launcher and the relays each attempt is a migration with its own uid, so reports about an earlier one never apply to a later one.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from apiserver.apis.meta import objects, times
 from apiserver.apis.virt.kinds import dig_migration
 
 MAX_ATTEMPTS: Final = 3
-"""virt-launcher remembers four migrations. The limit also bounds the cost of a node on which every attempt fails."""
+"""virt-launcher remembers four migrations. The limit also bounds the cost of a node where every attempt fails."""
 CONNECTION_BROKEN: Final = "ConnectionBroken"
-"""The connection between the nodes, or a process at its ends, ended; the source's virt-handler reports that the guest stayed."""
+"""A connection between the nodes or a process at its ends ended; the source's virt-handler reports that the guest stayed."""
 TARGET_POD_ENDED: Final = "TargetPodEnded"
 TARGET_POD_DELETED: Final = "TargetPodDeleted"
 REPORTED: Final = frozenset({CONNECTION_BROKEN})
@@ -29,29 +28,26 @@ REASONS: Final = (CONNECTION_BROKEN, TARGET_POD_ENDED, TARGET_POD_DELETED)
 
 
 def number_of(migration: Mapping[str, Any]) -> int:
-    """Return the number of the current attempt; 0 if it is unset or invalid.
-
-    This is called before a Migration is validated.
-    """
+    """Return the number of the current attempt; 0 if unset or invalid, because callers may not have validated the Migration."""
     found = dig_migration(migration, "status", "attempt")
     return found if type(found) is int else 0
 
 
 def uid_of(migration: Mapping[str, Any]) -> str:
-    """Return the uid of the current attempt; the first has the Migration's uid."""
+    """Return the uid of the current attempt; the first has the Migration's."""
     number = number_of(migration)
     return objects.uid_of(migration) if number <= 1 else f"{objects.uid_of(migration)}-{number}"
 
 
 def failure_of(migration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the entry of the current attempt in ``status.attempts``; None if it has not failed."""
+    """Return the current attempt's entry in ``status.attempts``; None if it has not failed."""
     number = number_of(migration)
     failed = dig_migration(migration, "status", "attempts") or ()
     return next((each for each in failed if each["number"] == number), None) if number else None
 
 
 def nodes_of(migration: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the target nodes of the failed attempts, without duplicates."""
+    """Return the target nodes of failed attempts, without duplicates."""
     failed = dig_migration(migration, "status", "attempts") or ()
     return tuple(sorted({str(node) for each in failed if (node := each.get("targetNode"))}))
 

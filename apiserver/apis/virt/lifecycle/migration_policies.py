@@ -1,4 +1,4 @@
-"""Selects the MigrationPolicy of a machine, and computes a migration's options. Pure.
+"""Selects the MigrationPolicy of a machine, and computes a migration's options.
 
 Policies are plain JSON checked by :func:`apiserver.apis.virt.structure.of_migration_policy`. ``status.options`` keeps the options from the
 Migration's begin.
@@ -24,18 +24,18 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "parallelConnections": (1, MAX_CONNECTIONS),
     "completionTimeoutPerGiB": (1, MAX_TIMEOUT_PER_GIB),
 }
-"""Minimum and maximum (inclusive) of the numbers in a policy."""
+"""Minimum and maximum (inclusive)."""
 GIB: Final = 1 << 30
 COPY_SECONDS: Final = 3600
 """Maximum seconds added for copied disks, because blank disks may be mostly empty.
 
-1 Gbit/s moves 400 GiB in this time. A policy's ``completionTimeoutPerGiB`` applies without this limit.
+At 1 Gbit/s, 400 GiB move in this time. ``completionTimeoutPerGiB`` has no such limit.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The cluster's migration options, for fields that no policy sets."""
+    """The cluster's migration options."""
 
     bandwidth: str = "0"
     """Bytes per second as a quantity; 0: unlimited."""
@@ -74,8 +74,8 @@ def options(policy: Object, memory_bytes: int, defaults: Defaults, *, copied_byt
     """Return ``status.options`` of a migration.
 
     Args:
-        policy: the machine's policy, or ``NO_POLICY``.
-        memory_bytes: memory of the guest.
+        policy: the machine's, or ``NO_POLICY``.
+        memory_bytes: of the guest.
         defaults: the cluster's options.
         copied_bytes: total size of disks to copy.
     """
@@ -101,7 +101,7 @@ def _gibibytes(amount: int) -> int:
 
 
 def _copying_seconds(copied_bytes: int, bandwidth: str) -> int:
-    """Return the maximum seconds added for disks: ``COPY_SECONDS``, or twice the time at the allowed bandwidth."""
+    """Return the seconds added for disks: ``COPY_SECONDS``, or twice the time at the allowed bandwidth if longer."""
     allowed = quantity.parse(bandwidth).bytes
     return max(COPY_SECONDS, -(-2 * copied_bytes // allowed) if allowed else 0)
 

@@ -1,4 +1,4 @@
-"""The loss of a machine's node, as the condition NodeLost keeps it. Pure.
+"""The condition NodeLost.
 
 virt-controller sets it when an attempt ends because its node is off, and resets it when the next begins.
 """

@@ -1,9 +1,9 @@
-"""Operations on a running guest: reading and changing ``status.operations``. Pure.
+"""Operations on a running guest: reading and changing ``status.operations``.
 
 An operation is carried out at most once; a level (power, pause) may be set repeatedly. virt-handler sends it to virt-launcher with its id
 and number, and writes its result. The end of an attempt ends its operations in the same write.
 
-virt-launcher carries operations out in the order of ``number``, so the newest is enough to refuse old ones.
+virt-launcher follows the order of ``number``, so the newest is enough to refuse old ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from apiserver.apis.virt.lifecycle import power
 
 Action = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"]
 """A hard reset, resuming after a fault, a reboot by the guest itself, an NMI, pressed keys, saving the guest's memory, which ends the
-attempt, or freezing and thawing its file systems.
-"""
+attempt, or freezing and thawing its file systems."""
 RESET: Final[Action] = "Reset"
 RESUME: Final[Action] = "Resume"
 SOFT_REBOOT: Final[Action] = "SoftReboot"
@@ -51,7 +50,7 @@ def of(vm: Mapping[str, Any]) -> Sequence[Operation]:
 
 
 def find(vm: Mapping[str, Any], operation_id: str) -> Operation | None:
-    """Return the operation with this id, if the machine still lists it."""
+    """Return the operation with this id, or None."""
     return next((each for each in of(vm) if each.get("id") == operation_id), None)
 
 
@@ -69,7 +68,7 @@ def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
 def appended(
     vm: Mapping[str, Any], action: Action, operation_id: str, now: datetime, parameters: Mapping[str, Any] = NO_PARAMETERS
 ) -> list[dict[str, Any]] | None:
-    """Return the list with another operation; None if it is full of unfinished ones."""
+    """Return the list with another operation; None if full of unfinished ones."""
     kept = [dict(each) for each in of(vm)]
     number = max((int(each.get("number") or 0) for each in kept), default=0) + 1
     while len(kept) >= MAX_KEPT:

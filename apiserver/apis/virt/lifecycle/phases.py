@@ -6,8 +6,7 @@
        ▲            ▲            └──────────┴───▶ Unknown (the node does not report) ──▶ back, or an end
        └────────────┴──── a new attempt ◀──── Stopped | Succeeded | Failed | Suspended
 
-virt-controller and virt-handler use these tables. virt-api enforces only that a Migration's final phase stays, because a lock depends on
-it.
+virt-controller and virt-handler follow them. virt-api enforces only that a Migration's final phase stays, because a lock depends on it.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ SUCCEEDED: Final = "Succeeded"
 """The guest powered itself off."""
 FAILED: Final = "Failed"
 SUSPENDED: Final = "Suspended"
-"""Off, with the guest's memory in an image (``status.managedSave``)."""
+"""Off, with the guest's memory in ``status.managedSave``."""
 UNKNOWN: Final = "Unknown"
 """Neither kubelet nor virt-handler of the node reports."""
 
 ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED, SUSPENDED})
 """The last attempt has neither domain nor pod."""
 OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
-"""virt-handler decides which phase follows these."""
+"""virt-handler decides which phase follows."""
 HANDLED: Final = OWNED_BY_HANDLER | {UNKNOWN}
-"""Phases that virt-handler may replace: its own, and virt-controller's for a silent node."""
+"""Phases that virt-handler may replace: its own, and virt-controller's for an unreachable node."""
 OF_A_PLACE: Final = (
     "nodeName",
     "podIP",
@@ -63,11 +62,11 @@ OF_A_PLACE: Final = (
 )
 """Status fields about the guest's place and state, removed at its end.
 
-``podName`` stays for the log of a failed attempt's pod, and ``podUID`` because no attempt begins before that pod is over.
+``podName`` stays for the log of a failed attempt's pod, ``podUID`` because no attempt begins before that pod is over.
 """
 WITH_POD: Final = frozenset({SCHEDULING, SCHEDULED, RUNNING, STOPPING, UNKNOWN})
 WITH_GUEST: Final = WITH_POD - {SCHEDULING}
-"""In these phases a guest may have started. Then an edit of its hardware leaves the running form as it is."""
+"""A guest may have started, so an edit of its hardware leaves the running form as it is."""
 
 PREPARING_TARGET: Final = "PreparingTarget"
 TARGET_READY: Final = "TargetReady"
@@ -88,7 +87,7 @@ VM_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         SUSPENDED: frozenset({PENDING, SCHEDULING, STOPPED}),
     }
 )
-"""Transitions of a VirtualMachine. ``""``: no status. Staying in a phase is always allowed."""
+"""``""``: no status. Staying in a phase is always allowed."""
 
 MIGRATION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
@@ -103,7 +102,7 @@ MIGRATION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         CANCELLED: frozenset(),
     }
 )
-"""Transitions of a Migration. A final phase stays, because its lock on the virtual machine was released.
+"""A final phase stays, because its lock on the virtual machine was released.
 
 ``Pending`` after a later phase begins another attempt (:mod:`apiserver.apis.virt.lifecycle.migration_attempts`).
 """
@@ -132,7 +131,7 @@ def is_unfinished(migration: Mapping[str, Any]) -> bool:
 
 
 def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a machine's status without the fields and conditions of a guest that is gone.
+    """Return a machine's status without the fields and conditions of its guest.
 
     ``DisksReady`` is only kept for a failed disk.
     """
@@ -145,7 +144,7 @@ def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
 def enter(status: Mapping[str, Any], phase: str, now: datetime) -> dict[str, Any]:
     """Return ``status`` in ``phase`` with the time of entry; unchanged if it is in that phase.
 
-    ``phaseTransitionTimestamps`` is about one attempt: ``Pending`` or ``Scheduling`` after an end restarts it.
+    ``Pending`` or ``Scheduling`` after an end restarts ``phaseTransitionTimestamps``.
     """
     old = str(status.get("phase") or "")
     if old == phase:

@@ -1,20 +1,19 @@
-"""Computes whether a virtual machine should be on. Pure.
+"""Computes whether a virtual machine should be on.
 
 An *attempt* is one launcher pod with at most one run of the guest, numbered from 1. A *request* is the last verb that turned the machine on
-or off (``status.request``). It applies until the strategy is edited: ``status.runStrategyGeneration``, the generation of that edit, exceeds
-the request's ``generation``.
+or off (``status.request``). It applies until the strategy is edited: ``status.runStrategyGeneration`` exceeds the request's ``generation``.
 
 - ``Stop`` keeps the machine off.
 - ``Start`` and ``Restart`` want the attempt ``request.attempt``, and start a series there: the machine is on until that attempt ends,
   whatever the strategy; then the strategy considers only this series. ``Restart`` first ends the attempt before.
 
-The *pause* (``status.pause``) belongs to one attempt. An earlier release wrote ``Pause`` and ``Unpause`` into ``status.request``. They are
-read with the same meaning: the pause, and a series that starts at that attempt.
+The *pause* (``status.pause``) belongs to one attempt. An earlier release wrote ``Pause`` and ``Unpause`` into ``status.request``: they mean
+the pause, and a series that starts at that attempt.
 
 Without a request the series is all of ``status.attempts``. A running attempt continues under every strategy except ``Halted``. A *failed
-start* is an attempt that ended ``Failed``, has a ``nodeName`` (its container ran there) and no ``runningTime``. An attempt with a guest
-that ran resets the count, because ``rerun.limit`` limits useless starts. One without a running container does not count: a missing
-registry, volume or node is not the machine's fault.
+start* is an attempt that ended ``Failed``, with a ``nodeName`` (its container ran) and without ``runningTime``. A guest that ran resets the
+count, because ``rerun.limit`` limits useless starts. Without a running container nothing counts: a missing registry, volume or node is not
+the machine's fault.
 
 A *suspended* machine is off, whatever the strategy, until a start is requested after the attempt that ended ``Suspended``.
 
@@ -22,10 +21,10 @@ An *interrupted* attempt does not count as an end: the machine has the condition
 admitted, …; not deleted), its end was not requested, and the guest did not power itself off. Then the machine is on, also under ``Once``
 and ``Manual``.
 
-A machine whose node was *lost* is off until a start is requested, if ``spec.onNodeLoss`` is ``Wait``.
+A machine with a *lost* node is off until a start is requested, if ``spec.onNodeLoss`` is ``Wait``.
 
-After an edit of the spec, attempts of an older ``generation`` without a guest no longer count, unless one succeeded. Older failures do not
-count for the back-off.
+After an edit of the spec, attempts of an older ``generation`` without a guest count only if one succeeded. Older failures do not count for
+the back-off.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ HALTED: Final[RunStrategy] = "Halted"
 RUN_STRATEGIES: Final[tuple[RunStrategy, ...]] = get_args(RunStrategy)
 
 Action = Literal["Start", "Stop", "Restart", "Pause", "Unpause"]
-"""The verb of a request; ``Pause`` and ``Unpause`` only in objects that an earlier release wrote."""
+"""``Pause`` and ``Unpause`` only in objects that an earlier release wrote."""
 START: Final[Action] = "Start"
 STOP: Final[Action] = "Stop"
 RESTART: Final[Action] = "Restart"
@@ -73,15 +72,14 @@ PHASES: Final[Mapping[str, str]] = MappingProxyType(
         RESULT_SUSPENDED: phases.SUSPENDED,
     }
 )
-"""The phase of a machine after an attempt with this result."""
+"""The machine's phase after an attempt with this result."""
 
 DEFAULT_GRACE_SECONDS: Final = 30
 DEFAULT_RERUN_LIMIT: Final = 2
 MAX_RERUN_LIMIT: Final = 9
 MAX_ATTEMPTS_KEPT: Final = 10
-"""Maximum length of ``status.attempts``: enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
+"""Enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
 MAX_CALLS_KEPT: Final = 10
-"""Maximum length of ``status.calls``."""
 GOOD_RUN: Final = timedelta(minutes=10)
 """A run of this length ends a row of failures; a kubelet's back-off resets after the same time."""
 
@@ -94,14 +92,14 @@ OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "Attem
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """The decision whether a machine should be on, with its reason."""
+    """Whether a machine should be on, with the reason."""
 
     on: bool
     attempt: int
     """On: the attempt that should run; a lower current one must end first. Off: the current attempt, 0 if none."""
     reason: str
-    """For programs and conditions: Deleting, StopRequested, Suspended, Requested, Always, FirstAttempt, Rerun, Running, Interrupted,
-    Succeeded, NodeLost, RerunLimitReached, AttemptEnded, NotRequested, Halted."""
+    """Deleting, StopRequested, Suspended, Requested, Always, FirstAttempt, Rerun, Running, Interrupted, Succeeded, NodeLost,
+    RerunLimitReached, AttemptEnded, NotRequested, Halted."""
     message: str
     failures: int = 0
     """Consecutive attempts at the series' end that ended by themselves before :data:`GOOD_RUN`, for the back-off."""
@@ -153,7 +151,7 @@ def _is_suspended(vm: Mapping[str, Any], request: Mapping[str, Any] | None) -> b
 
 
 def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return True if a machine is off because its last start failed or its node was lost, and none follows."""
+    """Return True if a machine is off because its last start failed or its node was lost."""
     if decision.reason == "NodeLost":
         return True
     newest = newest_attempt(vm)
@@ -182,7 +180,7 @@ def end_asked_for(vm: Mapping[str, Any]) -> str:
 def was_interrupted(vm: Mapping[str, Any]) -> bool:
     """Return True if the cluster ended the newest attempt's pod without a request.
 
-    False if the guest powered itself off at that time. The condition counts until the next attempt begins.
+    False if the guest powered itself off then. The condition counts until the next attempt begins.
     """
     newest = newest_attempt(vm)
     if not has_ended(newest) or newest.get("stopTime") or newest.get("result") == RESULT_SUCCEEDED:
@@ -222,7 +220,7 @@ def _by_strategy(
 
 
 def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return ``status.request`` if it applies: the run strategy was not edited since.
+    """Return ``status.request`` if the run strategy was not edited since.
 
     A request of an older release without ``generation`` applies while the strategy is the same.
     """
@@ -251,7 +249,7 @@ def grace_of_spec(vm: Mapping[str, Any]) -> int:
 
 
 def requested_grace(vm: Mapping[str, Any]) -> int | None:
-    """Return the grace period that the verb stop gave; None without one."""
+    """Return the grace period that the verb stop gave, or None."""
     request = effective_request(vm) or {}
     given = request.get("gracePeriodSeconds") if request.get("action") == STOP else None
     return None if given is None else int(given)
@@ -271,7 +269,7 @@ def node_selector(vm: Mapping[str, Any], attempt: int) -> Mapping[str, str]:
 
 
 def call_of(vm: Mapping[str, Any], call_id: str) -> Mapping[str, Any] | None:
-    """Return the call of a verb with this id, if listed."""
+    """Return the call of a verb with this id, or None."""
     return next((each for each in (vm.get("status") or {}).get("calls") or () if each.get("id") == call_id), None)
 
 
@@ -282,7 +280,7 @@ def keep_call(vm: dict[str, Any], call_id: str, verb: str) -> None:
 
 
 def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool, attempt: int | None = None) -> None:
-    """Set the pause of an attempt, by default the current one, in place; ``moment`` is the time of the call."""
+    """Set the pause of an attempt, by default the current one, in place; ``moment`` is the call's time."""
     keep_pause(vm)
     vm.setdefault("status", {})["pause"] = {
         "wanted": wanted,

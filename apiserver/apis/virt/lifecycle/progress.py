@@ -1,6 +1,6 @@
-"""The progress of a live migration, ``Migration.status.progress``. Pure.
+"""The progress of a live migration, ``Migration.status.progress``.
 
-The source's virt-handler writes it while the Migration is ``Running``; the target's writes it with ``Succeeded``.
+The source's virt-handler writes it while the Migration is ``Running``; the target's with ``Succeeded``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ NUMBERS: Final = (
     "elapsedMilliseconds",
     "downtimeMilliseconds",
 )
-"""Numeric fields, at least 0."""
+"""At least 0."""
 CONVERGING: Final = "Converging"
-"""A Migration's condition. False: the guest changes its memory as fast as it is sent. Absent if that never happened."""
+"""False: the guest changes its memory as fast as it is sent. Absent if that never happened."""
 WRITES_FASTER: Final = "GuestWritesFaster"
 """``Converging=False``: for some seconds the guest changed about as much memory as was sent."""
 SENT_REPEATEDLY: Final = "SentRepeatedly"
@@ -40,7 +40,7 @@ def of(migration: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def percent(migration: Mapping[str, Any]) -> int | None:
-    """Return the percentage on the target; None before there are numbers. 100 only for a Migration that succeeded."""
+    """Return the percentage on the target; None without numbers. 100 only for a Migration that succeeded."""
     if phases.phase_of(migration) == phases.SUCCEEDED:
         return 100
     found = of(migration)

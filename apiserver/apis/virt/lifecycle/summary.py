@@ -1,4 +1,4 @@
-"""One word for a machine's state, and why: what ``kubectl get vms`` shows. Pure.
+"""A machine's state in one word, and its reason, for ``kubectl get vms``.
 
 The words are those of KubeVirt's ``printableStatus``, ``kubectl get pods`` and the kubelet. Nothing is stored: programs read conditions.
 """
@@ -30,7 +30,7 @@ BACK_OFF: Final = "CrashLoopBackOff"
 WAITING_FOR_IMAGE: Final = "WaitingForImage"
 WAITING_FOR_SERVER: Final = "WaitingForServer"
 MAX_REASON: Final = 160
-"""Characters of the reason in a table."""
+"""Maximum characters in a table."""
 
 _WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -43,7 +43,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
         conditions.DISK_SERVER_SILENT: WAITING_FOR_SERVER,
     }
 )
-"""By the reason of a condition that is False; other reasons (ErrImagePull, FailedCreate …) are words themselves."""
+"""By the reason of a False condition; other reasons (ErrImagePull, FailedCreate …) are words themselves."""
 
 
 def word(vm: Object) -> str:

@@ -1,1 +1,1 @@
-"""Names and places shared by several processes: paths, labels, addresses, URLs. Pure."""
+"""Names and places shared by several processes: paths, labels, addresses, URLs."""

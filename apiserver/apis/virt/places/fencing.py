@@ -1,4 +1,4 @@
-"""The statement on a Node that it is off, as Kubernetes' taint ``out-of-service`` (KEP-2268) and annotations. Pure."""
+"""The statement on a Node that it is off: Kubernetes' taint ``out-of-service`` (KEP-2268) and annotations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _BOOT_ID: Final = re.compile(r"[0-9a-f-]{8,48}[0-9a-f]")
 def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
     """Return the Node with the taint, and with who fenced it.
 
-    With ``boot``, the boot ID that ended, the node is to be unfenced after its next start. The taint's value keeps it, because a kubelet
-    can write annotations of its Node, but no taints.
+    ``boot``, the ended boot ID, asks for unfencing after the next start. The taint keeps it, because a kubelet can write its Node's
+    annotations, but not its taints.
     """
     found = copy.deepcopy(node)
     value = {"value": f"{_BOOT}{boot}"} if _BOOT_ID.fullmatch(boot) else {}
@@ -29,7 +29,7 @@ def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
 
 
 def ended_boot(node: Object) -> str:
-    """Return the boot ID that ended when a fence agent switched the node off; empty if none did."""
+    """Return the boot ID that ended when a fence agent switched the node off, or an empty string."""
     values = (str(each.get("value") or "") for each in node_states.taints_of(node) if each.get("key") == node_states.OFF_TAINT)
     return next((each.removeprefix(_BOOT) for each in values if each.startswith(_BOOT)), "")
 

@@ -1,6 +1,6 @@
-"""Validates uids, addresses and texts in a status. Pure.
+"""Validates uids, addresses and texts in a status.
 
-As in :mod:`apiserver.apis.meta.names`, a text that is too long gets only that error.
+A text that is too long gets only that error.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from apiserver.apis.virt.places import network
 
 MAX_UID: Final = 63
 MAX_MESSAGE: Final = 8 << 10
-"""Maximum bytes of a message for users: the names of all claims of a machine fit."""
+"""Bytes for users: the names of all claims of a machine fit."""
 MAX_REASON: Final = 256
 MAX_WORDS: Final = 256
 MAX_DEVICE: Final = 64
 MAX_PATH: Final = 256
 MAX_MOMENT: Final = 40
-"""Maximum bytes of an RFC 3339 time, with fractions of any length."""
+"""Bytes of an RFC 3339 time, with fractions of any length."""
 MAX_PORT: Final = 65535
 _MAX_ADDRESS: Final = 45
-"""Maximum bytes of an IPv6 address as text (RFC 4291, 2.2)."""
+"""Bytes of an IPv6 address as text (RFC 4291, 2.2)."""
 _MAX_HOST_PORT: Final = _MAX_ADDRESS + len("[]:65535")
 
 _NOBODYS: Final = tuple(
@@ -82,7 +82,7 @@ def ip_errors(text: str) -> list[str]:
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Return errors of a pod's address. Other components dial it."""
+    """Return errors of a pod's address, which other components dial."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]
@@ -94,7 +94,7 @@ def mac_errors(text: str) -> list[str]:
 
 
 def host_port_errors(text: str) -> list[str]:
-    """Return errors of the address of a server in a pod: ``host:port`` with an IP address."""
+    """Return errors of a server's address in a pod: ``host:port`` with an IP address."""
     if (found := host_port(text)) is None:
         return ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
     return [] if pod_ip(str(found[0])) is not None else [_NO_PODS]
@@ -108,7 +108,7 @@ def reason_errors(text: str) -> list[str]:
 
 
 def message_errors(text: str) -> list[str]:
-    """Return errors of a text for users, shown in terminals, which may quote hypervisors and guests."""
+    """Return errors of a text for users' terminals, which may quote hypervisors and guests."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
@@ -125,7 +125,7 @@ def device_errors(text: str) -> list[str]:
 
 
 def path_errors(text: str) -> list[str]:
-    """Return errors of the path of a field of a spec."""
+    """Return errors of a field's path."""
     if len(text) > MAX_PATH:
         return [f"must be no more than {MAX_PATH} bytes"]
     return [] if _PATH.fullmatch(text) else ["must be a path such as spec.domain.devices.disks[data].ioTune"]

@@ -18,7 +18,7 @@ class Volume:
     directory: str
     """Its mount path."""
     size: int
-    """Its size limit in bytes."""
+    """In bytes."""
 
 
 RUN_VOLUME: Final = "run"
@@ -35,10 +35,10 @@ IN_MEMORY: Final = (
     Volume(CACHE_VOLUME, CACHE_DIRECTORY, 4 << 20),
     Volume(TEMPORARY_VOLUME, TEMPORARY_DIRECTORY, 1 << 20),
 )
-"""All writable places in a pod without image disks; the root file system is read-only. The kernel enforces the sizes."""
+"""All writable places without image disks; the root file system is read-only. The kernel enforces the sizes."""
 HUGEPAGES_VOLUME: Final = "hugepages"
 HUGEPAGES_DIRECTORY: Final = "/var/lib/kubevirt/hugepages"
-"""emptyDir of huge pages: libvirt makes a file for the guest's memory there."""
+"""emptyDir of huge pages for libvirt's file with the guest's memory."""
 OVERLAYS_VOLUME: Final = "overlays"
 OVERLAYS_DIRECTORY: Final = "/var/lib/kubevirt/overlays"
 """emptyDir on the node's disk: an overlay for each writable image disk."""
@@ -49,17 +49,17 @@ PLUGIN_DISKS_DIRECTORY: Final = "/var/lib/kubevirt/plugin-disks"
 LAUNCHER_SOCKET: Final = "launcher.sock"
 """virt-launcher's socket for ``launcher.protocol``, relative to ``RUN_DIRECTORY``, like all below."""
 CONSOLE_SOCKET: Final = "console.sock"
-"""virt-launcher's console: a connection gets recent, then new output; what it writes is input of the guest."""
+"""virt-launcher's console: a connection gets recent, then new output; what it writes is the guest's input."""
 CONSOLE_REPLAY_BYTES: Final = 64 << 10
 """Recent output for new connections: ten screens of 80 by 50 characters with colours."""
 CONSOLE_HISTORY_BYTES: Final = 512 << 10
 """Output that virt-launcher keeps of each serial port."""
 CONSOLE_PIPE: Final = "guest-console"
-"""A named pipe with the output of the first serial port, for the container that logs it."""
+"""Named pipe with the first serial port's output, for the container that logs it."""
 SERIAL_SOCKET: Final = "serial.sock"
 """QEMU's socket of the first serial port, only for virt-launcher."""
 SERIAL_PORTS: Final = 4
-"""Serial ports of a PC."""
+"""As on a PC."""
 REDIRECTED_DEVICES: Final = 4
 """Maximum USB devices of clients per machine."""
 VNC_SOCKET: Final = "vnc.sock"
@@ -82,34 +82,33 @@ MIGRATION_MADE_DISKS_SOCKET: Final = "migration/made-disks.sock"
 
 DISKS_VOLUME: Final = "disks"
 DISKS_DIRECTORY: Final = "/var/lib/kubevirt/disks"
-"""Filesystem claims, with ``disk.img``, are at ``<here>/<disk name>``. virt-handler mounts those of a running guest in an emptyDir there,
-because the root is read-only.
-"""
+"""Filesystem claims, with ``disk.img``, are at ``<here>/<disk name>``. virt-handler mounts a running guest's in an emptyDir there, because
+the root is read-only."""
 DEVICES_DIRECTORY: Final = "/dev/kubevirt-disks"
 """Block claims are the device ``<here>/<disk name>``. The container's read-only root forbids changing its owner."""
 DISK_IMAGE: Final = "disk.img"
 IMAGES_DIRECTORY: Final = "/var/lib/kubevirt/images"
-"""Image volumes are mounted read-only at ``<here>/<disk name>``, in the same emptyDir."""
+"""Image volumes, read-only at ``<here>/<disk name>``, in the same emptyDir."""
 KERNEL_BOOT_DIRECTORY: Final = "/var/lib/kubevirt/kernel-boot"
 """The image volume of ``firmware.kernelBoot``."""
 SOURCES_DIRECTORY: Final = "/var/lib/kubevirt/sources"
-"""Mounted Secrets or ConfigMaps for disks made in the pod, at ``<here>/<disk name>``, read-only."""
+"""Secrets or ConfigMaps for disks made in the pod, read-only at ``<here>/<disk name>``."""
 FILESYSTEMS_DIRECTORY: Final = "/var/lib/kubevirt/filesystems"
-"""Directories shared with the guest: ``<here>/<file system name>``."""
+"""Shared with the guest: ``<here>/<file system name>``."""
 ACCESS_CREDENTIALS_DIRECTORY: Final = "/var/lib/kubevirt/access-credentials"
-"""The Secret of each of ``spec.accessCredentials``, at ``<here>/<position>``, read-only."""
+"""The Secret of each of ``spec.accessCredentials``, read-only at ``<here>/<position>``."""
 IMPORT_SECRETS_DIRECTORY: Final = "/var/lib/kubevirt/import-secrets"
-"""The Secret with credentials for a disk's image, at ``<here>/<disk name>``, read-only."""
+"""The Secret with credentials for a disk's image, read-only at ``<here>/<disk name>``."""
 IMPORT_AUTHORITIES_DIRECTORY: Final = "/var/lib/kubevirt/import-authorities"
-"""The certificate authorities for that image's server, at ``<here>/<disk name>/ca.crt``."""
+"""The certificate authorities for that image's server: ``<here>/<disk name>/ca.crt``."""
 MADE_VOLUME: Final = "made-disks"
 MADE_DIRECTORY: Final = "/var/lib/kubevirt/made-disks"
 """emptyDir in memory for images made in the pod: ``<disk name>.iso``."""
 ATTACHMENT_VOLUME: Final = "attachment"
 ATTACHMENT_DIRECTORY: Final = "/var/lib/kubevirt/attachment"
-"""Mount of a running guest's new claim in the attachment pod, which only this mount identifies. virt-handler clones it."""
+"""Mount of a running guest's new claim in the attachment pod, identified by this mount. virt-handler clones it."""
 ATTACHMENT_SOCKET: Final = "attachment.sock"
-"""The socket there of its process. virt-handler finds the process through it."""
+"""The socket there, through which virt-handler finds the pod's process."""
 STATE_VOLUME: Final = "firmware-state"
 STATE_DIRECTORY: Final = "/var/lib/kubevirt/firmware-state"
 """The claim of ``firmware.persistentState``, with a directory per machine."""
@@ -117,7 +116,7 @@ MANAGED_SAVE_VOLUME: Final = "managed-save"
 MANAGED_SAVE_DIRECTORY: Final = "/var/lib/kubevirt/managed-save"
 """The claim of ``spec.managedSave``, with a directory of images per machine."""
 IMAGE_REMOVAL_DIRECTORY: Final = "/var/lib/kubevirt/image-removal"
-"""A machine's directory of that claim in the pod that deletes its files, which only this mount identifies."""
+"""A machine's directory of that claim in the pod that deletes its files, identified by this mount."""
 EFI_VARIABLES_DIRECTORY: Final = f"{RUN_DIRECTORY}/efi"
 """UEFI variables that are not persistent."""
 TPM_DIRECTORY: Final = f"{RUN_DIRECTORY}/config/libvirt/qemu/swtpm"
@@ -126,10 +125,10 @@ NBD_TLS_VOLUME: Final = "nbd-certificates"
 NBD_TLS_DIRECTORY: Final = "/var/lib/kubevirt/nbd-certificates"
 """The Secret with certificates for TLS with NBD servers, read-only."""
 NBD_CERTIFICATES_DIRECTORY: Final = f"{RUN_DIRECTORY}/nbd-certificates"
-"""Certificates for TLS with NBD servers, and the machine's key: in memory."""
+"""These certificates, and the machine's key: in memory."""
 
 EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
-"""QEMU in virt-launcher's image."""
+"""In virt-launcher's image."""
 AGENT_CHANNEL: Final = "org.qemu.guest_agent.0"
 """The guest agent's virtio port."""
 
@@ -161,5 +160,5 @@ def redirection_socket(slot: int) -> str:
 
 
 def filesystem_socket(position: int) -> str:
-    """Return virtiofsd's socket for a file system, by its position in ``devices.filesystems``, only for QEMU."""
+    """Return virtiofsd's socket for a file system by position, only for QEMU."""
     return f"virtiofs{position}.sock"

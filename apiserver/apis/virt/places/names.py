@@ -20,7 +20,7 @@ CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
 MIGRATION_LABEL: Final = "kubevirt.io/migration-uid"
 """On the target pod of a live migration: the uid of the Migration."""
 POD_LABELS: Final = (COMPONENT_LABEL, VM_NAME_LABEL, CREATED_BY_LABEL, MIGRATION_LABEL)
-"""Our labels on a launcher pod."""
+"""On a launcher pod."""
 WORKLOAD_UPDATE_LABEL: Final = "kubevirt.io/workload-update"
 """On a Migration made for a chart upgrade: ten characters that identify virt-launcher's image."""
 ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"
@@ -45,24 +45,24 @@ CPU_MODEL_LABELS: Final = "cpu-model.node.kubevirt.io/"
 """Prefix of a Node's labels for the CPU models of KVM guests there. The value is ``true``."""
 CPU_FEATURE_LABELS: Final = "cpu-feature.node.kubevirt.io/"
 HOST_MODEL_LABELS: Final = "host-model-cpu.node.kubevirt.io/"
-"""The same for the model that libvirt uses for ``host-model`` there."""
+"""The same for libvirt's ``host-model`` there."""
 HOST_MODEL_FEATURE_LABELS: Final = "host-model-required-features.node.kubevirt.io/"
 CPU_LABELS: Final = (CPU_MODEL_LABELS, CPU_FEATURE_LABELS, HOST_MODEL_LABELS, HOST_MODEL_FEATURE_LABELS)
 """Prefixes of the only labels that virt-handler may write on its Node."""
 
 HANDLER_SIGNER: Final = f"{GROUP}/{HANDLER}"
-"""``spec.signerName`` of virt-handlers' CertificateSigningRequests; virt-controller signs them."""
+"""Of virt-handlers' CertificateSigningRequests, which virt-controller signs."""
 HANDLER_USAGES: Final = ("digital signature", "server auth", "client auth")
 """``spec.usages`` of these requests."""
 NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
-"""Key in a user's extra with the node of a service account token (KEP-4193)."""
+"""Key in a user's extra: the node of a service account token (KEP-4193)."""
 NODE_UID_CLAIM: Final = "authentication.kubernetes.io/node-uid"
-"""The same for the uid of this Node when the token was made."""
+"""The same for the Node's uid when the token was made."""
 
 CONSOLE_CONTAINER: Final = "guest-console"
-"""The container that logs the first serial port."""
+"""It logs the first serial port."""
 CONTAINER: Final = "compute"
-"""The container of a launcher pod with virt-launcher, libvirtd and QEMU."""
+"""A launcher pod's container with virt-launcher, libvirtd and QEMU."""
 
 
 _SUFFIX_LENGTH: Final = 5
@@ -90,17 +90,17 @@ def handler_username(namespace: str) -> str:
 
 
 def handler_lease(node: str) -> str:
-    """Return the name of the Lease that virt-handler of a node renews."""
+    """Return the name of the Lease that a node's virt-handler renews."""
     return f"{HANDLER}-{node}"
 
 
 def node_lease_namespace(namespace: str) -> str:
-    """Return the separate namespace of virt-handlers' Leases, so that their rights there cover nothing else."""
+    """Return the namespace of virt-handlers' Leases: separate, so that their rights cover nothing else."""
     return f"{namespace}-node-lease"
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Return the unique name of a migration attempt's target pod; the uid is the attempt's."""
+    """Return the unique name of a target pod; the uid is the migration attempt's."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
@@ -139,6 +139,6 @@ def handler_server_name(node: str) -> str:
 
 
 def node_of_server_name(name: str) -> str:
-    """Return the node in a virt-handler's server name; empty if it is not one."""
+    """Return the node in a virt-handler's server name; empty if invalid."""
     node = name.removesuffix(_HANDLER_DOMAIN)
     return node if node != name and len(node) <= _MAX_NODE_NAME and _NODE.fullmatch(node) else ""

@@ -1,4 +1,4 @@
-"""Networks of a launcher pod: names and addresses shared by virt-handler, virt-launcher and virt-api. Pure.
+"""Networks of a launcher pod: names and addresses shared by several processes.
 
 They are for a masqueraded guest; :data:`BRIDGED_SERVER` and similar names are for one in the pod's place (``handler.network.bridged``).
 ``attachments`` has those of further networks.
@@ -19,7 +19,7 @@ from collections.abc import Set
 from typing import Final
 
 UPLINK: Final = "eth0"
-"""The name of a pod's interface with all CNI plugins."""
+"""A pod's interface with all CNI plugins."""
 BRIDGE: Final = "k6t-eth0"
 TAP: Final = "tap0"
 BRIDGE_MAC: Final = "02:00:00:00:00:01"
@@ -36,7 +36,7 @@ PREFIX: Final = 24
 NETMASK: Final = "255.255.255.0"
 BROADCAST: Final = "10.0.2.255"
 BRIDGED_SERVER: Final = "169.254.75.1"
-"""Address of virt-launcher's DHCP server if the guest has the pod's own address (RFC 3927: in no network)."""
+"""virt-launcher's DHCP server if the guest has the pod's own address (RFC 3927: in no network)."""
 GATEWAY6: Final = "fd10:0:2::1"
 GUEST6: Final = "fd10:0:2::2"
 """Unique local addresses (RFC 4193) for the guest if the pod has IPv6."""
@@ -79,7 +79,7 @@ def is_mac(text: str) -> bool:
 def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
     """Return a MAC address derived from a seed and a name.
 
-    A guest's is derived from the machine's uid and the interface's name, so it is the same in each pod; those of other links from the
+    A guest's seed is the machine's uid and its name the interface's, so the address is the same in each pod; other links' seed is the
     guest's.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
@@ -89,7 +89,7 @@ def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str
 
 
 def _mac_of(digest: bytes) -> str:
-    return "02:" + ":".join(f"{byte:02x}" for byte in digest[:5])  # 02: locally administered, unicast
+    return "02:" + ":".join(f"{byte:02x}" for byte in digest[:5])  # locally administered, unicast
 
 
 def mac_problem(mac: str) -> str:

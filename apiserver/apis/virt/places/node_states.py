@@ -1,6 +1,6 @@
-"""Reads from a Node whether it is drained or fenced, and whether its kubelet reports. Pure.
+"""Reads from a Node whether it is drained or fenced, and whether its kubelet reports.
 
-Cordoning or tainting a node needs rights on Nodes, which no tenant has.
+Cordoning or tainting a node needs rights on Nodes, which tenants lack.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from apiserver.apis.meta.objects import Object, condition, dig
 from apiserver.apis.virt.places import names
 
 EMPTYING_TAINTS: Final = frozenset({"node.kubernetes.io/unschedulable", "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
-"""Taints of a node being drained, besides ``spec.unschedulable``: of kubectl cordon, the cluster autoscaler and Karpenter."""
+"""Of kubectl cordon, the cluster autoscaler and Karpenter, besides ``spec.unschedulable``."""
 OFF_TAINT: Final = "node.kubernetes.io/out-of-service"
-"""The taint of a node that is off, as a person states (KEP-2268)."""
+"""A person states that the node is off (KEP-2268)."""
 FENCED_BY_ANNOTATION: Final = f"{names.GROUP}/fenced-by"
 """On a Node: who called it off with ``kubectl virt fence``, and when."""
 ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
@@ -21,23 +21,23 @@ ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
 
 
 def is_being_emptied(node: Object | None) -> bool:
-    """Return True if the node is being drained or kept empty."""
+    """Return whether the node is being drained or kept empty."""
     return bool(dig(node, "spec", "unschedulable")) or any(empties(each) for each in taints_of(node))
 
 
 def is_fenced(node: Object | None) -> bool:
-    """Return True if a person states that the node is off: by the taint, or by the deletion of the Node."""
+    """Return whether a person states that the node is off: by the taint, or by the deletion of the Node."""
     return node is None or any(each.get("key") == OFF_TAINT for each in taints_of(node))
 
 
 def kubelet_is_silent(node: Object | None) -> bool:
-    """Return True if a node's kubelet does not report, or the Node is gone."""
+    """Return whether a node's kubelet does not report, or the Node is gone."""
     ready = condition(dig(node, "status", "conditions"), "Ready")
     return ready is None or ready.get("status") == "Unknown"
 
 
 def empties(taint: Object) -> bool:
-    """Return True for a taint of a node that is being drained."""
+    """Return whether a taint means that a node is being drained."""
     return taint.get("key") in EMPTYING_TAINTS and taint.get("effect") == "NoSchedule"
 
 

@@ -1,6 +1,6 @@
-"""Reads of a machine from its node: names shared by virt-api, virt-handler and virt-launcher.
+"""Reads of a machine from its node: names shared by several processes.
 
-virt-api asks virt-handler of the machine's node for a JSON object at ``streams.handler_path``, and virt-handler asks virt-launcher by
+virt-api asks the node's virt-handler for a JSON object at ``streams.handler_path``, and virt-handler asks virt-launcher by
 ``launcher.protocol``'s ``Read``.
 """
 
@@ -9,6 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 MAX_BYTES: Final = 1 << 20
-"""Maximum bytes of virt-handler's answer, except a picture; virt-launcher's limit is smaller."""
+"""Of virt-handler's answer, except a picture; virt-launcher's limit is smaller."""
 SECONDS: Final = 35.0
-"""Timeout of virt-api's request; virt-handler's own timeout is shorter."""
+"""Timeout of virt-api's request; virt-handler's own is shorter."""

@@ -1,4 +1,4 @@
-"""The image of a suspended guest's memory, as virt-launcher reports it and finds it again. Pure."""
+"""The image of a suspended guest's memory, as virt-launcher reports and finds it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Image:
     """An image as virt-launcher reports it."""
 
     id: str
-    """The id of the operation, which is also the name of the file."""
+    """The operation's id, also the file's name."""
     digest: str
     """SHA-256 of libvirt's header, the domain's XML and the copied disks, in hexadecimal."""
     size_bytes: int
@@ -31,7 +31,7 @@ class Image:
 
 
 def read(message: str) -> Image | None:
-    """Return the image in the message of a pod's end, which is untrusted; None without one."""
+    """Return the image in the untrusted message of a pod's end, or None."""
     found = _WORDS.search(message)
     return None if found is None else Image(found[1], found[2], int(found[3]), found[4] or "")
 

@@ -1,7 +1,7 @@
-"""The common, immutable shape of all launcher pods. Pure.
+"""The common, immutable shape of all launcher pods.
 
-virt-controller makes such pods and takes no other for a machine's (``controller.reconcilers.pods.ownership``). virt-api admits no other
-volumes (``apis.virt.rights.pod_rights``). The chart's policy lets virt-controller create and delete only such pods.
+virt-controller makes and adopts only such pods (``controller.reconcilers.pods.ownership``). virt-api admits no other volumes
+(``apis.virt.rights.pod_rights``). The chart's policy lets virt-controller create and delete only such pods.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt.places import layout, names
 
 PREFIX: Final = f"{names.LAUNCHER}-"
-"""The beginning of the name."""
 SPEC: Final[Mapping[str, Any]] = MappingProxyType({"automountServiceAccountToken": False, "restartPolicy": "Never"})
 VOLUMES: Final = ("emptyDir", "image", "persistentVolumeClaim", "projected")
 PROJECTED: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken")
 
 
 def fits(pod: Mapping[str, Any]) -> bool:
-    """True if a pod has the shape of a launcher pod."""
+    """Return whether a pod has the shape of a launcher pod."""
     spec: Mapping[str, Any] = pod.get("spec") or {}
     return (
         name_of(pod).startswith(PREFIX)
@@ -31,7 +30,7 @@ def fits(pod: Mapping[str, Any]) -> bool:
 
 
 def has_run_directory(container: Mapping[str, Any]) -> bool:
-    """True if the container mounts virt-launcher's sockets: no other pod does."""
+    """Return whether the container mounts virt-launcher's sockets: no other pod's does."""
     return any(each.get("mountPath") == layout.RUN_DIRECTORY for each in container.get("volumeMounts") or ())
 
 

@@ -1,7 +1,7 @@
 """Streams: paths and sub-protocol names shared by virt-api, virt-handler and the kubectl plugin.
 
-A client opens ``…/virtualmachines/NAME/console`` at kube-apiserver as a websocket. virt-api connects to virt-handler of the machine's node
-at :func:`handler_path` over mTLS and copies binary messages both ways.
+A client opens ``…/virtualmachines/NAME/console`` at kube-apiserver as a websocket. virt-api connects to the node's virt-handler at
+:func:`handler_path` over mTLS and copies binary messages both ways.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Protocol = Literal["tcp", "udp"]
 SUBPROTOCOL: Final = "plain.kubevirt.io"
 """Raw bytes of the serial port, RFB, SPICE, usbredir or TCP; virtctl uses the same name.
 
-A message of UDP is a datagram. An empty message of a TCP client says that it sends no more.
+A message of UDP is a datagram. An empty message of a TCP client ends its direction.
 """
 
 HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
@@ -29,7 +29,7 @@ _OF_CONNECTIONS: Final = frozenset({"portforward", "spice"})
 HANDLER_PORT: Final = 8444
 RELAY_PORT: Final = 8445
 PING_SECONDS: Final = 20.0
-"""Interval of pings: common load balancers drop idle connections after 60 s."""
+"""Common load balancers drop idle connections after 60 s."""
 
 CLOSE_GOING_AWAY: Final = 1001
 """The server is stopping: reconnect."""

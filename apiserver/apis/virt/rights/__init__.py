@@ -1,1 +1,1 @@
-"""What nodes and pods may write about a machine, and which certificates the processes trust. Pure."""
+"""What nodes and pods may write about a machine, and which certificates the processes trust."""

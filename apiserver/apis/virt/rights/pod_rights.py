@@ -1,9 +1,9 @@
-"""Checks a pod before a status may name its uid. Pure.
+"""Checks a pod before a status may name its uid.
 
 virt-handler starts a guest in the pod with this uid, so a writer of the status could choose what the guest sees. Therefore the pod must be
-in the machine's namespace, controlled by the machine, and mount only claims, images, Secrets, ConfigMaps and tokens of the machine. The
-checked fields are immutable except the owner and the annotation of networks, which nodes read when a pod starts; uids are not reused. So
-the result stays true.
+in the machine's namespace, controlled by the machine, and mount only its claims, images, Secrets, ConfigMaps and tokens. The result stays
+true: uids are not reused, and the checked fields are immutable except the owner and the annotation of networks, which nodes read when a pod
+starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from apiserver.apis.virt.spec.described import domain_of
 Object = Mapping[str, Any]
 
 _PROJECTED: Final[Mapping[str, str]] = {"secret": cloud_init.SECRET, "configMap": cloud_init.CONFIG_MAP}
-"""Kinds by the field of a projected volume's source."""
+"""By the field of a projected volume's source."""
 _NO_SUCH_VOLUME: Final = "pods of virtual machines may not have such a volume"
 
 
@@ -34,7 +34,7 @@ class Content:
     kind: str
     """``PersistentVolumeClaim``, ``Image``, ``Secret``, ``ConfigMap``, ``ServiceAccount`` or ``DownwardAPI``."""
     name: str
-    """Name of the object in the pod's namespace, or reference of an image; empty for a DownwardAPI."""
+    """In the pod's namespace, or an image's reference; empty for a DownwardAPI."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -97,9 +97,9 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
 
     Args:
         vm: the machine.
-        pod: the current pod of this name in the machine's namespace, or None.
-        name: name of the pod in the status.
-        uid: uid of the pod in the status.
+        pod: the current pod of this name in its namespace, or None.
+        name: in the status.
+        uid: in the status.
     """
     if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
@@ -114,13 +114,7 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
 
 
 def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list[str]:
-    """Return why an entry of ``status.volumeStatus`` may not contain this pod.
-
-    Args:
-        vm: the machine.
-        entry: the entry.
-        pod: the current pod of the name in the entry, or None.
-    """
+    """Return why an entry of ``status.volumeStatus`` may not contain this pod, which is the current one of its name."""
     name, uid = (str(dig(entry, "hotplugVolume", each) or "") for each in ("attachPodName", "attachPodUID"))
     if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
@@ -144,7 +138,7 @@ def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list
 
 
 def _contents_at(pod: Object, directory: str) -> list[Content]:
-    """Return the claims and images that the launcher's container has there as a whole."""
+    """Return the claims and images that the launcher's container mounts there as a whole."""
     contents = {each.get("name"): _content(each) for each in dig(pod, "spec", "volumes") or ()}
     own = (each for each in dig(pod, "spec", "containers") or () if each.get("name") == names.CONTAINER)
     mounts = (each for container in own for each in container.get("volumeMounts") or () if each.get("mountPath") == directory)
@@ -162,14 +156,12 @@ def _is_partial(mount: Object) -> bool:
 
 
 def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:
-    """Return why a Migration may not contain these target addresses; empty if it may.
-
-    The source's pod forwards connections to them.
+    """Return why a Migration may not contain these target addresses, to which the source's pod forwards connections.
 
     Args:
         pod: the current target, or None.
-        uid: uid of the target in the status.
-        addresses: addresses in the status.
+        uid: of the target, in the status.
+        addresses: in the status.
     """
     if pod is None or uid_of(pod) != uid:
         return ["the pod with these addresses does not exist"]
@@ -179,14 +171,9 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
 
 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
-    """Return True if an unfinished Migration brings the machine into this pod.
+    """Return whether an unfinished Migration brings the machine into the pod with this uid.
 
     A Migration created before the machine belongs to an earlier one of that name. If servers' clocks differ, the pod may be checked again.
-
-    Args:
-        migration: the stored Migration.
-        vm: the machine.
-        pod_uid: uid in the machine's status.
     """
     return (
         phases.is_unfinished(migration)

@@ -1,8 +1,8 @@
 """The ConfigMap ``kubevirt-trust``: the trusted authorities and the revoked nodes.
 
-virt-controller writes ``ca.crt``; the operator writes ``revoked.<node>``. If that value is a time (RFC 3339), certificates that begin
-earlier are invalid and later ones are valid, so a node can return with new keys. Any other value is a reason and revokes all certificates
-of the node. virt-controller signs none for it, and virt-api and other virt-handlers refuse its connections.
+virt-controller writes ``ca.crt``; the operator writes ``revoked.<node>``. If that value is a time (RFC 3339), only certificates that begin
+earlier are invalid, so a node can return with new keys. Any other value is a reason and revokes all certificates of the node.
+virt-controller signs none for it, and virt-api and other virt-handlers refuse its connections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Revocations:
     nodes: Mapping[str, datetime | None] = field(default_factory=dict)
 
     def refusal(self, node: str, not_before: datetime) -> str:
-        """Return why a certificate of this node that begins at ``not_before`` is refused; empty if it is valid."""
+        """Return why a certificate of this node that begins at ``not_before`` is refused; empty if valid."""
         if node not in self.nodes:
             return ""
         since = self.nodes[node]

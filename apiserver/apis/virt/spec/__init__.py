@@ -1,1 +1,1 @@
-"""Parts of a machine's spec, read as plain JSON: of the hardware that runs, or of that which is desired (``running``). Pure."""
+"""Parts of a machine's spec as plain JSON, of the desired or the running hardware (``running``)."""

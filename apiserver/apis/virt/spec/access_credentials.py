@@ -1,4 +1,4 @@
-"""``spec.accessCredentials`` as plain JSON: Secrets and propagation methods. Pure."""
+"""``spec.accessCredentials`` as plain JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class Credential:
 
     secret: str
     method: str
-    """The method that is set."""
     users: tuple[str, ...]
 
 

@@ -1,8 +1,8 @@
-"""Further networks of a machine's pod: NetworkAttachmentDefinitions. Pure.
+"""Further networks of a machine's pod: NetworkAttachmentDefinitions.
 
-They and the annotation follow the Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3, which Multus implements. An
-interface of the guest refers to one by ``network``. virt-controller writes the pod's annotation, the node's CNI plugin gives the pod a link
-with our name and MAC address, and virt-handler joins the guest to that link.
+They follow the Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3, which Multus implements. An interface of the
+guest refers to one by ``network``. virt-controller writes the pod's annotation, the node's CNI plugin gives the pod a link with our name
+and MAC address, and virt-handler joins the guest to that link.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from apiserver.apis.virt.spec.described import domain_of
 
 NETWORK_ATTACHMENT_DEFINITIONS: Final = Resource("k8s.cni.cncf.io", "v1", "network-attachment-definitions", "NetworkAttachmentDefinition")
 ANNOTATION: Final = "k8s.v1.cni.cncf.io/networks"
-"""On a pod: its further networks."""
 DEFAULT_NETWORK_ANNOTATION: Final = "v1.multus-cni.io/default-network"
-"""On a pod: replaces its own network. Pods of machines never have it."""
+"""Replaces the pod's own network. Pods of machines never have it."""
 COMMON_NAMESPACE: Final = "default"
-"""Namespace whose networks all pods may use if Multus isolates namespaces."""
+"""Namespace with networks for all pods if Multus isolates namespaces."""
 _DIGITS: Final = 10
-"""Digits of a hash, so that link names have at most 14 characters (IFNAMSIZ is 16 with the final zero)."""
+"""Hexadecimal digits, so that link names have at most 14 characters (IFNAMSIZ is 16 with the final zero)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +35,12 @@ class Attachment:
     """A network of one interface of the machine."""
 
     position: int
-    """Position of the interface in ``devices.interfaces``."""
+    """In ``devices.interfaces``."""
     interface: str
-    """Its name."""
     namespace: str
     name: str
     """Of the NetworkAttachmentDefinition."""
     mac: str
-    """The guest's."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -83,7 +80,7 @@ def mac_address(vm_uid: str, interface: Mapping[str, Any]) -> str:
 
 
 def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict[str, str]:
-    """Return the annotations of the machine's pod; empty without further networks.
+    """Return the pod's annotations; empty without further networks.
 
     ``coming``: names of interfaces that the running guest may get in this pod.
     """
@@ -100,7 +97,7 @@ def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict
 
 
 def link(interface: str) -> str:
-    """Return the pod link's name for an interface, which does not depend on other interfaces."""
+    """Return the pod link's name for an interface, independent of other interfaces."""
     return f"net{_hash(interface)}"
 
 
@@ -133,7 +130,7 @@ def excess(vm: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
 
 
 def _named(annotation: object) -> set[tuple[str, str]]:
-    """Return (namespace, name) of the networks in an annotation of this module; one with empty names for anything else."""
+    """Return (namespace, name) of the annotation's networks; empty names for anything invalid."""
     if annotation is None:
         return set()
     try:

@@ -1,7 +1,7 @@
 """The CPU that virt-controller chose for a KVM machine without one: ``status.cpu``.
 
-virt-controller writes it at the start, virt-handler passes it on like a specified CPU, and virt-launcher reports the domain's model. Only
-that report (``status.domain.cpuModel``) shows the CPU of a running guest, because an older virt-handler starts guests with the node's CPU.
+virt-controller writes it at the start, virt-handler passes it on like a specified CPU. Only virt-launcher's report
+(``status.domain.cpuModel``) shows a running guest's CPU, because an older virt-handler starts guests with the node's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Chosen:
 
 
 def is_to_choose(vm: Mapping[str, Any]) -> bool:
-    """Return True if the machine has no CPU model, so that one is chosen with KVM."""
+    """Return whether the machine has no CPU model, so that one is chosen with KVM."""
     spec = running_form.spec_of(vm)
     return not spec.get("domainXML") and not dig(spec, "domain", "cpu", "model")
 
@@ -40,7 +40,7 @@ def chosen(vm: Mapping[str, Any]) -> Chosen | None:
 
 
 def running(vm: Mapping[str, Any]) -> Chosen | None:
-    """Return the chosen CPU if the guest runs with it, else None."""
+    """Return the chosen CPU if the guest runs with it."""
     found = chosen(vm)
     return found if found is not None and dig_vm(vm, "status", "domain", "cpuModel") == found.model else None
 

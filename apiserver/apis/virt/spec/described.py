@@ -15,8 +15,7 @@ from apiserver.apis.virt.spec import running
 def domain_of(vm: Mapping[str, Any]) -> Domain:
     """Return the domain that the machine's guest runs with, or starts with (:func:`running.spec_of`).
 
-    For a machine with XML, it has the typed fields of the same meaning. Invalid XML is ignored here: virt-api refuses it, and ``structure``
-    reports it otherwise.
+    Of XML, it has the typed fields of the same meaning. It ignores invalid XML, which virt-api refuses and ``structure`` reports.
     """
     spec = running.spec_of(vm)
     domain: Domain = spec.get("domain") or {}

@@ -1,15 +1,14 @@
-"""How machines use claims, and which machines may share one. Pure.
+"""How machines use claims, and which machines may share one.
 
 A claim that a guest writes to as a disk belongs to one machine, because two guests without coordination destroy a file system. Guests that
 only read may share it. Machines with ``shareable``, whose guests coordinate, may share it with each other, but not with readers.
 
-A claim used as a shared file system may be shared: the node's kernel or the network file system orders writes, as among pods. Meanwhile it
-cannot be another machine's disk or hold another machine's firmware state, because a guest that writes files could change those. The state
-of firmware and TPM belongs to one machine, in its own directory; a claim may hold many. Read-only file systems need no lock.
+Machines may share a claim as a file system: the node's kernel or the network file system orders writes, as among pods. Meanwhile it cannot
+be another machine's disk or hold its firmware state, because a guest that writes files could change those. State of firmware and TPM
+belongs to one machine, in its own directory; a claim may hold many. Read-only file systems need no lock.
 
-A disk of a server is locked like a claim within the machine's namespace, by a text that is equal only for the same disk. It is not locked
-across namespaces: users can name any server, so a tenant could block another's machine. Disks of plugins are not locked, because two
-machines with equal requests may get two disks, which only the plugin can tell.
+A server's disk is locked like a claim, within the machine's namespace: users can name any server, so a tenant could block another's
+machine. Disks of plugins are not locked, because only the plugin can tell whether equal requests get one disk.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _DISK: Final = "disk"
 _FILES: Final = "files"
 _STATE: Final = "state"
 HOST: Final = "host"
-"""Kind of locks on the node's files, in no namespace."""
+"""Kind of locks on the node's files, in all namespaces."""
 SERVER: Final = "server"
 """Kind of locks on a server's disks, within a namespace."""
 
@@ -39,8 +38,8 @@ class Lock(NamedTuple):
     """A lock that a machine holds while it has a guest."""
 
     what: str
-    """``kind/claim``, for firmware state followed by ``/directory``. For a file of a node ``host/node/digest``, for a disk of a server
-    ``server/digest``."""
+    """``kind/claim``, for firmware state followed by ``/directory``; ``host/node/digest`` for a node's file; ``server/digest`` for a
+    server's disk."""
     group: str
     """VMs of one group share the lock; with ``ALONE``, one VM holds it exclusively."""
 
@@ -63,10 +62,10 @@ def locks(domain: Domain, uid: str, node: str = "", image_claim: str = "") -> fr
     """Return all locks of a machine on claims, servers' disks and files of its node.
 
     Args:
-        domain: the domain of the running form.
+        domain: of the running form.
         uid: the machine's.
         node: the machine's.
-        image_claim: the claim for images of its memory, in a directory of its uid: no guest may have its files.
+        image_claim: for images of its memory, in a directory of its uid: no guest may have its files.
     """
     images = (Lock(f"{_FILES}/{image_claim}", _STATE),) if image_claim else ()
     return frozenset((*_locks(domain, uid), *_files_of_node(domain, node), *images))

@@ -1,4 +1,4 @@
-"""Fields of a machine and resources of its pod, as files on a DownwardAPI disk, with Kubernetes' names. Pure."""
+"""Fields of a machine and resources of its pod, as files on a DownwardAPI disk, with Kubernetes' names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import Object, annotations_of, labels_of, name_of, namespace_of, uid_of
 
 FIELDS: Final = ("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")
-"""Values of ``fieldRef.fieldPath``, besides ``metadata.labels['<key>']`` and ``metadata.annotations['<key>']``."""
+"""Besides ``metadata.labels['<key>']`` and ``metadata.annotations['<key>']``."""
 MAX_ITEMS: Final = 64
 MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""The annotation with the applied manifest, excluded from ``metadata.annotations`` because it contains the whole machine."""
+"""Excluded from ``metadata.annotations`` because it contains the whole machine."""
 
 _ONE: Final = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 
@@ -32,7 +32,7 @@ def annotations_read(vm: Object, fields: Collection[str]) -> dict[str, str]:
 
 
 def value(vm: Object, field: str) -> str:
-    """Return a machine's field as text; empty for a missing label, annotation or field.
+    """Return a machine's field as text; empty if missing.
 
     All labels or annotations are lines ``key="value"`` sorted by key, with values quoted as in JSON.
     """

@@ -1,7 +1,7 @@
-"""Fields of ``…/virtualmachines/NAME/guestinfo`` from the guest agent, and their limits. Pure.
+"""Fields of ``…/virtualmachines/NAME/guestinfo`` from the guest agent, and their limits.
 
-All of it comes from the guest: it may be false, and of any size and type. So virt-launcher limits the agent's data, virt-handler the
-launcher's, and virt-api the node's, each with :func:`bounded`.
+The guest may send false values of any size and type. So virt-launcher limits the agent's data, virt-handler the launcher's, and virt-api
+the node's, each with :func:`bounded`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ FIELDS: Final[Mapping[str, Shape]] = {
     "truncated": Items(16, Text(32)),
 }
 MAX_BYTES: Final = 180 << 10
-"""Limit for all fields as JSON text inside a JSON string, as transmitted."""
+"""Of all fields as JSON text inside a JSON string, as transmitted."""
 
 
 def bounded(value: object) -> Object:
@@ -133,7 +133,6 @@ def _quoted_length(value: object) -> int:
 
 
 def _bounded(shape: Shape, value: object) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the valid part of a value, or None."""
     match shape:
         case Text():
             return (one_line(value, shape.limit) or None) if isinstance(value, str) else None

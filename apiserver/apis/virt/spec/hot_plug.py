@@ -1,9 +1,9 @@
-"""Disks, and media of CD-ROM drives, that a running guest gets and loses without a restart. Pure.
+"""Disks, and media of CD-ROM drives, that a running guest gets and loses.
 
-A pod cannot gain volumes. So virt-controller makes an *attachment pod* for a disk that the desired form has and the running form lacks. It
-has the disk's claim, on the guest's node. virt-controller records the pod in ``status.volumeStatus``, and virt-api copies the disk to the
-running form in this write, which also locks the claim. So the running form has every disk that the guest may have. virt-handler attaches a
-disk that the running form has and the guest lacks.
+A pod cannot gain volumes. So virt-controller makes an *attachment pod* with the disk's claim, on the guest's node, for a disk that the
+desired form has and the running form lacks. It records the pod in ``status.volumeStatus``. In this write, virt-api copies the disk to the
+running form, which also locks the claim. So the running form has every disk that the guest may have. virt-handler attaches a disk that the
+guest lacks.
 
 A removed disk stays in the running form until virt-handler writes that the guest released it (``live_changes``).
 
@@ -25,7 +25,6 @@ from apiserver.apis.virt.places import layout, names
 from apiserver.apis.virt.spec import running
 
 FIELD: Final = "volumeStatus"
-"""The field of the status."""
 DISK: Final = "disk"
 """In ``status.domain.liveChanges`` of a guest that takes disks."""
 MEDIUM: Final = "disk.medium"
@@ -36,7 +35,7 @@ PENDING: Final = "Pending"
 ATTACHED_TO_NODE: Final = "AttachedToNode"
 """Phases of a volume; the names are KubeVirt's."""
 NEEDS_RESTART: Final = "VolumeModeBlock"
-"""The reason of a claim that only the next start can use."""
+"""The claim can only be used by the next start."""
 
 
 class AttachmentPod(NamedTuple):
@@ -65,7 +64,7 @@ def is_pluggable(disk: Mapping[str, Any]) -> bool:
 
 
 def content_of(disk: Mapping[str, Any]) -> str:
-    """Return what an attachment pod has for a disk: the name of its claim, or ``image:`` and a reference; empty for other disks."""
+    """Return what an attachment pod has for a disk: the claim's name, or ``image:`` and a reference; empty for other disks."""
     if disk.get("type") == disks.IMAGE:
         return f"image:{reference_of(disk)}"
     return str(disks.claim_of(disk) or "") if disk_imports.of(disk) is None else ""
@@ -77,7 +76,7 @@ def reference_of(disk: Mapping[str, Any]) -> str:
 
 
 def directory_of(disk: Mapping[str, Any]) -> str:
-    """Return where in the guest's pod the volumes of such disks are mounted, each at the disk's name."""
+    """Return where in the guest's pod such disks' volumes are mounted, each at the disk's name."""
     return layout.IMAGES_DIRECTORY if disk.get("type") == disks.IMAGE else layout.DISKS_DIRECTORY
 
 
@@ -97,13 +96,13 @@ def path_of(disk: str) -> str:
 
 
 def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks that the desired form has and the running form lacks, and drives with their new media."""
+    """Return the pluggable disks that only the desired form has, and drives with their new media."""
     there = _by_name(_running(vm))
     return tuple(each for name, each in _by_name(_desired(vm)).items() if is_pluggable(each) and _is_new(each, there.get(name)))
 
 
 def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks that the running form has and the desired form lacks, and drives with the media to eject."""
+    """Return the pluggable disks that only the running form has, and drives with the media to eject."""
     wanted = _by_name(_desired(vm))
     return tuple(each for name, each in _by_name(_running(vm)).items() if _is_old(each, wanted.get(name)))
 
@@ -125,7 +124,7 @@ def _is_old(runs: Object, desired: Object | None) -> bool:
         return desired is None and is_pluggable(runs)
     return (
         not disks.is_empty_drive(runs)
-        and not plugin_disks.is_plugin(runs)  # a plugin knows only of starts
+        and not plugin_disks.is_plugin(runs)
         and desired is not None
         and disks.medium_of(desired) != disks.medium_of(runs)
         and disks.without_medium(desired) == disks.without_medium(runs)
@@ -143,24 +142,24 @@ def entry_of(vm: Mapping[str, Any], disk: str) -> Object | None:
 
 
 def pod_name(vm: Object, disk: Mapping[str, Any]) -> str:
-    """Return the name of the attachment pod of a disk for the guest in its present pod."""
+    """Return the name of a disk's attachment pod for the guest in its present pod."""
     return names.attachment_pod_name(name_of(vm), str(dig_vm(vm, "status", "podUID")), str(disk["name"]), content_of(disk))
 
 
 def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
-    """Return the recorded attachment pod of a disk, or None: then the guest's own pod has the claim, or none has it yet."""
+    """Return the recorded attachment pod of a disk, or None: the guest's own pod has the claim, or none has it yet."""
     found = (entry_of(vm, str(disk["name"])) or {}).get("hotplugVolume") or {}
     pod = AttachmentPod(str(found.get("attachPodName") or ""), str(found.get("attachPodUID") or ""))
     return pod if pod.uid and pod.name == pod_name(vm, disk) else None
 
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the name of the running form's disk that has the claim of a new disk; empty if none has it."""
+    """Return the name of the running form's disk that has the claim of a new disk, or an empty string."""
     return _with_claim_of(disk, _by_name(_running(vm)))
 
 
 def user_of_identity(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the name of the running form's disk that has the serial or World Wide Name of a new disk; empty if none has it."""
+    """Return the name of the running form's disk that has the serial or World Wide Name of a new disk, or an empty string."""
     return _with_identity_of(disk, _by_name(_running(vm)))
 
 
@@ -175,12 +174,11 @@ def _with_identity_of(disk: Mapping[str, Any], there: Mapping[str, Object]) -> s
 
 
 def _identity(disk: Mapping[str, Any]) -> set[str]:
-    """Return what tells the guest that two disks are one."""
     return {f"serial {disk.get('serial') or ''}", f"wwn {str(disk.get('wwn') or '').lower()}"} - {"serial ", "wwn "}
 
 
 def record(vm: Object) -> None:
-    """Copy each new disk with a recorded attachment pod, a free claim and free names to the running form. ``vm`` is changed in place."""
+    """Copy each new disk with a recorded attachment pod, a free claim and free names to the running form, in place."""
     ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(_running(vm))
     coming = [str(each["name"]) for each in ready if not (_with_claim_of(each, there) or _with_identity_of(each, there))]
     if coming:
@@ -188,7 +186,7 @@ def record(vm: Object) -> None:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Give the running form the desired presence of some disks. A drive with another medium is then empty. ``vm`` is changed in place."""
+    """Give the running form the desired presence of some disks, in place. A drive with another medium is then empty."""
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
     vm["status"][running.RUNNING] = {**runs, "domain": with_disks(runs.get("domain") or {}, desired, changed)}
@@ -219,7 +217,6 @@ def _taken(runs: Object | None, desired: Object, *, is_changed: bool) -> Object:
 
 
 def _without_media(domain: Domain, drives: Collection[str]) -> Domain:
-    """Return the disks of a domain, some drives of them empty."""
     written = (disks.without_medium(each) if name in drives else each for name, each in _written(domain).items())
     return {"devices": {"disks": list(written)}}
 
@@ -240,7 +237,7 @@ def _running(vm: Mapping[str, Any]) -> Domain:
 
 
 def _domain(spec: Mapping[str, Any], vm: Mapping[str, Any]) -> Domain:
-    """Return the domain of a form; empty for a machine with XML, which lists its disks itself."""
+    """Return a form's domain; empty for a machine with XML, which lists its disks itself."""
     has_xml = (vm.get("spec") or {}).get("domainXML") or running.spec_of(vm).get("domainXML")
     return {} if has_xml else spec.get("domain") or {}
 

@@ -1,8 +1,8 @@
-"""Network cards that a running guest gets and loses without a restart. Pure.
+"""Network cards that a running guest gets and loses.
 
-virt-handler attaches a card that the desired form has and the running form lacks, if the guest's pod has the card's network. On its report,
-virt-api copies the card to the running form (``live_changes``). A pod cannot gain a further network. So the pod of a migration's target has
-the networks of the coming cards, and virt-handler attaches them after the migration.
+If the guest's pod has the network, virt-handler attaches a card that only the desired form has. On its report, virt-api copies the card to
+the running form (``live_changes``). A pod cannot gain a further network. So the pod of a migration's target has the networks of the coming
+cards, and virt-handler attaches them after the migration.
 
 A removed card stays in the running form until virt-handler writes that the guest released it.
 """
@@ -28,14 +28,14 @@ MODELS: Final = ("virtio", "e1000e")
 def is_pluggable(card: Mapping[str, Any], domain: Domain) -> bool:
     """Return whether a running guest with this domain can get and lose a card of ``interfaces.defaulted``.
 
-    Other types need something that only a new pod or domain has. Memory for further queues is part of the pod's.
+    Other types need a new pod or domain. Memory for further queues is part of the pod's.
     """
     is_type = card["type"] == "masquerade" or (card["type"] == "bridge" and bool(card.get("network")))
     return is_type and card["model"] in MODELS and interfaces.queues(domain, card["model"]) < 2
 
 
 def takes_interfaces(vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine's guest can get network cards: its virt-launcher says so."""
+    """Return whether the guest's virt-launcher can attach network cards."""
     return INTERFACE in (dig_vm(vm, "status", "domain", "liveChanges") or ())
 
 
@@ -45,12 +45,12 @@ def path_of(card: str) -> str:
 
 
 def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable cards that the desired form has and the running form lacks."""
+    """Return the pluggable cards that only the desired form has."""
     return _only_in(_desired(vm), _running(vm), _running(vm))
 
 
 def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable cards that the running form has and the desired form lacks."""
+    """Return the pluggable cards that only the running form has."""
     return _only_in(_running(vm), _desired(vm), _running(vm))
 
 
@@ -82,7 +82,7 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Give the running form the desired presence of some cards. ``vm`` is changed in place."""
+    """Give the running form the desired presence of some cards, in place."""
     vm["status"] = _with_cards(vm, changed)["status"]
     if not running.differences(vm):
         del vm["status"][running.RUNNING]
@@ -137,7 +137,7 @@ def _running(vm: Mapping[str, Any]) -> Domain:
 
 
 def _domain(spec: Mapping[str, Any], vm: Mapping[str, Any]) -> Domain:
-    """Return the domain of a form; without cards for a machine with XML, which lists them itself."""
+    """Return a form's domain; without cards for a machine with XML, which lists them itself."""
     has_xml = (vm.get("spec") or {}).get("domainXML") or running.spec_of(vm).get("domainXML")
     return {"devices": {"interfaces": []}} if has_xml else spec.get("domain") or {}
 

@@ -1,11 +1,11 @@
-"""Edits that a running guest takes without a restart. Pure.
+"""Edits that a running guest takes without a restart.
 
 The running form of a machine (``running``) follows the desired one setting by setting. virt-handler compares the desired value of each
-setting with the guest's, which virt-launcher reports, and requests a change where they differ. So nothing is done twice or lost, whichever
-process restarts, and an edit that is reverted meanwhile is reverted in the guest.
+setting with the guest's, which virt-launcher reports, and requests a change where they differ. So a restart of a process repeats or loses
+nothing, and an edit that is reverted meanwhile is reverted in the guest.
 
-virt-handler writes into ``status.changes`` what became of each edit. On :data:`APPLIED`, virt-api copies that setting from the spec to the
-running form. virt-handler cannot write the running form itself.
+virt-handler writes the outcome of each edit into ``status.changes``. It cannot write the running form: on :data:`APPLIED`, virt-api copies
+that setting from the spec.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ What = Literal["disk.ioTune", "disk.size", "interface.state", "cpu.sockets", "me
 """The kind of a device, and its setting."""
 KNOWN: Final[tuple[What, ...]] = get_args(What)
 FIELD: Final = "changes"
-"""The field of the status."""
 PENDING: Final = "Pending"
 FAILED: Final = "Failed"
 APPLIED: Final = "Applied"
@@ -39,7 +38,7 @@ MAX_CHANGES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Tells where a setting is in ``spec.domain``, and how to compare two of its values."""
+    """A setting's place in ``spec.domain``, and the comparison of its values."""
 
     devices: str
     """The list of devices in ``devices``; empty for a setting of a member of ``spec.domain``."""
@@ -113,7 +112,6 @@ def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
 
 
 def _claims(domain: Domain) -> dict[str, str | None]:
-    """Return the claims of all disks by name."""
     return {str(each["name"]): disks.claim_of(each) for each in disks.defaulted(domain)}
 
 
@@ -124,7 +122,7 @@ def _gets_processors(runs: Domain, desired: Domain) -> bool:
 
 
 def of(vm: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return the changes that are recorded as missing in the guest, in order."""
+    """Return the changes that the running form lacks, in order."""
     if not dig_vm(vm, "status", running.RUNNING):
         return ()
     there = values(running.spec_of(vm).get("domain") or {})
@@ -158,7 +156,7 @@ def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
 
 
 def record(vm: Object) -> None:
-    """Copy the settings that the guest has taken to the running form, and remove their entries. ``vm`` is changed in place."""
+    """Copy the settings that the guest has taken to the running form, and remove their entries, in place."""
     status = vm.get("status") or {}
     told = status.get(FIELD)
     if not told:
@@ -231,7 +229,6 @@ def _with_settings(domain: Domain, setting: Setting, by_name: Mapping[str, Mappi
 
 
 def _devices(domain: Domain, setting: Setting) -> Iterator[tuple[str, Object]]:
-    """Yield name and device of a list, as written if it is written."""
     if not setting.devices:
         yield "", domain.get(setting.member) or {}
         return

@@ -1,4 +1,4 @@
-"""The verb ``setpassword``: its name, and the fields of its body with their limits. Pure.
+"""The body of the verb ``setpassword``: fields and limits.
 
 The body goes from virt-api through virt-handler to virt-launcher, which gives it to the guest agent. No process stores or logs it.
 """
@@ -12,7 +12,7 @@ NAME: Final = "setpassword"
 MAX_USER: Final = 256
 MAX_PASSWORD: Final = 1024
 MAX_BODY_BYTES: Final = 16 << 10
-"""Longest JSON body of the request to virt-handler."""
+"""Of the request to virt-handler."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Placeholders in the template of a set: ``$(vm.name)`` and ``$(vm.suffix)`` in the texts of a machine's spec. Pure.
+"""Placeholders ``$(vm.name)`` and ``$(vm.suffix)`` in a set's template.
 
-Other texts in ``$(…)``, such as commands of a shell in cloud-init's data, stay as they are. ``$$(vm.name)`` becomes ``$(vm.name)``, as in
-the environment of containers.
+Other texts in ``$(…)``, such as commands of a shell in cloud-init's data, stay. ``$$(vm.name)`` becomes ``$(vm.name)``, as in containers'
+environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PLACEHOLDER: Final = re.compile(r"(\$?)\$\(vm\.([^()]*)\)")
 
 
 def expanded(value: Any, name: str, suffix: str) -> Any:  # noqa: ANN401  JSON
-    """Return JSON data with the values of a machine, which is called ``name`` and ends in ``suffix``."""
+    """Return JSON data with the placeholders replaced by a machine's values."""
     values = dict(zip(KNOWN, (name, suffix), strict=True))
 
     def replaced(found: re.Match[str]) -> str:

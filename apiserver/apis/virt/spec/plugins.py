@@ -1,4 +1,4 @@
-"""Names and options of node plugins in machines. Pure.
+"""Names and options of node plugins in machines.
 
 docs/plugins.md specifies plugins; :mod:`handler.plugins` is virt-handler's side.
 """
@@ -39,7 +39,7 @@ def names(text: str) -> tuple[str, ...]:
     """Return the names in a comma-separated flag.
 
     Raises:
-        ValueError: one of them is not a valid plugin name.
+        ValueError: a name is invalid.
     """
     found = tuple(each for each in text.split(",") if each)
     if wrong := [each for each in found if not is_name(each)]:

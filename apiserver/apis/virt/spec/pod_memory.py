@@ -1,8 +1,8 @@
-"""The memory that the pod has room for, and that the guest may take. Pure.
+"""The memory that the pod has room for, and that the guest may take.
 
-A guest with more memory than its pod is killed. So virt-controller resizes the pod first, records that in
-``status.podResize``, and virt-handler requests the memory after that. Less memory takes the opposite way: the guest releases it,
-virt-controller lowers the record, and then resizes the pod.
+The kernel kills a guest with more memory than its pod. So virt-controller resizes the pod first and records that in ``status.podResize``;
+virt-handler requests the memory after that. Less memory takes the opposite way: the guest releases it, virt-controller lowers the record,
+and then resizes the pod.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def waits_for_pod(vm: Mapping[str, Any]) -> str:
 
 
 def is_released(vm: Mapping[str, Any]) -> bool:
-    """Return whether virt-handler, which knows the present spec, reports that the guest has exactly the desired memory."""
+    """Return whether virt-handler reports for the present spec that the guest has exactly the desired memory."""
     pending = any(entry.get("path") == str(live_changes.MEMORY) for entry in live_changes.entries(vm))
     return not pending and dig_vm(vm, "status", "observedGeneration") == generation_of(vm) and wanted(vm) == of_guest(vm)
 

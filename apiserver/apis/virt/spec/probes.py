@@ -1,4 +1,4 @@
-"""``spec.readinessProbe`` and ``spec.livenessProbe`` as plain JSON with defaults. Pure.
+"""``spec.readinessProbe`` and ``spec.livenessProbe`` as plain JSON with defaults.
 
 Numbers and defaults are those of containers (kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1, Probe).
 """
@@ -11,13 +11,12 @@ from typing import Any, Final
 
 READINESS: Final = "readinessProbe"
 LIVENESS: Final = "livenessProbe"
-"""Fields of ``spec``."""
 HTTP: Final = "httpGet"
 TCP: Final = "tcpSocket"
 EXEC: Final = "exec"
 AGENT: Final = "guestAgentPing"
 HANDLERS: Final = (HTTP, TCP, EXEC, AGENT)
-"""Fields of a probe; exactly one is set."""
+"""A probe has exactly one."""
 OVER_NETWORK: Final = (HTTP, TCP)
 PERIOD_SECONDS: Final = 10
 TIMEOUT_SECONDS: Final = 1
@@ -25,7 +24,7 @@ SUCCESS_THRESHOLD: Final = 1
 FAILURE_THRESHOLD: Final = 3
 MAX_SECONDS: Final = 24 * 3600
 MAX_EXEC_SECONDS: Final = 30
-"""``timeoutSeconds`` of ``exec``: less than virt-handler waits for an answer of virt-launcher."""
+"""Less than virt-handler waits for an answer of virt-launcher."""
 MAX_THRESHOLD: Final = 1000
 MAX_PORT: Final = 65535
 PING: Final = "guestping"
@@ -39,7 +38,7 @@ class Probe:
     handler: str
     """One of :data:`HANDLERS`."""
     port: int = 0
-    """1 to 65535; 0: the guest agent's, or invalid, so that the probe cannot run."""
+    """0: the guest agent's, or invalid, so that the probe cannot run."""
     path: str = "/"
     headers: tuple[tuple[str, str], ...] = ()
     initial_delay_seconds: int = 0
@@ -48,13 +47,13 @@ class Probe:
     success_threshold: int = SUCCESS_THRESHOLD
     failure_threshold: int = FAILURE_THRESHOLD
     command: tuple[str, ...] = ()
-    """The command of ``exec``; empty for other probes."""
+    """Of ``exec``; empty for other probes."""
 
 
 def of(spec: Mapping[str, Any], field: str) -> Probe | None:
     """Return the probe in a field of ``spec``; None without one or without a handler, which virt-api refuses.
 
-    Stored numbers outside of virt-api's limits are changed to the nearest limit.
+    Stored numbers outside of virt-api's limits become the nearest limit.
     """
     given = spec.get(field)
     if not given:

@@ -1,10 +1,9 @@
-"""The desired and the running hardware of a machine. Pure.
+"""The desired and the running hardware of a machine.
 
-The *desired* form is the spec. A guest keeps the hardware of its start until it ends, also over live migrations and while it is suspended:
-the *running* form. It takes only the edits of ``live_changes``. Both forms are the same until a user edits a machine that has a guest. Then
-virt-api copies the fields in :data:`FIELDS` from the old spec to ``status.running``, in the transaction that stores the edit. It removes
-the copy in the transaction in which the machine loses its guest, and when an edit restores the running hardware. virt-api ignores writes of
-clients to that field.
+The *desired* form is the spec. A guest keeps the hardware of its start until it ends, also over live migrations and while suspended: the
+*running* form. It takes only the edits of ``live_changes``. Both are the same until a user edits a machine that has a guest. Then virt-api
+copies the fields in :data:`FIELDS` from the old spec to ``status.running``, in the same transaction. It removes the copy when the machine
+loses its guest, and when an edit restores the running hardware, also in that transaction. It ignores clients' writes to that field.
 
 Locks, pods, migration targets, virt-handler and virt-launcher use the running form (:func:`spec_of`). The next attempt uses the desired
 form, because a machine without a guest has no copy.
@@ -30,7 +29,6 @@ RUNNING: Final = "running"
 POD_RESIZE: Final = "podResize"
 """The field of the status with the memory that the guest's pod has room for."""
 DEVICES: Final = "devices"
-"""The field of the status with the guest's devices."""
 OF_A_GUEST: Final = (RUNNING, POD_RESIZE, DEVICES, "changes", "volumeStatus")
 """Fields of the status that virt-api removes in each write that leaves a machine without a guest."""
 MAX_TOLD: Final = 8
@@ -66,12 +64,12 @@ def spec_of(vm: Mapping[str, Any]) -> Object:
 
 
 def differences(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return how the desired hardware differs from the running one; empty if both are the same, and without a guest."""
+    """Return how the desired hardware differs from the running one; empty without a guest."""
     return between(vm.get("spec") or {}, spec_of(vm)) if dig_vm(vm, "status", RUNNING) else ()
 
 
 def between(desired: Object, runs: Object) -> tuple[Difference, ...]:
-    """Return how the hardware of a desired spec differs from that of a running one."""
+    """Return how a desired spec's hardware differs from a running one's."""
     return tuple(_differences(desired, runs))
 
 
@@ -140,12 +138,11 @@ def _differences(desired: Object, runs: Object) -> Iterator[Difference]:
 
 
 def _device_field(path: str) -> str:
-    """Return the field of ``devices`` that a path is in or below; the whole path for fields elsewhere."""
     return path.removeprefix(f"{_DEVICES}.").partition("[")[0].partition(".")[0]
 
 
 def _of_list(path: str, desired: Sequence[Object], runs: Sequence[Object]) -> Iterator[Difference]:
-    """Yield the devices that differ, by name; the list itself if devices have no names, or if only their order differs."""
+    """Yield the devices that differ, by name; the list itself if devices have no names, or only their order differs."""
     named = all("name" in each for each in (*desired, *runs))
     found = list(_of_devices(path, *({each["name"]: each for each in listed} for listed in (desired, runs)))) if named else []
     yield from found or [Difference(path)]

@@ -1,4 +1,4 @@
-"""The subresource ``screenshot``: a picture of the guest's screen as PNG, checked but not decoded.
+"""The subresource ``screenshot``: a guest's screen as PNG, checked but not decoded.
 
 The guest chooses the picture, and may control the program that encodes it. A reader's decoder gets only an RGB picture of limited size, in
 the three kinds of chunks that QEMU writes.
@@ -17,19 +17,19 @@ NAME: Final = "screenshot"
 FIELD: Final = "png"
 SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 MAX_BYTES: Final = 3 << 20
-"""Of the PNG. libvirt writes it to the pod's cache, which has 4 MiB."""
+"""libvirt writes the PNG to the pod's cache, which has 4 MiB."""
 MAX_TEXT: Final = 512
 """Bytes of a message in place of a picture."""
 MAX_SIDE: Final = 16384
 MAX_CHUNKS: Final = 2 + MAX_BYTES // 4096
-"""A check of more would take the event loop's time. QEMU writes 8 KiB to a chunk; its last IDAT may be empty."""
+"""More would take the event loop's time. QEMU writes 8 KiB to a chunk; its last IDAT may be empty."""
 _CHUNKS: Final = (b"IHDR", b"IDAT", b"IEND")
 _RGB: Final = b"\x08\x02\x00\x00\x00"
 """Eight bits of red, green and blue; the only compression and filter methods; not interlaced."""
 
 
 def problem(png: bytes) -> str:
-    """Return why this is no picture of a screen, or an empty string."""
+    """Return why a picture is invalid, or an empty string."""
     if not png.startswith(SIGNATURE):
         return "it is no PNG"
     place, kinds = len(SIGNATURE), list[bytes]()

@@ -1,4 +1,4 @@
-"""Disks with a service account token: their files and who may use them. Pure."""
+"""Disks with a service account token: their files and who may use them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from apiserver.apis.virt.hardware import cloud_init, disks
 from apiserver.apis.virt.hardware.given import Domain
 
 NAMESPACE_LABEL: Final = "kubevirt.io/service-account-disks"
-"""Machines may have such disks in namespaces where this label is ``allowed``, enforced by policies of the chart, not here."""
+"""Policies of the chart allow such disks only in namespaces where this label is ``allowed``."""
 EXPIRATION_SECONDS: Final = 365 * 24 * 3600
-"""Default of ``source.expirationSeconds``: the disk is not updated while the guest runs, and the token ends with the pod anyway."""
+"""Of ``source.expirationSeconds``: the disk is not updated while the guest runs, and the token ends with the pod anyway."""
 LEAST_EXPIRATION: Final = 600
 LARGEST_EXPIRATION: Final = 1 << 32
 """Kubernetes' limits."""
 TOKEN: Final = "token"  # noqa: S105 - a file's name
 AUTHORITY: Final = "ca.crt"
 NAMESPACE: Final = "namespace"
-"""File names, the same as in containers."""
+"""File names as in containers."""
 AUTHORITY_CONFIG_MAP: Final = "kube-root-ca.crt"
 """In each namespace: the authorities for kube-apiserver."""
 

@@ -1,1 +1,1 @@
-"""The served version: pydantic types, defaults, validation. Only virt-api imports it (ARCHITECTURE.md, The layers)."""
+"""The served version: pydantic types, defaults, validation. Only virt-api imports it."""

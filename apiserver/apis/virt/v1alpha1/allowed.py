@@ -19,11 +19,11 @@ class Allowed:
     macvtap: bool = False
     """``devices.interfaces`` of type macvtap: nodes offer macvtap devices to every pod."""
     storage_plugins: frozenset[str] = frozenset()
-    """Allowed values of ``source.plugin`` of a disk; these plugins work as root on the nodes."""
+    """``source.plugin`` of a disk; these plugins work as root on the nodes."""
     host_disks: tuple[str, ...] = ()
-    """Node directories whose files may be disks; a user who can create machines can read and write these."""
+    """Node directories with files for disks; a user who can create machines can read and write these."""
     network_plugins: frozenset[str] = frozenset()
-    """Allowed plugins of ``devices.interfaces`` of type plugin."""
+    """Plugins of ``devices.interfaces`` of type plugin."""
 
 
 NOTHING: Final = Allowed()

@@ -55,7 +55,7 @@ def validate(action: Mapping[str, Any] | None, path: Path) -> list[FieldError]:
 
 
 def validate_lifecycle(spec: Mapping[str, Any], path: Path) -> list[FieldError]:
-    """Return the errors of ``lifecycle``; ``path`` is that of the spec."""
+    """Return the errors of ``lifecycle``; ``path`` is the spec's."""
     hook = (spec.get("lifecycle") or {}).get("preStop")
     if hook is None:
         return []

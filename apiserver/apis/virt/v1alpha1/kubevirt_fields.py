@@ -24,7 +24,7 @@ _VOLUMES: Final = {
     "serviceAccount": "type: ServiceAccount, with source.name",
     "downwardAPI": "type: DownwardAPI, with source.items",
 }
-"""Sources of KubeVirt's volumes, with the source of a disk that replaces each."""
+"""By KubeVirt's volume source, the disk's source that replaces it."""
 _NAMES: Final = {
     "spec.running": "spec.runStrategy",
     "spec.template": "its fields in spec itself, such as spec.domain",
@@ -48,7 +48,7 @@ _NAMES: Final = {
     "spec.domain.devices.interfaces.macAddress": "mac",
     "spec.domain.devices.interfaces.multus": "network",
 }
-"""Paths of fields without indexes, with their replacements."""
+"""Replacements by path, without indexes."""
 _VALUES: Final = {("spec.evictionStrategy", "None"): "Shutdown"}
 
 

@@ -23,9 +23,9 @@ Object = Mapping[str, Any]
 
 SPEC: Final = Path("spec")
 MAX_REQUIREMENTS: Final = 32
-"""Maximum labels and expressions of a selector."""
+"""Labels and expressions of a selector."""
 MAX_VALUES: Final = 64
-"""Maximum values of an expression."""
+"""Values of an expression."""
 POST_COPY: Final = "is not supported: during post-copy, the loss of either node loses the guest; use allowPause"
 """Why ``allowPostCopy`` must be false."""
 
@@ -163,7 +163,7 @@ def _selector(selector: Object, path: Path) -> list[FieldError]:
         return [too_many(path, len(wanted) + len(expressions), MAX_REQUIREMENTS)]
     found = objectmeta.validate_labels(wanted, path.child("matchLabels"))
     for position, each in enumerate(expressions):
-        if "key" in each and "operator" in each:  # others are schema errors
+        if "key" in each and "operator" in each:  # the schema reports others
             found += _requirement(each, path.child("matchExpressions").index(position))
     return found
 

@@ -1,6 +1,6 @@
 """Validation of the scheduling fields, as in kube-apiserver 1.36 for a Pod.
 
-virt-api refuses a machine whose pod kube-apiserver would refuse. Required fields may be missing if the schema found errors. Source:
+virt-api refuses a machine if kube-apiserver would refuse its pod. Required fields may be missing if the schema found errors. Source:
 ``k8s.io/kubernetes/pkg/apis/core/validation``; ``tests/reference_server/test_placement.py`` compares.
 """
 
@@ -16,7 +16,7 @@ from apiserver.apis.virt.places import names as virt_names
 Object = Mapping[str, Any]
 
 _OPERATORS: Final = ("Equal", "Exists")
-"""Operators of a toleration. Gt and Lt need the feature gate TaintTolerationComparisonOperators, off in 1.36."""
+"""Gt and Lt need the feature gate TaintTolerationComparisonOperators, off in 1.36."""
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:

@@ -25,7 +25,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _VALUE: Final = re.compile(r"[!-~]([\t -~]*[!-~])?|")
 _PATH: Final = re.compile(r"/[!-~]*")
 _OURS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
-"""Fields that virt-handler sets itself, or that would delay the answer."""
+"""virt-handler sets these itself, or they would delay the answer."""
 
 
 class HTTPHeader(Model):
@@ -83,7 +83,7 @@ class Probe(Model):
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Return the errors of the probes; ``path`` is that of the spec."""
+    """Return the errors of the probes; ``path`` is the spec's."""
     found: list[FieldError] = []
     for field in (probes.READINESS, probes.LIVENESS):
         if (given := spec.get(field)) is not None:

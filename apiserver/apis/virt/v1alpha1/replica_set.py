@@ -32,7 +32,7 @@ SUFFIX: Final = 6
 """Characters that a machine's name adds to its set's: a hyphen and five random ones."""
 MAX_NAME: Final = validation.MAX_NAME - SUFFIX
 _SAMPLE: Final = "00000"
-"""The suffix of a machine, to validate the template."""
+"""A machine's suffix, to validate the template."""
 _LARGEST: Final = (1 << 31) - 1
 _SHARED: Final = "every machine of the set would have the same; leave it out, and each machine gets its own"
 
@@ -161,7 +161,7 @@ def _validate_template(obj: Object, allowed: Allowed) -> list[FieldError]:
     """Return the errors of the template's machine, at their places in the set."""
     template = obj["spec"].get("template") or {}
     if "spec" not in template:
-        return []  # an error of the schema
+        return []  # the schema reports it
     given = template.get("metadata") or {}
     found = objectmeta.validate_given({key: given[key] for key in ("labels", "annotations") if given.get(key)})
     spec = placeholders.expanded(template["spec"], f"{dig_replica_set(obj, 'metadata', 'name') or ''}-{_SAMPLE}", _SAMPLE)

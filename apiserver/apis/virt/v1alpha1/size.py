@@ -1,4 +1,4 @@
-"""The maximum size of an object. Pure."""
+"""The maximum size of an object."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from apiserver.apis.virt.spec.downward_api import MANIFEST
 Object = Mapping[str, Any]
 
 MAX_BYTES: Final = 128 << 10
-"""Maximum bytes of an object's JSON without its status: virt-controller keeps objects decoded, with up to ten times as much memory."""
+"""Of an object's JSON without its status: virt-controller keeps objects decoded, with up to ten times as much memory."""
 _LARGE: Final = MAX_BYTES // 4
-"""A text of this many bytes is reported by itself."""
+"""An error names the largest text of at least this many bytes itself."""
 _NOT_KEPT: Final = "managedFields"
 
 

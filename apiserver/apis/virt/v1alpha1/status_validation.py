@@ -24,9 +24,9 @@ from apiserver.apis.virt.v1alpha1.migration_policy import validate_bandwidth
 
 Object = Mapping[str, Any]
 Place = tuple[Any, str | int]
-"""A value's place: (place of its parent, field or position). Only an error turns it into a path."""
+"""(place of the parent, field or position). Only an error turns it into a path."""
 Form = Callable[[Any, Any, Place], Iterable[FieldError]]
-"""Called with (value, previous value or None, place); yields errors."""
+"""Takes (value, previous value or None, place); yields errors."""
 
 STATUS: Final = Path("status")
 _STATUS: Final[Place] = (None, "status")
@@ -280,7 +280,7 @@ _CHANGE: Final = _record({"path": _text(forms.path_errors), "state": _one_of(liv
 
 
 def _anything(_value: Any, _old: Any, _place: Place) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
-    """Return no errors, because the schema validates the value."""
+    """Return no errors: the schema validates the value."""
     return ()
 
 

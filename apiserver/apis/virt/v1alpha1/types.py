@@ -1,7 +1,5 @@
 """``VirtualMachine`` and ``Migration``: their fields, with the texts for ``kubectl explain``.
 
-``defaults`` has the defaults and ``validation`` the rules. Field names are snake_case here and camelCase in JSON.
-
 The lists of devices are atomic. Lists keyed by name would keep entries from earlier defaulting (the interface ``default``), and kubectl
 refuses to merge a keyed list if an element lacks its key, as in the project's first manifest. Price: two field managers cannot each own a
 device.

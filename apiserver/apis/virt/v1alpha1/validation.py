@@ -30,11 +30,11 @@ SPEC: Final = Path("spec")
 METADATA_NAME: Final = Path("metadata").child("name")
 
 MAX_NAME: Final = 63
-"""The name of a VirtualMachine is the value of a label on its pods."""
+"""A VirtualMachine's name is a label's value on its pods."""
 MAX_GRACE_SECONDS: Final = 7 * 24 * 3600
 MAX_START_TIMEOUT_SECONDS: Final = 24 * 3600
 MAX_PRIORITY: Final = 100
-"""Maximum priority of a Migration; the minimum is its negative."""
+"""Of a Migration; the minimum is its negative."""
 
 
 def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""Permission checks that machines and migrations share. Pure."""
+"""Permission checks that machines and migrations share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PHASE_FIELDS: Final = frozenset({"phase", "phaseTransitionTimestamps"})
 MAX_SKEW: Final = timedelta(minutes=5)
 """Allowed clock difference of a node."""
 _MAX_SHOWN: Final = 64
-"""Maximum characters of an invalid name in a refusal."""
+"""Of an invalid name in a refusal."""
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -52,6 +52,6 @@ def moment(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
 
 
 def shown(name: object) -> str:
-    """Return a name as it is shown in refusals."""
+    """Return a name as refusals show it."""
     text = str(name)
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"

@@ -1,4 +1,4 @@
-"""Rights of one node's virt-handler to write the status of a VirtualMachine. Pure.
+"""What one node's virt-handler may write into a VirtualMachine's status.
 
 The machine must be on the node, in a phase of virt-handler. The phase after the write says which fields may change (:data:`BY_PHASE`); of
 the current attempt, only its run and end; of an operation, once, its result.
@@ -29,7 +29,7 @@ from apiserver.apis.virt.spec.described import domain_of
 Object = Mapping[str, Any]
 
 RESULTS: Final[Mapping[str, str]] = MappingProxyType({phase: result for result, phase in power.PHASES.items()})
-"""The result of an ended attempt, by the phase for it."""
+"""The result of an ended attempt, by its phase."""
 RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime")
 """Fields of ``status.migration`` copied from the Migration."""
 
@@ -90,12 +90,12 @@ class MachineWrite:
     """A write of a machine's status, with the data to check it."""
 
     node: str
-    """Node of the virt-handler that writes."""
+    """Of the virt-handler that writes."""
     old: Object
-    """The stored machine."""
+    """As stored."""
     new: Object
     now: datetime
-    """Time of virt-api's clock."""
+    """By virt-api's clock."""
     migration: Object | None = None
     """The stored Migration of the new ``status.migration``; used if the machine is not on the node."""
 
@@ -152,7 +152,6 @@ def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Ite
 
 
 def _address_on_pods_network(write: MachineWrite) -> object:
-    """Return ``ipAddress`` of the interface on the pod's own network, or None."""
     names = {each.get("name") for each in interfaces.defaulted(domain_of(write.old)) if interfaces.is_on_pods_network(each)}
     return next((each.get("ipAddress") for each in _status(write.new).get("interfaces") or () if each.get("name") in names), None)
 
@@ -198,7 +197,6 @@ def _operations(write: MachineWrite) -> Iterator[FieldError]:
 
 
 def _end(write: MachineWrite) -> Iterator[FieldError]:
-    """Yield errors of an attempt's end: its place must be removed, and its result recorded."""
     new, phase = _status(write.new), phases.phase_of(write.new)
     for field in phases.OF_A_PLACE:
         if new.get(field) is not None and not (managed_save.of(write.new) and _is_of_image(write, field)):
@@ -240,13 +238,12 @@ def _image(write: MachineWrite) -> Iterator[FieldError]:
 
 
 def _running(write: MachineWrite) -> Iterator[FieldError]:
-    """Yield an error unless the running form changed by virt-api's own record of ``status.changes``."""
+    """Yield an error unless only virt-api's own record of ``status.changes`` changed the running form."""
     if phases.phase_of(write.new) not in phases.ENDED and not live_changes.follows(write.old, write.new):
         yield forbidden(STATUS.child(running.RUNNING), "may only take settings of the spec that the guest has taken")
 
 
 def _not_the_target(write: MachineWrite) -> Iterator[FieldError]:
-    """Yield why the node may not take the machine over."""
     old, new, migration = _status(write.old), _status(write.new), write.migration
     given = new.get("migration") or {}
     path = STATUS.child("migration")

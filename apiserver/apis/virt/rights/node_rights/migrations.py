@@ -1,4 +1,4 @@
-"""Permissions of a node's virt-handler for the status of a Migration, as source or target, step by step. Pure.
+"""What a node's virt-handler may write into a Migration's status, as source or target.
 
 ======== ================================== ==============================================================================
 role     step                               fields
@@ -6,7 +6,7 @@ role     step                               fields
 target   PreparingTarget                    message: why the pod is not ready
 target   PreparingTarget → TargetReady      targetAddress of its own relay; message
 target   TargetReady, Running               targetAddress, when it changed
-target   Running → Succeeded                message, endTime, progress; after the machine was moved to the target's pod
+target   Running → Succeeded                message, endTime, progress; after the machine moved to the target's pod
 target   Succeeded                          progress, in case virt-controller wrote Succeeded first
 source   TargetReady → Running              startTime
 source   TargetReady, Running → Failed,     message, endTime; Cancelled only if it is being deleted; neither after the
@@ -16,7 +16,7 @@ source   Running                            condition Released=True, reported by
                                             attempts: the current one failed and the guest stayed
 ======== ================================== ==============================================================================
 
-Only virt-controller writes the rest, including the source and target nodes.
+Only virt-controller writes the rest, including the nodes.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ class MigrationWrite:
     """A write of a Migration's status, with the data to check it."""
 
     node: str
-    """Node of the virt-handler that writes."""
+    """Of the virt-handler that writes."""
     old: Object
-    """The stored Migration."""
+    """As stored."""
     new: Object
     now: datetime
-    """Time of virt-api's clock."""
+    """By virt-api's clock."""
     machine: Object | None = None
     """The stored virtual machine; used if the new phase is final or an attempt failed."""
     addresses: frozenset[str] = frozenset()
-    """IP addresses of the node's virt-handlers, as formatted by :mod:`ipaddress`; used if ``targetAddress`` changes."""
+    """Of the node's virt-handlers, as :mod:`ipaddress` formats them; used if ``targetAddress`` changes."""
     relay_port: int = streams.RELAY_PORT
 
 
@@ -165,7 +165,7 @@ def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _outcome(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield why the Migration may not end this way. The machine shows where the guest is; ``podName`` stays after the guest ended."""
+    """Yield why the Migration may not end this way: the machine shows where the guest is. ``podName`` stays after its end."""
     after = phases.phase_of(write.new)
     if after not in phases.MIGRATION_FINAL:
         return

@@ -2,5 +2,5 @@
 
 CONTRIBUTING.md has a family's modules in other layers, and the steps to add a field.
 
-Rules run on the object after defaulting. They also run if the schema found errors, so required fields may be missing.
+Rules run after defaulting, also if the schema found errors. Required fields may be missing then.
 """

@@ -35,12 +35,12 @@ class SecretKey(Model):
 
 
 def validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
-    """Return the errors of the source of a cloud-init disk."""
+    """Return the errors of a cloud-init disk's source."""
     return [error for datum in cloud_init.DATA for error in _validate_datum(kind, source, datum, path)]
 
 
 def validate_files(kind: str, source: Object, path: Path) -> list[FieldError]:
-    """Return the errors of the source of a disk with files of a Secret or ConfigMap."""
+    """Return the errors of a source with files of a Secret or ConfigMap."""
     return validate_object_name(kind, source.get("name") or "", path.child("name")) + validate_label(source, path)
 
 
@@ -60,7 +60,7 @@ def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
 
 
 def validate_object_name(kind: str, name: str, path: Path) -> list[FieldError]:
-    """Return the errors of the name of a Secret or ConfigMap."""
+    """Return the errors of a Secret's or ConfigMap's name."""
     if not name:
         return [required(path, f"the name of a {kind} in the same namespace")]
     return [invalid(path, name, each) for each in names.subdomain_errors(name)]

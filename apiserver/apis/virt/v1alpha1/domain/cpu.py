@@ -14,7 +14,7 @@ from apiserver.apis.virt.v1alpha1.domain.cpu_numa import NUMA
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_count, validate_unique
 
 MAX_CPUS: Final = 255
-"""Maximum virtual processors. More need x2APIC behind an IOMMU, which pc and older q35 versions lack."""
+"""More need x2APIC behind an IOMMU, which pc and older q35 versions lack."""
 MAX_FEATURES: Final = 128
 
 

@@ -1,7 +1,4 @@
-"""Names of CPU models and features in virt-launcher's libvirt and QEMU.
-
-Those of libvirt 11.3 (``cpu_map``) that QEMU 10.0 also has (``qemu-system-x86_64 -cpu help``).
-"""
+"""Names of CPU models and features that libvirt 11.3 (``cpu_map``) and QEMU 10.0 (``qemu-system-x86_64 -cpu help``) both have."""
 
 from __future__ import annotations
 

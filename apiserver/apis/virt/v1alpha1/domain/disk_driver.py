@@ -83,6 +83,6 @@ def _validate_blocks(disk: Object, path: Path) -> list[FieldError]:
     logical, physical = hardware.block_size(disk)
     if not found and physical < logical:
         found.append(invalid(path.child("physical"), physical, "must not be less than logical"))
-    if disk["target"]["bus"] == "sata" and logical != LEAST_BLOCK:  # the only size of QEMU's drives on this bus
+    if disk["target"]["bus"] == "sata" and logical != LEAST_BLOCK:  # QEMU's only size on this bus
         found.append(invalid(path.child("logical"), logical, f"must be {LEAST_BLOCK} on bus sata"))
     return found

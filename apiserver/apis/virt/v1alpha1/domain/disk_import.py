@@ -19,7 +19,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes, va
 MIN_SIZE: Final = quantity.parse("1Mi")
 MAX_SIZE: Final = quantity.parse("64Ti")
 MAX_OBJECT_KEY: Final = 1024
-"""Maximum bytes of an object's key in S3."""
+"""Bytes in S3."""
 _HIDDEN: Final = "…"
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _REGION: Final = re.compile(r"[a-z0-9-]{1,63}")

@@ -13,7 +13,7 @@ from apiserver.apis.virt.hardware import disk_io_tune as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_bytes
 
 MOST: Final = 10**15
-"""QEMU's maximum for all limits (THROTTLE_VALUE_MAX)."""
+"""For all limits, in QEMU (THROTTLE_VALUE_MAX)."""
 _LEAST_BYTES: Final = quantity.parse("1")
 _MOST_BYTES: Final = quantity.parse(str(MOST))
 

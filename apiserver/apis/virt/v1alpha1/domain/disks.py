@@ -252,7 +252,7 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
         found.append(forbidden(path.child("dedicatedIOThread"), "needs bus virtio"))
     if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
         found.append(not_supported(path.child("target", "bus"), "virtio", ("sata", "scsi", "usb")))
-    # the bus has no read-only disks, and libvirt refuses them
+    # the bus has no read-only disks
     if disk["device"] == "disk" and disk["readOnly"] and disk["target"]["bus"] == "sata":
         found.append(not_supported(path.child("target", "bus"), "sata", ("virtio", "scsi", "usb")))
     if disk["device"] == "cdrom" and not disk["readOnly"]:

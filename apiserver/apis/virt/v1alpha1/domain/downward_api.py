@@ -18,7 +18,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
 _FILE: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _BYTES: Final = ("1", *(f"1{unit}{binary}" for binary in ("", "i") for unit in ("K" if binary else "k", *"MGTPE")))
 _DIVISORS: Final = {"cpu": ("1", "1m")}
-"""Units that Kubernetes accepts for amounts other than bytes; ``_BYTES`` has those for bytes."""
+"""Units that Kubernetes accepts for amounts other than bytes."""
 
 
 class FieldReference(Model):

@@ -15,7 +15,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count, va
 
 MAX_FILESYSTEMS: Final = 8
 MAX_TAG: Final = 36
-"""Maximum bytes of a virtio file system's tag (Virtual I/O Device specification 1.2, 5.11.4)."""
+"""Bytes of a virtio file system's tag (Virtual I/O Device specification 1.2, 5.11.4)."""
 
 
 class FilesystemSource(Model):
@@ -57,7 +57,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 def _validate(filesystem: Object, path: Path) -> list[FieldError]:
     name, kind, source = filesystem.get("name") or "", filesystem.get("type"), filesystem.get("source") or {}
     found = [too_long(path.child("name"), MAX_TAG)] if len(name) > MAX_TAG else validate_device_name(name, path.child("name"))
-    if kind is None:  # a missing or unknown type is already an error of that field
+    if kind is None:  # the schema reports a missing or unknown type
         return found
     if kind != hardware.CLAIM and not filesystem["readOnly"]:
         found.append(invalid(path.child("readOnly"), filesystem["readOnly"], f"a file system of type {kind} is always read-only"))

@@ -18,7 +18,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes, va
 
 MAX_KERNEL_ARGS: Final = 2048
 MIN_MEMORY: Final = quantity.parse("128Mi")
-"""Minimum for UEFI: with Secure Boot it hangs with 48Mi, without it faults with 32Mi."""
+"""For UEFI: with Secure Boot it hangs with 48Mi, without it faults with 32Mi."""
 
 
 class KernelBootContainer(Model):

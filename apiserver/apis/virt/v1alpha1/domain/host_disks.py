@@ -13,7 +13,7 @@ FIELDS: Final = frozenset({"path", "create"})
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Return the errors of the path of a source."""
+    """Return the errors of a source's path."""
     given, field = source.get("path") or "", path.child("path")
     if not given:
         return [required(field, "the path of a file of the node")]

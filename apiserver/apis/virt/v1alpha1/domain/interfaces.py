@@ -28,7 +28,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
 MAX_PORTS: Final = 64
 
 _PORT_NAME: Final = re.compile(r"(?=.{1,15}$)(?=[^a-z]*[a-z])(?!.*--)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-"""As for the ports of a container, which are service names (RFC 6335, section 5.1)."""
+"""Service names, as for a container's ports (RFC 6335, section 5.1)."""
 
 
 class Port(Model):

@@ -14,7 +14,7 @@ from apiserver.apis.virt.hardware import resources
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes
 
 MAX_ROOM: Final = quantity.parse("512Gi")
-"""Maximum for maxGuest: QEMU reserves 1Gi more per slot, and an emulated CPU has 40-bit addresses."""
+"""For maxGuest: QEMU reserves 1Gi more per slot, and an emulated CPU has 40-bit addresses."""
 
 
 class Hugepages(Model):

@@ -19,7 +19,7 @@ FIELDS: Final = {
     hardware.NFS: {"host", "path", "identity"},
     hardware.RBD: {"monitors", "pool", "image", "user", "secretRef"},
 }
-"""Fields of a source by the disk's type."""
+"""By the disk's type."""
 
 
 MAX_MONITORS: Final = 16

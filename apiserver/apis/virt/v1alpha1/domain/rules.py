@@ -14,16 +14,16 @@ from apiserver.apis.virt.places import network
 Object = Mapping[str, Any]
 
 MAX_DEVICE_NAME: Final = 50
-"""Names of disks are part of pod volume names, which have at most 63 bytes."""
+"""Disks' names are part of pod volume names, which have at most 63 bytes."""
 MAX_PATH: Final = 1024
 NANOS: Final = 10**9
 MAX_HOST_DEVICES: Final = 16
-"""Limit of each list of host devices."""
+"""In each list."""
 _MAX_RESOURCE: Final = 253 - len("requests.")
 """A quota's name for a resource has this prefix."""
 
 MAX_SMBIOS: Final = 64
-"""Maximum characters of a string in SMBIOS tables: an old limit that firmware still relies on (SMBIOS 2.6, 3.1.3)."""
+"""Characters of a string: an old limit that firmware still relies on (SMBIOS 2.6, 3.1.3)."""
 
 _SMBIOS: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
@@ -54,12 +54,12 @@ def validate_bytes(given: object, least: Quantity, most: Quantity, path: Path) -
 
 
 def validate_count(items: Sequence[object], most: int, path: Path) -> list[FieldError]:
-    """Return the errors of the length of a list."""
+    """Return the errors of a list's length."""
     return [too_many(path, len(items), most)] if len(items) > most else []
 
 
 def validate_device_name(name: str, path: Path) -> list[FieldError]:
-    """Return the errors of the name of a device."""
+    """Return the errors of a device's name."""
     if not name:
         return [required(path)]
     if len(name) > MAX_DEVICE_NAME:
@@ -68,7 +68,7 @@ def validate_device_name(name: str, path: Path) -> list[FieldError]:
 
 
 def validate_image(reference: str, path: Path) -> list[FieldError]:
-    """Return the errors of the reference of a container image."""
+    """Return the errors of a container image's reference."""
     if not reference:
         return [required(path, "the reference of a container image")]
     if not _IMAGE.fullmatch(reference):
@@ -77,7 +77,7 @@ def validate_image(reference: str, path: Path) -> list[FieldError]:
 
 
 def validate_path(text: str, path: Path, *, absolute: bool) -> list[FieldError]:
-    """Return the errors of the path of a file within an image or a volume."""
+    """Return the errors of a file's path within an image or a volume."""
     if not text:
         return [required(path)]
     if absolute and not text.startswith("/"):

@@ -1,4 +1,4 @@
-"""Sources of disks with the token of a service account."""
+"""Sources of disks with a service account's token."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TokenSource(Model):
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Return the errors of the source of a disk with a token."""
+    """Return the errors of a source with a token."""
     found = cloud_init.validate_files(made.SERVICE_ACCOUNT, source, path)
     seconds, audience = source.get("expirationSeconds"), source.get("audience")
     if seconds is not None:
