@@ -1,7 +1,6 @@
-"""Converts quantities in an object to strings, from any JSON type.
+"""Converts quantities in an object to strings, as Go does.
 
-``guest: 268435456`` is stored as ``"268435456"``, as in Go, so that policies, columns and clients see one type. Strings remain as written
-(``1024Mi`` does not become ``1Gi``).
+``guest: 268435456`` is stored as ``"268435456"``, so that policies, columns and clients see one type. Strings remain as written.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def as_string(number: float) -> str:
     """Return Go's string for a number as a quantity.
 
     Raises:
-        ValueError: it is too large or too small.
+        ValueError: it is out of range.
     """
     return str(quantity.parse(str(number)))
 

@@ -32,7 +32,7 @@ _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], tuple[FieldError, ...]]:
     """Return (paths of unknown fields, errors of wrong values), and drop unknown fields and nulls from ``obj``.
 
-    As in Go, null means unset. ``metadata``, ``apiVersion`` and ``kind`` are not checked, nor is an object of more than ``MAX_VALUES``.
+    As in Go, null means unset. Not checked: ``metadata``, ``apiVersion``, ``kind``, and an object of more than ``MAX_VALUES``.
     """
     content = {key: value for key, value in obj.items() if key not in _IGNORED}
     written = _written(content)
@@ -62,8 +62,8 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
 def prune(model: type[BaseModel], obj: dict[str, Any]) -> None:
     """Remove the parts of ``obj`` that the model refuses, in place, so that the rest can be validated.
 
-    A refused object in a list becomes empty, so that the others keep their positions. A list with a refused text or number becomes empty.
-    Required fields may be missing afterwards.
+    A refused object in a list becomes empty, so that the others keep their positions; a list with a refused scalar becomes empty. Required
+    fields may be missing afterwards.
 
     Raises:
         ValueError: it has more than ``MAX_VALUES``.
@@ -104,7 +104,7 @@ def _written(content: dict[str, Any]) -> bytes | None:
 
 
 def _with_too_many_values(content: dict[str, Any]) -> str:
-    """Return the top-level field at which the object exceeds ``MAX_VALUES``, or an empty string."""
+    """Return the top-level field at which the object exceeds ``MAX_VALUES``, or ""."""
     count = 0
     for field, value in content.items():
         waiting = [value]
@@ -165,9 +165,9 @@ def _remove(obj: dict[str, Any], location: tuple[int | str, ...]) -> None:
 
 
 def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa: ANN401 - any JSON value
-    """Remove nulls from maps in place; return the path of too deep nesting, if any.
+    """Remove nulls in place; return the path of too deep nesting, if any.
 
-    The path is built while returning, because one long key would be copied for all values below it.
+    It builds the path while returning, because one long key would be copied for all values below it.
     """
     if depth == 0:
         return ()

@@ -1,4 +1,4 @@
-"""API errors: one class per reason of ``metav1.Status``; server and client raise the same ones.
+"""API errors: one class per reason of ``metav1.Status``, for server and client.
 
 ::
 
@@ -27,7 +27,7 @@ MAX_STRANGERS_RETRY_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause in ``details.causes``: ``reason`` for programs, ``message`` for users, ``field`` as a path like ``spec.replicas``."""
+    """One cause: ``reason`` for programs, ``message`` for users, ``field`` as a path like ``spec.replicas``."""
 
     reason: str
     message: str
@@ -41,7 +41,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """``metav1.StatusDetails``: ``kind`` is the resource's plural, except for Invalid, where it is the kind."""
+    """``metav1.StatusDetails``: ``kind`` is the resource's plural, but for Invalid the kind."""
 
     name: str = ""
     group: str = ""
@@ -234,7 +234,7 @@ _BY_CODE: dict[int, type[StatusError]] = {
 
 
 def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
-    """Return the error of a ``Status`` object, by its reason, else by its code. Fields of a wrong type are ignored."""
+    """Return the error of a ``Status``, by its reason, else by its code. Fields of a wrong type are ignored."""
     code = _number(status.get("code")) or http_code or InternalError.code
     cls = _BY_REASON.get(_text(status.get("reason"))) or _BY_CODE.get(code) or UnknownStatus
     given = _members(status.get("details"))
@@ -252,10 +252,7 @@ def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
 
 
 def of_stranger(error: StatusError) -> StatusError:
-    """Return an untrusted source's error with only its class, one short line of its message, and a limited retry delay.
-
-    Clients print the message, and wait for the delay.
-    """
+    """Return an untrusted source's error with only its class, one short line of its message, and a limited retry delay."""
     details = Details(retry_after_seconds=min(error.details.retry_after_seconds, MAX_STRANGERS_RETRY_SECONDS))
     return type(error)(one_line(error.message, MAX_STRANGERS_MESSAGE), details)
 
@@ -265,7 +262,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    """Return a non-negative int32, as all numbers of a Status are; 0 for anything else."""
+    """Return a non-negative int32; 0 for anything else."""
     return value if type(value) is int and 0 <= value < 1 << 31 else 0
 
 
@@ -274,6 +271,6 @@ def _members(value: object) -> dict[str, Any]:
 
 
 def from_http(code: int, body: str) -> StatusError:
-    """Return the error for an answer without a ``Status``, for example from a proxy."""
+    """Return the error for an answer without a ``Status``, such as a proxy's."""
     cls = _BY_CODE.get(code, UnknownStatus)
     return cls(f"the server answered {code}: {body.strip()[:500]}")

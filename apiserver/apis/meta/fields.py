@@ -23,7 +23,7 @@ class Term:
     equal: bool = True
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Return whether an object's fields satisfy this term; a missing field is the empty string."""
+        """Return whether fields satisfy this term; a missing field is the empty string."""
         return (fields.get(self.field, "") == self.value) == self.equal
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Selector:
         return frozenset(each.field for each in self.terms)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Return whether an object's fields satisfy every term."""
+        """Return whether fields satisfy every term."""
         return all(each.matches(fields) for each in self.terms)
 
     def exact(self, field: str) -> str | None:

@@ -1,7 +1,7 @@
 """JSON patch, RFC 6902, as in Kubernetes: at most 10 000 operations, and copies of at most 3 MiB in total.
 
-Clients rely on the leniency of Go's library: ``test`` for null succeeds for a missing value, ``replace`` adds one, ``copy`` of one gives
-null, list positions may count from the end (``/-1``), and a missing ``value`` is null.
+As lenient as Go's library: ``test`` for null succeeds for a missing value, ``replace`` adds one, ``copy`` of one gives null, list positions
+may count from the end (``/-1``), and a missing ``value`` is null.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Mismatch(ValueError):
 
 
 def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return ``document`` with ``patch`` applied. Neither is changed; the result may share parts with both.
+    """Return ``document`` with ``patch`` applied; it changes neither, and may share parts with both.
 
     Raises:
         BadRequest: ``patch`` is not a JSON patch.
@@ -148,7 +148,6 @@ def _remove(container: Any, key: str) -> None:  # noqa: ANN401 - a JSON object o
 
 
 def _place(key: str, size: int) -> int:
-    """Return a step's position in a list of ``size``; negative ones count from the end."""
     if not _PLACE(key):
         raise ValueError(f"value was not a proper array index: {key[:64]!r}")
     place = int(key)

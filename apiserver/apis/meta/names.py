@@ -111,14 +111,14 @@ def are_label_values(values: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
-    """Do the work of :func:`are_qualified_names`, with a cache; the caller limits the keys."""
+    """Check the keys, cached; the caller limits them."""
     compared = list(map(str.lower, keys)) if in_lower_case else keys
     return max(map(len, compared), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, compared))
 
 
 @lru_cache(maxsize=8192)
 def _is_qualified_name(key: str) -> bool:
-    """Return whether a key is valid, with a cache; the caller limits the key."""
+    """Check a key, cached; the caller limits it."""
     return not qualified_name_errors(key)
 
 

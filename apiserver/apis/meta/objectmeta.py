@@ -45,7 +45,7 @@ def read(
     *,
     stored: Mapping[str, Any] = _NOTHING,
 ) -> tuple[list[str], list[FieldError]]:
-    """Drop unknown fields and nulls from ``metadata`` (in place); return (paths of unknown fields, errors of wrong types).
+    """Drop unknown fields and nulls from ``metadata``, in place; return (paths of unknown fields, errors of wrong types).
 
     ``stored`` is the metadata to be replaced.
     """
@@ -246,7 +246,7 @@ _string: Final = _scalar(lambda value: isinstance(value, str), "must be a string
 
 
 def _text_of(most: int) -> Check:
-    """Return a check of printable text of at most ``most`` bytes, for names in managed fields."""
+    """Return a check of printable text of at most ``most`` bytes."""
 
     def read_text(value: Any, place: Place, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
         if found := _string(value, place, unknown):

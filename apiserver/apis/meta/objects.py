@@ -1,7 +1,7 @@
 """Plain JSON objects ("unstructured") and accessors in place of typed attributes.
 
-Accessors accept any object that an API server can store, and never change it. An absent or null field reads as empty. Objects of informers
-are shared; copy before writing.
+Accessors accept any stored object and never change it. An absent or null field reads as empty. Informers share their objects; copy before
+writing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def controller_of(obj: Mapping[str, Any]) -> Object | None:
 def owner_reference(owner: Mapping[str, Any], resource: Resource, *, block_owner_deletion: bool = False) -> Object:
     """Return the controlling ownerReference to ``owner``.
 
-    ``blockOwnerDeletion`` requires the right to ``update`` the owner's ``finalizers`` subresource.
+    ``blockOwnerDeletion`` requires the right to ``update`` the owner's ``finalizers``.
     """
     reference: Object = {
         "apiVersion": resource.api_version,
@@ -136,12 +136,12 @@ def is_true(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> bool:
 
 
 def new_condition(obj: Mapping[str, Any], type_: str, status: str, reason: str, message: str) -> Object:
-    """Return a condition for the object's present generation, without times, for :func:`with_condition`."""
+    """Return a condition for the present generation, without times, for :func:`with_condition`."""
     return {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": generation_of(obj)}
 
 
 def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[str, Any], *, now: str) -> list[Object]:
-    """Return the list with ``new`` replacing the condition of its type, or appended.
+    """Return the list with ``new`` in place of the condition of its type, or appended.
 
     ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes, as the API conventions require.
     """
@@ -163,9 +163,9 @@ def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, 
 
 
 def with_conditions_judged(obj: Mapping[str, Any], status: Mapping[str, Any], types: Collection[str]) -> Object:
-    """Return a status with the object's generation in all conditions of these types.
+    """Return a status with the object's generation in all conditions of these types, because they still hold.
 
-    Use it when they still hold: ``kubectl wait`` accepts only the current generation.
+    ``kubectl wait`` accepts only the current generation.
     """
     generation = generation_of(obj)
     if all(

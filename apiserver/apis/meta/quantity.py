@@ -86,7 +86,7 @@ def shown(amount: float) -> str:
 
 
 def about(amount: int) -> str:
-    """Format a number of bytes rounded down to two digits: ``50Gi``, ``5000Mi``, for texts that rarely change."""
+    """Format a number of bytes rounded down to two digits, for texts that rarely change: ``50Gi``, ``5000Mi``."""
     power = 0
     while (amount >= 10 * 1024 or (amount and amount % 1024 == 0)) and power < len(_BINARY) - 1:
         amount, power = amount // 1024, power + 1
@@ -136,7 +136,6 @@ def _binary(amount: int) -> str:
 
 
 def _divide_up(amount: int, by: int) -> int:
-    """Divide, rounding away from zero."""
     return -(-amount // by) if amount >= 0 else amount // by
 
 

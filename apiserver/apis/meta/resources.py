@@ -25,12 +25,10 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """Return the URL path of the collection, an object, or a subresource.
-
-        ``namespace=None`` with a namespaced resource is the collection across all namespaces.
+        """Return the URL path of a collection, an object, or a subresource; without ``namespace``, across all namespaces.
 
         Raises:
-            BadRequest: namespace or name is not a single path segment, and would lead to another object.
+            BadRequest: a name is not a single path segment, and would lead to another object.
         """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace is not None:

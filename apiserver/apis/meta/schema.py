@@ -41,7 +41,7 @@ class Kind(Model):
 
 
 def validated_quantity(value: object) -> object:
-    """Return a value unchanged if it is a valid quantity.
+    """Return the value if it is a valid quantity.
 
     Raises:
         PydanticCustomError: it is not.

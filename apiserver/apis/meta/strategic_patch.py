@@ -2,13 +2,13 @@
 
 Used by ``kubectl apply``, plain ``kubectl patch`` and the garbage collector. In a patch,
 
-- ``$patch: replace | delete | merge`` in a map (or an element of a keyed list) determines the operation;
+- ``$patch: replace | delete | merge`` in a map (or an element of a keyed list) is the operation;
 - ``$retainKeys: [a, b]`` removes all other keys of the map;
 - ``$deleteFromPrimitiveList/x: [v]`` removes values from list ``x``, and ``$setElementOrder/x: […]`` orders it.
 
-The schema is the published OpenAPI schema (:class:`Shape`), so that client and server merge alike: a list merges if
-``x-kubernetes-patch-strategy`` says so, by ``x-kubernetes-patch-merge-key`` if its elements are maps. The order is apimachinery's: the
-patch's elements in the patch's order, the others at their relative positions.
+The schema is the published OpenAPI (:class:`Shape`), so that client and server merge alike: a list merges if
+``x-kubernetes-patch-strategy`` says so, by ``x-kubernetes-patch-merge-key`` if its elements are maps. As in apimachinery, the patch's
+elements keep their order, and the others their relative positions.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Shape:
 
 
 def apply(document: dict[str, Any], patch: Any, shape: Shape) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    """Return ``document`` with ``patch`` applied. Neither is changed; the result may share parts with both.
+    """Return ``document`` with ``patch`` applied; it changes neither, and may share parts with both.
 
     Raises:
-        BadRequest: the patch is malformed: an unknown directive, or an element without its merge key.
+        BadRequest: an unknown directive, or an element without its merge key.
     """
     if not isinstance(patch, dict):
         raise errors.BadRequest("error decoding patch: a strategic merge patch must be an object")
@@ -141,7 +141,6 @@ def _merge_list_field(result: dict[str, Any], patch: Mapping[str, Any], key: str
 
 
 def _check_order(patch: Sequence[Any], order: Sequence[Any], key: str) -> None:
-    """Raise BadRequest if the elements are not in the order of their ``$setElementOrder``."""
     left = iter([_key(each, key) for each in order])
     kept = [each for each in patch if not (isinstance(each, dict) and each.get(_PATCH) == "delete")]
     if order and not all(_key(each, key) in left for each in kept):
@@ -181,7 +180,7 @@ def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, ord
 
 
 def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, Any]], set[str]]:
-    """Split a keyed list's patch: (replace the whole list?, elements to merge, identities to remove)."""
+    """Return (replace the whole list?, elements to merge, identities to remove)."""
     replaced, edits, removed = False, list[dict[str, Any]](), set[str]()
     for element in patch:
         if not isinstance(element, dict):
@@ -202,7 +201,7 @@ def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, An
 
 
 def _ordered(merged: list[Any], order: Sequence[Any], original: Sequence[Any], key: str) -> list[Any]:
-    """Return ``merged`` in this order, with other elements at their relative positions in ``original``."""
+    """Return ``merged`` in this order, others at their relative positions in ``original``."""
     wanted, before = _positions(order, key), _positions(original, key)
     named = sorted((each for each in merged if _key(each, key) in wanted), key=lambda each: wanted[_key(each, key)])
     others = [each for each in merged if _key(each, key) not in wanted]
@@ -223,7 +222,6 @@ def _positions(elements: Sequence[Any], key: str) -> dict[str, int]:
 
 
 def _key(element: Any, key: str) -> str:  # noqa: ANN401 - any JSON value
-    """Return an element's identity: its merge key, or all of it, as text."""
     return _identity(element.get(key) if key and isinstance(element, dict) else element)
 
 

@@ -1,7 +1,7 @@
-"""Structure of JSON: checks members and types without pydantic.
+"""Checks members and types of JSON without pydantic.
 
-As in structural schemas of CustomResourceDefinitions, unknown members are ignored, and a null is an absent member. A check takes a value
-and returns pairs of path and problem.
+As in structural schemas of CustomResourceDefinitions, unknown members are ignored, and a null is absent. A check takes a value and returns
+pairs of path and problem.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def anything(_: Json) -> Faults:
-    """Return no faults, because every value is valid."""
+    """Accept every value."""
     return _SOUND
 
 
@@ -52,12 +52,12 @@ def text(value: Json) -> Faults:
 
 
 def boolean(value: Json) -> Faults:
-    """Return the fault of a value other than true and false."""
+    """Return the fault of a value other than a boolean."""
     return _SOUND if type(value) is bool else _not("a boolean", value)
 
 
 def integer(bits: int) -> Check:
-    """Return a check that accepts signed integers of this size."""
+    """Return a check of signed integers of this size."""
     limit = 1 << (bits - 1)
 
     def check(value: Json) -> Faults:
@@ -76,7 +76,7 @@ def time(value: Json) -> Faults:
 
 
 def amount(value: Json) -> Faults:
-    """Return the fault of a value other than a number, or a quantity such as ``512Mi``."""
+    """Return the fault of a value other than a number or quantity."""
     if type(value) not in (str, int, float):
         return _not("a quantity", value)
     try:
@@ -87,7 +87,7 @@ def amount(value: Json) -> Faults:
 
 
 def one_of(*words: str) -> Check:
-    """Return a check that accepts only these words."""
+    """Return a check for one of these words."""
     known = frozenset(words)
 
     def check(value: Json) -> Faults:
@@ -97,7 +97,7 @@ def one_of(*words: str) -> Check:
 
 
 def items(check: Check) -> Check:
-    """Return a check that accepts lists whose elements pass ``check``."""
+    """Return a check of lists; each element must pass ``check``."""
 
     def each(value: Json) -> Faults:
         if type(value) is not list:
@@ -108,7 +108,7 @@ def items(check: Check) -> Check:
 
 
 def values(check: Check) -> Check:
-    """Return a check that accepts objects with any members whose values pass ``check``."""
+    """Return a check of objects with any members; each value must pass ``check``."""
 
     def each(value: Json) -> Faults:
         if type(value) is not dict:
@@ -123,7 +123,7 @@ texts: Final = values(text)
 
 
 def members(known: Mapping[str, Check]) -> Check:
-    """Return a check that accepts objects with these members; a name with a final ``?`` is optional."""
+    """Return a check of objects with these members; a name with a final ``?`` is optional."""
     parts = tuple((name.removesuffix("?"), check, not name.endswith("?")) for name, check in known.items())
 
     def check(value: Json) -> Faults:

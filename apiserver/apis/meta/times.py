@@ -28,7 +28,7 @@ def to_rfc3339_micro(moment: datetime) -> str:
 
 
 def parse(text: str) -> datetime:
-    """Parse an RFC 3339 time; the result is in UTC with at most six digits of a second.
+    """Parse an RFC 3339 time into UTC with at most six digits of a second.
 
     Raises:
         ValueError: it is not an RFC 3339 time with a time zone.

@@ -5,7 +5,7 @@
     spec.domain.cpu.cores: Invalid value: 0: must be greater than or equal to 1
     └────── path ───────┘  └──reason───┘ value └────────── detail ──────────┘
 
-apimachinery's ``util/validation/field`` defines the grammar: which reasons show the value, and how a value is printed.
+The grammar is that of apimachinery's ``util/validation/field``.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def required(path: Path, detail: str = "") -> FieldError:
 
 
 def invalid(path: Path, value: Any, detail: str) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Return the error of a value of the right type that is malformed or out of range."""
+    """Return the error of a malformed value, or one out of range."""
     return FieldError(str(path), Reason.INVALID, value, detail)
 
 
@@ -132,7 +132,7 @@ def forbidden(path: Path, detail: str) -> FieldError:
 
 
 def too_long(path: Path, limit: int) -> FieldError:
-    """Return the error of a text of more than ``limit`` bytes, without repeating it."""
+    """Return the error of a text of more than ``limit`` bytes, without the text."""
     return FieldError(str(path), Reason.TOO_LONG, "", f"may not be more than {limit} {'byte' if limit == 1 else 'bytes'}")
 
 
@@ -144,7 +144,7 @@ def too_many(path: Path, actual: int, limit: int) -> FieldError:
 def unknown_field(path: str, prefix: str = "") -> FieldError:
     """Return the error of a field that the schema lacks; ``prefix`` names the text, if it is not the object.
 
-    Go reports them separately with 400 ("strict decoding error"); here one Invalid has all errors.
+    Go answers 400 ("strict decoding error") to it alone; here one Invalid has all errors.
     """
     return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}unknown field {quote(path)}")
 
@@ -162,7 +162,7 @@ def raise_if_any(found: Iterable[FieldError], *, group: str, kind: str, name: st
 
 
 def to_invalid(found: Sequence[FieldError], *, group: str, kind: str, name: str) -> errors.Invalid:
-    """Return the 422 error of one object: ``VirtualMachine.kubevirt.io "vm1" is invalid: [a, b]``, without duplicate messages."""
+    """Return one object's 422 error, without duplicate messages: ``VirtualMachine.kubevirt.io "vm1" is invalid: [a, b]``."""
     texts, causes = shortened(found)
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
@@ -180,7 +180,7 @@ def shortened(found: Sequence[FieldError], most: int = MAX_CAUSES) -> tuple[list
 
 
 def printed(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Format a value as in Go's field errors: strings quoted, others as JSON; long ones are cut."""
+    """Format a value as Go's field errors do: strings quoted, others as JSON; long ones cut."""
     if isinstance(value, str):
         return quote(value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + "…")
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""The group ``kubevirt.io``: types, defaults, validation, and all definitions that two processes share.
+"""The group ``kubevirt.io``: types, defaults, validation, and definitions that processes share.
 
 - ``lifecycle``: the words of a status (``phases``, ``conditions``), and decisions about it (``power``, ``operations``). Start there.
 - ``places``: names, paths, addresses and URLs.
@@ -7,5 +7,5 @@
 - ``rights``: what a node may write, and what a status may say of a pod.
 - ``v1alpha1``: models and rules. Only virt-api imports it, because it uses pydantic. Others read plain JSON that ``structure`` checked.
 
-This package does no I/O, and imports only :mod:`apiserver.apis`.
+It imports only :mod:`apiserver.apis`.
 """

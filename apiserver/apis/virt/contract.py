@@ -1,7 +1,7 @@
 """Versions of the contract between virt-controller and virt-handlers: statuses, labels and annotations of pods, Leases.
 
-An upgrade replaces them one after another. Any change except an added optional field increments ``VERSION``; ``SPOKEN`` lists the supported
-versions. A virt-handler annotates its node's Lease with its versions. virt-controller assigns guests only to nodes with a common version.
+Any change except an added optional field increments ``VERSION``. A virt-handler annotates its node's Lease with the versions that it
+supports. virt-controller assigns guests only to nodes with a version in ``SPOKEN``, because an upgrade replaces them one after another.
 """
 
 from __future__ import annotations

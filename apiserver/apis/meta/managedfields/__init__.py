@@ -8,9 +8,8 @@
     entries ⇄ managedFields                              parsed and written, cached by their bytes
     manager.FieldManager                                 update (every other write) and apply
 
-A set of fields has the form in which it is stored (``sets``): ``{"f:spec": {"f:running": {}}}``. Sets are shared, never changed in place,
-and sorted, because the order is part of the bytes.
+Sets of fields have the stored form (``sets``): ``{"f:spec": {"f:running": {}}}``. They are shared, never changed in place, and sorted.
 
-``tests/reference_library`` compares with k8s.io/apimachinery by generated histories: the object, the entries, their order and the text of every error
-are Go's; where Go's result depends on the order of a hash table (which of two conflicts comes first), ours is sorted.
+``tests/reference_library`` compares object, entries, their order and all errors with k8s.io/apimachinery. Where Go's result depends on the order of a
+hash table (which of two conflicts comes first), ours is sorted.
 """

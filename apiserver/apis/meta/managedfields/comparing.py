@@ -16,7 +16,7 @@ Found = tuple[Fields | None, Fields | None]
 
 
 def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Fields, Fields]:
-    """Return (fields that were added or modified, fields that were removed).
+    """Return (added or modified fields, removed fields).
 
     Raises:
         Mismatch: a difference does not fit the schema.
@@ -47,7 +47,7 @@ def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields
 
 
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the tree of a value added or removed as a whole. Each node is itself a member (``SELF``)."""
+    """Return the tree of a value added or removed as a whole: each node is itself a member (``SELF``)."""
     if type(value) in atom.accepted or value is None:
         return LEAF
     if isinstance(value, dict):
@@ -70,7 +70,6 @@ def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
 
 
 def _fields(tree: Fields, shape: MapAtom, value: dict[str, Any]) -> Fields:
-    """Add the trees of a new map's fields to ``tree``, and return it."""
     fields, other = shape.fields, shape.element
     for name in sorted(value):
         child = fields.get(name, other)
@@ -169,7 +168,6 @@ def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN
 
 
 def _items(shape: ListAtom, value: list[Any]) -> dict[str, list[Any]]:
-    """Return the items by their steps; several under one step are duplicates."""
     found: dict[str, list[Any]] = {}
     for position, item in enumerate(value):
         try:
@@ -197,7 +195,7 @@ def _lists(shape: ListAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any 
 
 
 def _same_key(element: Atom, old: list[Any], new: list[Any]) -> Found:
-    """Compare the items under one step, as :func:`compare`. Duplicates are owned as a whole."""
+    """Compare the items under one step. Duplicates are owned as a whole."""
     if len(old) > 1 and len(new) > 1:
         return (None if same(old, new) else LEAF), None
     if len(old) > 1:

@@ -24,7 +24,7 @@ class Conflicts(Exception):
         return Conflicts(found) if found else None
 
     def to_error(self) -> Conflict:
-        """Return the error for the client: one cause per conflict, sorted by owner and path."""
+        """Return the client's error: one cause per conflict, sorted by owner and path."""
         by_owner = sorted(self.found.items(), key=lambda item: item[0].identifier())
         each = [(owner, path) for owner, fields in by_owner for path in sets.paths(fields)]
         causes = tuple(Cause("FieldManagerConflict", f"conflict with {_show(owner)}", sets.show(path)) for owner, path in each)

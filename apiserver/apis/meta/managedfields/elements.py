@@ -84,7 +84,7 @@ def to_json(item: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def canonical(text: str) -> str | None:
-    """Return the canonical text of a step from another writer; None for an unknown kind of step.
+    """Return the canonical text of another writer's step; None for an unknown kind of step.
 
     Raises:
         ElementError: it is not a step.
@@ -104,7 +104,7 @@ def rank(text: str) -> Rank:
 
 
 def show(text: str, *, stored: bool = False) -> str:
-    """Return the step as messages show it; ``stored``: as Go shows one that it read from an entry, where numbers are floats."""
+    """Return the step as messages show it; ``stored``: as Go shows a step from an entry, where numbers are floats."""
     if text[:2] == "f:":
         return "." + text[2:]
     return (_show if len(text) <= _LONGEST else _show.__wrapped__)(text, stored)

@@ -41,7 +41,7 @@ class FieldManager:
 
     Args of the constructor:
         schemas: the kind's type per served version.
-        ignored: per version, the fields that this endpoint does not change (for the main resource ``status``, for ``/status`` all others).
+        ignored: per version, the fields that this endpoint does not change: ``status``, or for ``/status`` all others.
         empty: an object before its creation.
         convert: for kinds with several versions.
         reader: shared by a kind's managers.
@@ -73,7 +73,7 @@ class FieldManager:
         self._moment = ""
 
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
-        """Set ``managedFields`` of a new object that a write made from ``live`` (None: it was created).
+        """Set ``managedFields`` of a new object that a write made from ``live`` (None: created).
 
         Never raises: if ownership cannot be determined, there is none.
         """
@@ -92,7 +92,7 @@ class FieldManager:
         """Return ``live`` (None: to be created) merged with ``applied``, with ``managedFields``. Changes neither argument.
 
         Raises:
-            BadRequest: it has another version or kind, or contains managedFields.
+            BadRequest: another version or kind, or managedFields in ``applied``.
             Invalid: it does not fit the schema; lists all nulls, unknown fields and wrong types.
             Conflict: it changes fields of other owners without force.
         """

@@ -10,9 +10,9 @@ from apiserver.apis.meta.managedfields.values import ABSENT, kind_of
 
 
 def merge(atom: Atom, live: Any, applied: Any) -> Any:  # noqa: ANN401 - any JSON values
-    """Return ``live`` merged with ``applied``; ABSENT if nothing is left.
+    """Return ``live`` merged with ``applied``, which share parts; ABSENT if nothing is left.
 
-    Both values must fit the schema, and lists in ``applied`` must be free of duplicates. The result shares unchanged parts with ``live``.
+    Both must fit the schema, and lists in ``applied`` must be free of duplicates.
     """
     if live is applied or (atom.exact and live == applied):
         return live
@@ -64,7 +64,7 @@ def _lists(shape: ListAtom, live: Any, applied: Any) -> Any:  # noqa: ANN401 - a
 class _Zipper:
     """Merges two associative lists into one order.
 
-    Where both orders disagree, the applied list's wins. Items only in the live list stay before the same shared item.
+    Where the orders disagree, the applied list's wins. Items only in the live list stay before the same shared item.
     """
 
     def __init__(self, shape: ListAtom, live: list[Any], applied: list[Any]) -> None:

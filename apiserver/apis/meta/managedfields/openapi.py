@@ -39,7 +39,7 @@ def types(document: Json) -> dict[tuple[str, str], Atom]:
 
 
 class _Builder:
-    """Types by component name; each is built once, so that they may be recursive."""
+    """Types by component name, each built once, so that they may be recursive."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         self.schemas = schemas
@@ -65,7 +65,7 @@ class _Builder:
         return self._named[name]
 
     def _open(self, *, deduced: bool) -> Atom:
-        """Return the type without a schema: owned as a whole, or (``deduced``) maps are owned field by field."""
+        """Return the type without a schema: owned as a whole, or (``deduced``) maps field by field."""
         atom = Atom()
         self.made.append(atom)
         untyped = self._untyped if deduced else atom
@@ -107,7 +107,6 @@ class _Builder:
         return atom
 
     def _overridden(self, name: str, *, atomic: bool) -> Atom:
-        """Return a named type with another ``x-kubernetes-map-type``."""
         base = self.named(name)
         if base.map is None and base.list is None:
             raise SchemaError(f"schema error: no type found matching: {name}")
@@ -159,7 +158,7 @@ def _is_reference(schema: Json) -> bool:
 
 
 def _map_relation(schema: Json, where: str) -> bool | None:
-    """Return whether a map is atomic; None if the schema does not specify it."""
+    """Return whether a map is atomic; None if unspecified."""
     match schema.get("x-kubernetes-map-type"):
         case None:
             return None
@@ -172,7 +171,6 @@ def _map_relation(schema: Json, where: str) -> bool | None:
 
 
 def _list_relation(schema: Json, where: str) -> tuple[bool, tuple[str, ...]]:
-    """Return whether a list is associative, and its keys."""
     if kind := schema.get("x-kubernetes-list-type"):
         if kind == "map":
             keys = schema.get("x-kubernetes-list-map-keys")

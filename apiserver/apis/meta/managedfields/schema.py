@@ -1,7 +1,7 @@
 """The schema for sets of fields: valid values and their ownership.
 
-A type (:class:`Atom`) is a scalar, a list, a map, or several of them; then the value decides. Structs are maps with named fields. An atomic
-list or map is owned as a whole, a granular one field by field, an associative list (``set``: by value, ``map``: by keys) item by item.
+A type (:class:`Atom`) is a scalar, a list, a map, or several of them; then the value decides. A struct is a map with named fields. An
+atomic list or map is owned as a whole, a granular one field by field, an associative list (``set``: by value, ``map``: by keys) by item.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ _NO_VALUE: Final[dict[type, str]] = {
 
 
 class Atom:
-    """A type: allows those of ``map``, ``scalar`` and ``list`` that are not None."""
+    """A type: allows each of ``map``, ``scalar`` and ``list`` that is set."""
 
     __slots__ = ("accepted", "exact", "is_scalar", "list", "map", "scalar", "single")
 
@@ -142,7 +142,7 @@ class Atom:
         self.is_scalar = False
 
     def settle(self, *, exact: bool) -> Atom:
-        """Precompute attributes after the others are set; ``exact``: the scalar always has one type."""
+        """Precompute attributes from the others; ``exact``: the scalar always has one type."""
         if self.scalar is not None:
             self.accepted = _ACCEPTED[self.scalar]
         self.single = sum(each is not None for each in (self.map, self.scalar, self.list)) == 1
@@ -161,7 +161,7 @@ class Atom:
 
 
 def same(first: Any, second: Any) -> bool:  # noqa: ANN401 - any JSON values
-    """Return whether two values are equal, distinguishing numbers from booleans."""
+    """Return whether two values are equal; numbers differ from booleans."""
     if first is second:
         return True
     if first != second:

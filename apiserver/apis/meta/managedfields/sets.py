@@ -1,11 +1,11 @@
 """Sets of fields in their stored form, and their operations.
 
-A set is a tree of dicts. A step with an empty tree is a member; one with fields below it is a member only if ``"."`` is among them::
+A set is a tree of dicts. A step with an empty tree is a member; one with fields below it only if ``"."`` is among them::
 
     {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}}     # metadata.labels and metadata.labels.app, not metadata
 
-The root is not a member of itself: there, ``{}`` is the empty set. Finished sets are never changed, so that they can share parts. All
-functions return sorted sets.
+The root is no member: there, ``{}`` is the empty set. Finished sets never change, so that they can share parts. Functions return sorted
+sets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EMPTY: Final[Fields] = {}
 
 
 def ordered(fields: Fields) -> Fields:
-    """Return one level of a tree with sorted steps; the same object if sorted."""
+    """Return one level of a tree sorted; the same object if it is."""
     if len(fields) < 2:
         return fields
     steps = sorted(fields)
@@ -88,7 +88,7 @@ def union(first: Fields, second: Fields) -> Fields:
 
 
 def difference(first: Fields, second: Fields) -> Fields:
-    """Return the members of ``first`` that are not in ``second``. Fields below a member are separate members."""
+    """Return the members only in ``first``. Fields below a member are separate members."""
     return (_difference(first, second, root=True) or EMPTY) if first and second else first
 
 
@@ -123,7 +123,7 @@ def below(fields: Fields, step: str) -> Fields:
 
 
 def paths(fields: Fields, prefix: Steps = ()) -> Iterator[Steps]:
-    """Iterate over the members in Go's order: first those of a level, then those below each."""
+    """Yield the members in Go's order: those of a level, then those below each."""
     deeper = []
     for step, tree in fields.items():
         if step == SELF:

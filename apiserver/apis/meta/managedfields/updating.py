@@ -1,6 +1,6 @@
 """Ownership rules: who gains and loses fields in a change, and what apply removes.
 
-To find what an entry loses, objects are converted to its version; entries of unserved versions are dropped.
+An entry's losses are found in objects of its version; entries of unserved versions are dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Updater:
         self._ignored = ignored
 
     def update(self, live: Object, new: Object, version: str, managed: Managed, writer: Owner) -> tuple[Managed, Fields]:
-        """Return the entries without fields that the writer took from others, and the taken fields.
+        """Return the entries without the fields that the writer took from others, and these fields.
 
         Raises:
             Mismatch: the objects do not fit the schema.
@@ -108,13 +108,13 @@ class Updater:
         return touched, removed
 
     def _prune(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Return ``merged`` without the applier's former fields that it no longer applies, unless another manager owns them."""
+        """Return ``merged`` without fields that only the applier owned and now omits."""
         if {entry.api_version for entry in (last, *managed.values())} == {version}:
             return self._prune_parts(merged, version, managed, last, fields)
         return self._prune_whole(merged, version, managed, last)
 
     def _prune_parts(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Like :meth:`_prune`, but only for parts that lost fields of the applier."""
+        """Prune only the top-level parts that lost fields of the applier."""
         given_up = {step: tree for step, tree in last.fields.items() if not sets.contains(fields, {step: tree})}
         names = [step[2:] for step in given_up]
         part = {name: merged[name] for name in ("apiVersion", "kind", *names) if name in merged}

@@ -13,7 +13,7 @@ Problem = tuple[str, str]
 
 
 def validate(atom: Atom, value: Any, *, duplicates: bool = False) -> None:  # noqa: ANN401 - any JSON value
-    """Check an object; ``duplicates``: whether sets and keyed lists may have them.
+    """Check an object; ``duplicates``: sets and keyed lists may have them.
 
     Raises:
         Mismatch: with every problem, sorted by path.

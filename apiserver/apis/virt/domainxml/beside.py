@@ -194,7 +194,7 @@ def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int
 
 
 def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return the member ``firmware``, if any; with a claim for its state, UEFI variables are persistent."""
+    """Return ``firmware``, if any; with a claim for its state, UEFI variables are persistent."""
     given = {key: value for key, value in (domain.get("firmware") or {}).items() if value is not None}
     if found.uuid and found.uuid != values.UUID:
         given.setdefault("uuid", found.uuid)

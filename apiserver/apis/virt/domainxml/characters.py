@@ -1,7 +1,7 @@
-"""Characters that no domain needs: control characters, and those that change how text is displayed.
+"""Refuses control characters, and those that change how text is displayed.
 
-Unicode's directional characters display a line in another order than it is stored ("Trojan Source", CVE-2021-42574). Line and paragraph
-separators end lines for some programs only.
+Directional characters display a line in another order than stored ("Trojan Source", CVE-2021-42574). Line and paragraph separators end
+lines for some programs only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parses XML of a hostile author.
 
-The parser is expat, and libvirt's is libxml2. What they may interpret differently is refused (document types and so entities, processing
-instructions, CDATA, other encodings, comments inside a value).
+Our parser is expat, libvirt's is libxml2. What they may interpret differently is refused: document types and so entities, processing
+instructions, CDATA, other encodings, comments inside a value.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _memory_backing(root: Node) -> Iterator[Problem]:
 
 
 def _firmware(root: Node) -> Iterator[Problem]:
-    """Yield violations by UEFI, which must match the typed field ``firmware.bootloader.efi`` and its rules."""
+    """Yield violations by UEFI, which must match ``firmware.bootloader.efi`` and its rules."""
     kind, nvram = firmware(root), root.find("os", "nvram")
     if kind == "bios":
         if nvram is not None:

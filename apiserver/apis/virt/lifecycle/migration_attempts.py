@@ -1,10 +1,10 @@
 """Attempts of a Migration, each with its own target pod.
 
-``status.attempt`` is the number of the current attempt; ``status.attempts`` lists the failed ones. After a failure that may be temporary,
-virt-controller starts another one if nothing runs in the target and the guest is on the source: it never began to move, or the source's
-virt-launcher reported it. A Migration from an older virt-controller has no number; its first failure is final.
+``status.attempt`` is the number of the current attempt; ``status.attempts`` lists the failed ones. virt-controller retries a failure that
+may be temporary if nothing runs in the target and the guest is on the source: it never began to move, or the source's virt-launcher
+reported it. A Migration from an older virt-controller has no number; its first failure is final.
 
-For virt-launcher and the relays each attempt is a migration with its own uid, so reports about an earlier one never apply to a later one.
+virt-launcher and the relays know each attempt by its own uid, so reports about an earlier one never apply to a later one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Selects the MigrationPolicy of a machine, and computes a migration's options.
 
-Policies are plain JSON checked by :func:`apiserver.apis.virt.structure.of_migration_policy`. ``status.options`` keeps the options from the
-Migration's begin.
+Policies are plain JSON checked by :func:`apiserver.apis.virt.structure.of_migration_policy`. ``status.options`` keeps the options.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The condition NodeLost.
-
-virt-controller sets it when an attempt ends because its node is off, and resets it when the next begins.
-"""
+"""The condition NodeLost, from the end of an attempt on a node that is off to the next attempt."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
        ▲            ▲            └──────────┴───▶ Unknown (the node does not report) ──▶ back, or an end
        └────────────┴──── a new attempt ◀──── Stopped | Succeeded | Failed | Suspended
 
-virt-controller and virt-handler follow them. virt-api enforces only that a Migration's final phase stays, because a lock depends on it.
+virt-api enforces only that a Migration's final phase stays, because a lock depends on it.
 """
 
 from __future__ import annotations

@@ -1,25 +1,24 @@
 """Computes whether a virtual machine should be on.
 
 An *attempt* is one launcher pod with at most one run of the guest, numbered from 1. A *request* is the last verb that turned the machine on
-or off (``status.request``). It applies until the strategy is edited: ``status.runStrategyGeneration`` exceeds the request's ``generation``.
+or off (``status.request``). It applies until an edit of the strategy: ``status.runStrategyGeneration`` exceeds its ``generation``.
 
 - ``Stop`` keeps the machine off.
-- ``Start`` and ``Restart`` want the attempt ``request.attempt``, and start a series there: the machine is on until that attempt ends,
-  whatever the strategy; then the strategy considers only this series. ``Restart`` first ends the attempt before.
+- ``Start`` and ``Restart`` start a series with the attempt ``request.attempt``: the machine is on until that attempt ends, whatever the
+  strategy; then the strategy considers only this series. ``Restart`` first ends the attempt before.
 
 The *pause* (``status.pause``) belongs to one attempt. An earlier release wrote ``Pause`` and ``Unpause`` into ``status.request``: they mean
-the pause, and a series that starts at that attempt.
+the pause, and a series from that attempt.
 
 Without a request the series is all of ``status.attempts``. A running attempt continues under every strategy except ``Halted``. A *failed
 start* is an attempt that ended ``Failed``, with a ``nodeName`` (its container ran) and without ``runningTime``. A guest that ran resets the
-count, because ``rerun.limit`` limits useless starts. Without a running container nothing counts: a missing registry, volume or node is not
-the machine's fault.
+count, because ``rerun.limit`` limits useless starts. A missing registry, volume or node does not count: no container ran.
 
 A *suspended* machine is off, whatever the strategy, until a start is requested after the attempt that ended ``Suspended``.
 
-An *interrupted* attempt does not count as an end: the machine has the condition ``DisruptionTarget`` (its pod was evicted, preempted, not
-admitted, …; not deleted), its end was not requested, and the guest did not power itself off. Then the machine is on, also under ``Once``
-and ``Manual``.
+An *interrupted* attempt does not count as an end, so the machine is on, also under ``Once`` and ``Manual``: it has the condition
+``DisruptionTarget`` (its pod was evicted, preempted, not admitted, …; not deleted), its end was not requested, and the guest did not power
+itself off.
 
 A machine with a *lost* node is off until a start is requested, if ``spec.onNodeLoss`` is ``Wait``.
 
@@ -142,7 +141,6 @@ def decide(vm: Mapping[str, Any]) -> Power:
 
 
 def _is_suspended(vm: Mapping[str, Any], request: Mapping[str, Any] | None) -> bool:
-    """Return True if the newest attempt ended by ``suspend``, and no later start was requested."""
     newest = newest_attempt(vm)
     if newest.get("result") != RESULT_SUSPENDED:
         return False

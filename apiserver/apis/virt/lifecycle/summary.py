@@ -73,7 +73,6 @@ def reason(vm: Object) -> str | None:
 
 
 def _lacks(vm: Object) -> str:
-    """Return what is unusual about a ready guest: frozen file systems, or edits that it has not taken."""
     if freezing.is_frozen(vm):
         return "the guest's file systems are frozen"
     if restart := _condition(vm, conditions.RESTART_REQUIRED).get("message"):

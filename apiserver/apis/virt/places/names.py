@@ -115,7 +115,7 @@ def is_attachment_pod(name: str, vm_name: str) -> bool:
 
 
 def _attachments(vm_name: str) -> str:
-    """Return the beginning of attachment pods' names; the rest is longer than in the names of pods for guests."""
+    """Return the start of attachment pods' names; the rest is longer than in guests' pods' names."""
     return f"virt-launcher-{vm_name}-volume-"
 
 

@@ -7,7 +7,7 @@ They are for a masqueraded guest; :data:`BRIDGED_SERVER` and similar names are f
 
     guest ── tap0 ── bridge k6t-eth0 (10.0.2.1, fd10:0:2::1, fixed MAC) ── masquerade out, dnat in ── eth0 (the pod's addresses)
 
-virt-handler makes bridge, taps and filters. virt-launcher answers DHCP on the bridge, and IPv6 requests on a separate tap.
+virt-handler makes bridge, taps and filters. virt-launcher answers DHCP on the bridge, and IPv6 requests on its own tap.
 """
 
 from __future__ import annotations

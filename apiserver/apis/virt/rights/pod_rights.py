@@ -1,9 +1,8 @@
 """Checks a pod before a status may name its uid.
 
-virt-handler starts a guest in the pod with this uid, so a writer of the status could choose what the guest sees. Therefore the pod must be
-in the machine's namespace, controlled by the machine, and mount only its claims, images, Secrets, ConfigMaps and tokens. The result stays
-true: uids are not reused, and the checked fields are immutable except the owner and the annotation of networks, which nodes read when a pod
-starts.
+virt-handler starts a guest in this pod, so a writer of the status could choose what the guest sees. Therefore the pod must be in the
+machine's namespace, controlled by the machine, and mount only its claims, images, Secrets, ConfigMaps and tokens. The result stays true:
+uids are not reused, and the checked fields are immutable except the owner and the annotation of networks, which nodes read at the start.
 """
 
 from __future__ import annotations
@@ -138,7 +137,6 @@ def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list
 
 
 def _contents_at(pod: Object, directory: str) -> list[Content]:
-    """Return the claims and images that the launcher's container mounts there as a whole."""
     contents = {each.get("name"): _content(each) for each in dig(pod, "spec", "volumes") or ()}
     own = (each for each in dig(pod, "spec", "containers") or () if each.get("name") == names.CONTAINER)
     mounts = (each for container in own for each in container.get("volumeMounts") or () if each.get("mountPath") == directory)
@@ -184,7 +182,6 @@ def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
 
 
 def _excess(volume: Object, account: str, allowed: Collection[Content]) -> Iterator[tuple[str, str]]:
-    """Yield mounted data that is not the machine's, and why."""
     for kind, source in volume.items():
         match kind:
             case "name" | "emptyDir":

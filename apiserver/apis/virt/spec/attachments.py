@@ -1,8 +1,8 @@
 """Further networks of a machine's pod: NetworkAttachmentDefinitions.
 
-They follow the Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3, which Multus implements. An interface of the
-guest refers to one by ``network``. virt-controller writes the pod's annotation, the node's CNI plugin gives the pod a link with our name
-and MAC address, and virt-handler joins the guest to that link.
+They follow the Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3, which Multus implements. A guest's interface
+names one in ``network``. virt-controller writes the pod's annotation, the node's CNI plugin gives the pod a link with our name and MAC
+address, and virt-handler joins the guest to it.
 """
 
 from __future__ import annotations

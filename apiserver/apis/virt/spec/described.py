@@ -1,6 +1,6 @@
 """The domain of a machine's running form: by ``domain``, ``domainXML``, or both.
 
-The grammar of ``domainXML`` is imported late: it takes 2 MiB in each launcher pod and virt-handler, and few machines need it.
+The grammar of ``domainXML`` is imported late, because it takes 2 MiB in each process, and few machines need it.
 """
 
 from __future__ import annotations

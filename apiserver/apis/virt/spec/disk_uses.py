@@ -4,11 +4,10 @@ A claim that a guest writes to as a disk belongs to one machine, because two gue
 only read may share it. Machines with ``shareable``, whose guests coordinate, may share it with each other, but not with readers.
 
 Machines may share a claim as a file system: the node's kernel or the network file system orders writes, as among pods. Meanwhile it cannot
-be another machine's disk or hold its firmware state, because a guest that writes files could change those. State of firmware and TPM
-belongs to one machine, in its own directory; a claim may hold many. Read-only file systems need no lock.
+be a disk or hold firmware state of another, because a guest that writes files could change those. State of firmware and TPM has a directory
+per machine, so a claim may hold many. Read-only file systems need no lock.
 
-A server's disk is locked like a claim, within the machine's namespace: users can name any server, so a tenant could block another's
-machine. Disks of plugins are not locked, because only the plugin can tell whether equal requests get one disk.
+``docs/decisions/disks.md`` has the locks of servers' and plugins' disks.
 """
 
 from __future__ import annotations

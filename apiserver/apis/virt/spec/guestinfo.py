@@ -1,7 +1,7 @@
 """Fields of ``…/virtualmachines/NAME/guestinfo`` from the guest agent, and their limits.
 
-The guest may send false values of any size and type. So virt-launcher limits the agent's data, virt-handler the launcher's, and virt-api
-the node's, each with :func:`bounded`.
+The guest may send false values of any size and type. So virt-launcher, virt-handler and virt-api each limit what they receive
+(:func:`bounded`).
 """
 
 from __future__ import annotations

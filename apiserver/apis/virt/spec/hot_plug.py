@@ -1,14 +1,11 @@
 """Disks, and media of CD-ROM drives, that a running guest gets and loses.
 
-A pod cannot gain volumes. So virt-controller makes an *attachment pod* with the disk's claim, on the guest's node, for a disk that the
-desired form has and the running form lacks. It records the pod in ``status.volumeStatus``. In this write, virt-api copies the disk to the
-running form, which also locks the claim. So the running form has every disk that the guest may have. virt-handler attaches a disk that the
-guest lacks.
+virt-controller makes an *attachment pod* on the guest's node, with the claim of a disk that only the desired form has. It records the pod
+in ``status.volumeStatus``. In this write, virt-api copies the disk to the running form, which also locks the claim; virt-handler then
+attaches the disk. A removed disk stays in the running form until virt-handler writes that the guest released it (``live_changes``).
 
-A removed disk stays in the running form until virt-handler writes that the guest released it (``live_changes``).
-
-A drive stays; only its medium comes and goes, in the same way. Another medium takes two steps: the drive of the running form loses the old
-one, and is empty until the new one has a pod.
+A drive stays; only its medium comes and goes. Another medium takes two steps, with an empty drive in between. ``docs/decisions/disks.md``
+says why.
 """
 
 from __future__ import annotations
@@ -222,7 +219,6 @@ def _without_media(domain: Domain, drives: Collection[str]) -> Domain:
 
 
 def _written(domain: Domain) -> dict[str, Object]:
-    """Return the disks as they are written, each with its name, by name."""
     every = disks.defaulted(domain)
     written = (domain.get("devices") or {}).get("disks") or ()
     return {str(each["name"]): {"name": each["name"], **own} for each, own in zip(every, written, strict=True)}

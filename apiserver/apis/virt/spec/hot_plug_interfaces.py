@@ -1,10 +1,8 @@
 """Network cards that a running guest gets and loses.
 
-If the guest's pod has the network, virt-handler attaches a card that only the desired form has. On its report, virt-api copies the card to
-the running form (``live_changes``). A pod cannot gain a further network. So the pod of a migration's target has the networks of the coming
-cards, and virt-handler attaches them after the migration.
-
-A removed card stays in the running form until virt-handler writes that the guest released it.
+virt-handler attaches a card that only the desired form has, if the guest's pod has the network. On its report, virt-api copies the card to
+the running form (``live_changes``). The pod of a migration's target also has the networks of the coming cards. A removed card stays in the
+running form until virt-handler writes that the guest released it.
 """
 
 from __future__ import annotations

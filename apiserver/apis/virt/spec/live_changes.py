@@ -1,11 +1,10 @@
 """Edits that a running guest takes without a restart.
 
-The running form of a machine (``running``) follows the desired one setting by setting. virt-handler compares the desired value of each
-setting with the guest's, which virt-launcher reports, and requests a change where they differ. So a restart of a process repeats or loses
-nothing, and an edit that is reverted meanwhile is reverted in the guest.
+The running form of a machine (``running``) follows the desired one setting by setting. virt-handler requests a change where the desired
+value differs from the guest's, which virt-launcher reports. So a restart of a process repeats or loses nothing, and a reverted edit is
+reverted in the guest.
 
-virt-handler writes the outcome of each edit into ``status.changes``. It cannot write the running form: on :data:`APPLIED`, virt-api copies
-that setting from the spec.
+virt-handler writes the outcome into ``status.changes``. On :data:`APPLIED`, virt-api copies the setting to the running form.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ def _claims(domain: Domain) -> dict[str, str | None]:
 
 
 def _gets_processors(runs: Domain, desired: Domain) -> bool:
-    """Return whether the guest gets further processors. Devices with a queue per processor keep the queues of the start."""
+    """Return whether the guest gets processors. Devices with a queue per processor keep the queues of the start."""
     several = interfaces.has_several_queues(runs) or bool((runs.get("devices") or {}).get("blockMultiQueue"))
     return cpu.grows(runs, desired) and not several
 
@@ -175,7 +174,6 @@ def record(vm: Object) -> None:
 
 
 def _differing_cards(vm: Mapping[str, Any]) -> list[str]:
-    """Return the names of the cards that the guest gets and loses; none once both forms are the same."""
     found = (*hot_plug_interfaces.coming(vm), *hot_plug_interfaces.removed(vm)) if dig_vm(vm, "status", running.RUNNING) else ()
     return [str(each["name"]) for each in found]
 

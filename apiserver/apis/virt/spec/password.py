@@ -1,6 +1,6 @@
 """The body of the verb ``setpassword``: fields and limits.
 
-The body goes from virt-api through virt-handler to virt-launcher, which gives it to the guest agent. No process stores or logs it.
+It goes from virt-api through virt-handler and virt-launcher to the guest agent. No process stores or logs it.
 """
 
 from __future__ import annotations

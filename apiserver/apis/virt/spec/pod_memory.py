@@ -1,8 +1,7 @@
 """The memory that the pod has room for, and that the guest may take.
 
-The kernel kills a guest with more memory than its pod. So virt-controller resizes the pod first and records that in ``status.podResize``;
-virt-handler requests the memory after that. Less memory takes the opposite way: the guest releases it, virt-controller lowers the record,
-and then resizes the pod.
+For more memory, virt-controller resizes the pod and records that in ``status.podResize`` before virt-handler requests the memory, because
+the kernel kills a guest with more than its pod. For less, the guest releases it, virt-controller lowers the record, then resizes the pod.
 """
 
 from __future__ import annotations

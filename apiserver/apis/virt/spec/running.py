@@ -1,12 +1,11 @@
 """The desired and the running hardware of a machine.
 
-The *desired* form is the spec. A guest keeps the hardware of its start until it ends, also over live migrations and while suspended: the
-*running* form. It takes only the edits of ``live_changes``. Both are the same until a user edits a machine that has a guest. Then virt-api
-copies the fields in :data:`FIELDS` from the old spec to ``status.running``, in the same transaction. It removes the copy when the machine
-loses its guest, and when an edit restores the running hardware, also in that transaction. It ignores clients' writes to that field.
+The *desired* form is the spec. The *running* form is the hardware of a guest's start, until it ends, also over live migrations and while
+suspended; it takes only the edits of ``live_changes``. When a user edits a machine with a guest, virt-api copies the fields in
+:data:`FIELDS` from the old spec to ``status.running``, in the same transaction. It removes the copy when the machine loses its guest, and
+when an edit restores the running hardware. It ignores clients' writes to that field.
 
-Locks, pods, migration targets, virt-handler and virt-launcher use the running form (:func:`spec_of`). The next attempt uses the desired
-form, because a machine without a guest has no copy.
+Locks, pods, migration targets, virt-handler and virt-launcher use the running form (:func:`spec_of`), the next attempt the desired form.
 """
 
 from __future__ import annotations
@@ -142,7 +141,7 @@ def _device_field(path: str) -> str:
 
 
 def _of_list(path: str, desired: Sequence[Object], runs: Sequence[Object]) -> Iterator[Difference]:
-    """Yield the devices that differ, by name; the list itself if devices have no names, or only their order differs."""
+    """Yield the devices that differ, by name; the list itself if they have no names, or only their order differs."""
     named = all("name" in each for each in (*desired, *runs))
     found = list(_of_devices(path, *({each["name"]: each for each in listed} for listed in (desired, runs)))) if named else []
     yield from found or [Difference(path)]

@@ -1,7 +1,7 @@
 """The subresource ``screenshot``: a guest's screen as PNG, checked but not decoded.
 
-The guest chooses the picture, and may control the program that encodes it. A reader's decoder gets only an RGB picture of limited size, in
-the three kinds of chunks that QEMU writes.
+A guest may control the program that encodes it. So a reader's decoder gets only an RGB picture of limited size, in QEMU's three kinds of
+chunks.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
 
 
 def _validate_whole(given: object, path: Path) -> list[FieldError]:
-    """Return an error for a fractional MiB: libvirt counts in MiB per second."""
+    """Refuse a fractional MiB: libvirt counts in MiB per second."""
     amount = quantity.parse(str(given))
     is_whole = amount.nanos % limits.MIN_BANDWIDTH.nanos == 0
     return [] if is_whole else [invalid(path, given, f"must be whole MiB, such as {amount.bytes >> 20}Mi")]

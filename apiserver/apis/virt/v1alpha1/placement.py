@@ -1,7 +1,7 @@
 """Validation of the scheduling fields, as in kube-apiserver 1.36 for a Pod.
 
-virt-api refuses a machine if kube-apiserver would refuse its pod. Required fields may be missing if the schema found errors. Source:
-``k8s.io/kubernetes/pkg/apis/core/validation``; ``tests/reference_server/test_placement.py`` compares.
+Required fields may be missing if the schema found errors. Source: ``k8s.io/kubernetes/pkg/apis/core/validation``;
+``tests/reference_server/test_placement.py`` compares.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def validate_selector(spec: Object, path: Path) -> list[FieldError]:
 
 
 def _with(elements: Sequence[Object] | None, *needed: str) -> Iterator[tuple[int, Object]]:
-    """Yield position and element of those that have the required fields; the schema reports the others."""
+    """Yield position and element of those with the required fields; the schema reports the others."""
     return ((position, each) for position, each in enumerate(elements or ()) if all(field in each for field in needed))
 
 
@@ -128,8 +128,8 @@ def validate_label_selector(selector: Object | None, path: Path) -> list[FieldEr
 def _label_keys(holder: Object, path: Path) -> list[FieldError]:
     """Return the errors of matchLabelKeys and mismatchLabelKeys.
 
-    They need a labelSelector and valid label names. A key of matchLabelKeys may be neither in the selector nor in mismatchLabelKeys,
-    because kube-apiserver adds the pod's values to the selector.
+    They need a labelSelector. A key of matchLabelKeys may be neither in the selector nor in mismatchLabelKeys, because kube-apiserver adds
+    the pod's values to the selector.
     """
     selector, found = holder.get("labelSelector"), []
     matched, mismatched = (holder.get(each) or [] for each in ("matchLabelKeys", "mismatchLabelKeys"))

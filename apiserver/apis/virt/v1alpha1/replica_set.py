@@ -158,7 +158,6 @@ def _validate_selector(spec: Object) -> list[FieldError]:
 
 
 def _validate_template(obj: Object, allowed: Allowed) -> list[FieldError]:
-    """Return the errors of the template's machine, at their places in the set."""
     template = obj["spec"].get("template") or {}
     if "spec" not in template:
         return []  # the schema reports it
@@ -172,7 +171,6 @@ def _validate_template(obj: Object, allowed: Allowed) -> list[FieldError]:
 
 
 def _unique_values(spec: Object) -> Iterator[FieldError]:
-    """Yield an error for each value that no two machines may share."""
     domain, path = spec.get("domain") or {}, TEMPLATE.child("spec", "domain")
     if dig(domain, "firmware", "uuid"):
         yield forbidden(path.child("firmware", "uuid"), _SHARED)

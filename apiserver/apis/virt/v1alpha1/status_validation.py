@@ -1,9 +1,7 @@
 """Validates formats, lengths and numbers in the status of a VirtualMachine or Migration, for every writer.
 
 virt-handler builds paths from uids and dials addresses; users read messages, which may quote guests, in terminals. Unchanged values are not
-validated again (ratcheting, KEP-4008). A list's elements are compared with their predecessors by key, or with equal elements.
-
-:mod:`apiserver.apis.virt.rights.node_rights` decides who may write which field.
+validated again (ratcheting, KEP-4008); elements of lists are matched by key or equality.
 """
 
 from __future__ import annotations
@@ -151,7 +149,6 @@ def _all(*given: Form) -> Form:
 
 
 def _growing(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
-    """Yield errors unless attempts or operations are ordered by number."""
     numbers = [each["number"] for each in value]
     if numbers == [each.get("number") for each in old or ()]:
         return
@@ -280,7 +277,6 @@ _CHANGE: Final = _record({"path": _text(forms.path_errors), "state": _one_of(liv
 
 
 def _anything(_value: Any, _old: Any, _place: Place) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
-    """Return no errors: the schema validates the value."""
     return ()
 
 

@@ -1,8 +1,6 @@
 """``VirtualMachine`` and ``Migration``: their fields, with the texts for ``kubectl explain``.
 
-The lists of devices are atomic. Lists keyed by name would keep entries from earlier defaulting (the interface ``default``), and kubectl
-refuses to merge a keyed list if an element lacks its key, as in the project's first manifest. Price: two field managers cannot each own a
-device.
+The lists of devices are atomic (``docs/decisions/api.md``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """What one node's virt-handler may write into a VirtualMachine's status.
 
-The machine must be on the node, in a phase of virt-handler. The phase after the write says which fields may change (:data:`BY_PHASE`); of
-the current attempt, only its run and end; of an operation, once, its result.
+The machine must be on the node, in a phase of virt-handler. The phase after the write says which fields may change (:data:`BY_PHASE`).
 
-One write comes from another node: the target of a live migration takes the machine over (``_taken_over``). Then the stored Migration must
-name this node, pod and uid, and be ``Running``, which the source's virt-handler wrote before libvirt began.
+One write comes from another node: a live migration's target takes the machine over (``_taken_over``). Then the stored Migration must name
+this node, pod and uid, and be ``Running``, which the source's virt-handler wrote before libvirt began.
 """
 
 from __future__ import annotations
@@ -211,7 +210,6 @@ def _end(write: MachineWrite) -> Iterator[FieldError]:
 
 
 def _is_of_image(write: MachineWrite, field: str) -> bool:
-    """Return whether virt-api keeps a field for the image of the guest's memory."""
     return field == running.RUNNING or (field == running.POD_RESIZE and _status(write.new).get(field) == _status(write.old).get(field))
 
 
@@ -238,7 +236,6 @@ def _image(write: MachineWrite) -> Iterator[FieldError]:
 
 
 def _running(write: MachineWrite) -> Iterator[FieldError]:
-    """Yield an error unless only virt-api's own record of ``status.changes`` changed the running form."""
     if phases.phase_of(write.new) not in phases.ENDED and not live_changes.follows(write.old, write.new):
         yield forbidden(STATUS.child(running.RUNNING), "may only take settings of the spec that the guest has taken")
 

@@ -143,7 +143,7 @@ def _released(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield errors of changed attempts: only the current one's failure may be added, while the guest may be on the source."""
+    """Yield errors of attempts: only the current one's failure may be added, while the guest may be on the source."""
     old, new = ({each["number"]: each for each in _status(each).get("attempts") or ()} for each in (write.old, write.new))
     path, present = STATUS.child("attempts"), migration_attempts.number_of(write.old)
     for number in sorted(old.keys() | new.keys()):
@@ -165,7 +165,7 @@ def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _outcome(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield why the Migration may not end this way: the machine shows where the guest is. ``podName`` stays after its end."""
+    """Yield why the Migration may not end this way; the machine shows where the guest is, also by ``podName`` after its end."""
     after = phases.phase_of(write.new)
     if after not in phases.MIGRATION_FINAL:
         return

@@ -274,7 +274,6 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_lun(disk: Object, path: Path) -> list[FieldError]:
-    """Return the errors of settings not allowed for a LUN, where the device itself determines them."""
     found = []
     if disk.get("type") not in _LUNS:
         found.append(invalid(path.child("device"), hardware.LUN, f"needs type {' or '.join(_LUNS)}"))
@@ -297,7 +296,6 @@ def _validate_content(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _needed(kind: str, path: Path) -> str:
-    """Return, for an error's text, the fields that a disk of this type requires, or allows, in its source."""
     missing = [each.path.removeprefix(f"{path}.") for each in _validate_source(kind, {}, path)]
     if missing:
         return f"type {kind} needs {' and '.join(f'source.{each}' for each in missing)}"
@@ -390,7 +388,7 @@ def _validate_empty(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_unique_claims(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return an error for each repeated use of a claim: QEMU locks each image. Names are compared in lower case."""
+    """Refuse a claim's repeated use: QEMU locks each image. Names are compared in lower case."""
     seen: set[str] = set()
     found = []
     for position, disk in enumerate(disks):

@@ -114,7 +114,7 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
-    """Return an error for cards that share a resource: their networks would be indistinguishable."""
+    """Refuse cards that share a resource: their networks would be indistinguishable."""
     found: list[FieldError] = []
     others = {each.get("deviceName") for place, each in host_devices.passed_through(domain).items() if ".interfaces[" not in place}
     for position, each in enumerate(hardware.defaulted(domain)):
@@ -149,7 +149,7 @@ def _validate_network(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_place(domain: Object, path: Path) -> list[FieldError]:
-    """Return an error for each interface that leaves the pod no address although QEMU needs one."""
+    """Refuse an interface that leaves the pod no address if QEMU needs one."""
     reached = next((each for each in disks.defaulted(domain) if network_disks.is_network(each)), None)
     return [
         forbidden(
@@ -161,7 +161,7 @@ def _validate_place(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_passt(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return errors of passt interfaces: model not virtio, ``state`` set, or ``ports`` missing.
+    """Return errors of passt interfaces.
 
     ``ports`` must be explicit (``[]``: none), because each port takes a socket of the pod.
     """
