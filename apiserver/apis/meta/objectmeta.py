@@ -66,7 +66,7 @@ def read(
 
 
 def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = names.subdomain_errors) -> list[FieldError]:
-    """Return all problems of a new object's metadata, after its name was generated."""
+    """Validate a new object's metadata, after its name was generated."""
     found = _validate_names(metadata, name_rule)
     if not metadata.get("name"):
         found.append(required(ROOT.child("name"), "name or generateName is required"))
@@ -81,7 +81,7 @@ def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRu
 
 
 def validate_given(metadata: Mapping[str, Any]) -> list[FieldError]:
-    """Return all problems of specified metadata; missing ones may be added later."""
+    """Validate specified metadata; missing ones may be added later."""
     found = _validate_names(metadata, names.subdomain_errors) + _validate_common(metadata)
     return found + validate_finalizers(metadata.get("finalizers") or [])
 
@@ -96,7 +96,7 @@ def _validate_names(metadata: Mapping[str, Any], name_rule: NameRule) -> list[Fi
 
 
 def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
-    """Return all problems of an update's metadata, after restoring server-set fields."""
+    """Validate an update's metadata, after restoring server-set fields."""
     found = []
     finalizers, old_finalizers = metadata.get("finalizers") or [], old.get("finalizers") or []
     if old.get("deletionTimestamp"):
@@ -117,7 +117,7 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
 
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
-    """Return all problems of labels, or a nodeSelector."""
+    """Validate labels, or a nodeSelector."""
     if not labels or (names.are_qualified_names(labels) and names.are_label_values(labels.values())):
         return []
     found = []
@@ -128,7 +128,7 @@ def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
 
 
 def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
-    """Return all problems of finalizers."""
+    """Validate finalizers."""
     if not finalizers:
         return []
     path = ROOT.child("finalizers")
@@ -141,7 +141,7 @@ def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
 
 
 def _validate_common(metadata: Mapping[str, Any], *, known: Mapping[str, str] | None = None) -> list[FieldError]:
-    """Return all problems of labels, annotations and owners; ``known``: annotations that existed before."""
+    """Validate labels, annotations and owners; ``known``: annotations that existed before."""
     return [
         *validate_labels(metadata.get("labels") or {}, _LABELS),
         *_validate_annotations(metadata.get("annotations") or {}, known or {}),

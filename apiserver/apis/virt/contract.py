@@ -18,7 +18,7 @@ SPOKEN: Final = frozenset({VERSION})
 BEFORE: Final = frozenset({1})
 """Versions of releases without the annotation."""
 ANNOTATION: Final = f"{names.GROUP}/contract-versions"
-"""On a node's Lease: the versions of its virt-handler, as comma-separated numbers."""
+"""On a node's Lease: its virt-handler's versions, as comma-separated numbers."""
 MAX_TEXT: Final = 64
 """Maximum length."""
 _NUMBERS: Final = re.compile(r"[0-9]{1,4}(?:,[0-9]{1,4})*")
@@ -39,7 +39,7 @@ def spoken_by(lease: Object) -> frozenset[int]:
 
 
 def is_understood(lease: Object) -> bool:
-    """Return True if the virt-handler with this Lease and virt-controller have a common version."""
+    """Return whether the virt-handler with this Lease and virt-controller share a version."""
     return not SPOKEN.isdisjoint(spoken_by(lease))
 
 

@@ -1,6 +1,7 @@
 """Checks the structure of our kinds for processes that read plain JSON.
 
-virt-api validates what it stores, but an object may be from an older release, a backup, or a direct write to etcd.
+virt-api validates what it stores, but an object may be from an older release, a backup, or a direct write to etcd. Errors are sentences
+with the path.
 
 ``make fields`` writes the shapes of ``spec`` and ``status`` to ``structure.json``, so that pydantic is not imported. Shapes without a model
 are here: metadata, and the affinity that virt-controller reads. kube-apiserver checks the rest of affinity, tolerations and so on.
@@ -70,7 +71,7 @@ _WITH_METADATA: Final = members({"metadata": _METADATA})
 
 
 def of_virtual_machine(vm: Any) -> tuple[str, ...]:  # noqa: ANN401  # whether it is an object is the question
-    """Return the structural errors of a VirtualMachine as sentences with the path; empty if valid."""
+    """Return a VirtualMachine's structural errors."""
     return sentences(VIRTUAL_MACHINE(vm))
 
 
@@ -85,15 +86,15 @@ def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
 
 
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return the structural errors of a Migration."""
+    """Return a Migration's structural errors."""
     return sentences(MIGRATION(migration))
 
 
 def of_migration_policy(policy: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return the structural errors of a MigrationPolicy."""
+    """Return a MigrationPolicy's structural errors."""
     return sentences(MIGRATION_POLICY(policy))
 
 
 def of_replica_set(replica_set: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return the structural errors of a VirtualMachineReplicaSet, except in its template's spec."""
+    """Return a VirtualMachineReplicaSet's structural errors, except in its template's spec."""
     return sentences(REPLICA_SET(replica_set))

@@ -10,6 +10,6 @@
 
 Sets of fields have the stored form (``sets``): ``{"f:spec": {"f:running": {}}}``. They are shared, never changed in place, and sorted.
 
-``tests/reference_library`` compares object, entries, their order and all errors with k8s.io/apimachinery. Where Go's result depends on the order of a
-hash table (which of two conflicts comes first), ours is sorted.
+``tests/reference_library`` compares object, entries, their order and all errors with k8s.io/apimachinery. Where Go's result depends on the
+order of a hash table (which of two conflicts comes first), ours is sorted.
 """

@@ -31,7 +31,7 @@ FIELDS: Final[Shape] = {
         "interfaces": dict.fromkeys(("name", "type", "mac", "network", "ports"), _END),
     },
 }
-"""Fields of ``spec.domain`` that have an effect next to the XML; lists as their elements."""
+"""Fields of ``spec.domain`` with an effect next to the XML; lists as their elements."""
 
 
 def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[str]:
@@ -51,12 +51,9 @@ def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[st
 
 
 def problems(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> list[Problem]:
-    """Return mismatches between the XML and the fields next to it.
+    """Return mismatches between the XML (``found``, ``root``) and the fields next to it.
 
-    Args:
-        found: read from the XML.
-        root: of the XML.
-        domain: ``spec.domain`` as written; disks with the defaults of :func:`apiserver.apis.virt.hardware.disks.defaulted`.
+    ``domain`` is as written; its disks have the defaults of :func:`apiserver.apis.virt.hardware.disks.defaulted`.
     """
     devices = domain.get("devices") or {}
     disks = {str(each.get("name")): each for each in devices.get("disks") or ()}
@@ -161,7 +158,7 @@ DEFAULT_NETWORK: Final = "default"
 
 
 def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return a ``spec.domain`` with the combined meaning of the XML and the fields next to it."""
+    """Return a ``spec.domain`` with the meaning of the XML and the fields next to it."""
     devices = domain.get("devices") or {}
     size = sized(domain, found.memory_bytes, found.topology)
     return {

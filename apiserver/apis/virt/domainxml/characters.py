@@ -19,7 +19,7 @@ _MISLEADING: Final = re.compile(f"[{_DIRECTIONAL}{_SEPARATORS}]")
 
 
 def problem(text: str) -> str:
-    """Return the error about the first bad character of a text, or an empty string."""
+    """Return the error of a text's first bad character, or ""."""
     if not _EITHER.search(text):
         return ""
     if found := _CONTROL.search(text):
@@ -34,6 +34,6 @@ def _named(character: str) -> str:
 
 
 def line_of_control(text: str) -> int:
-    """Return the number of the first line with a control character, where parsing stops; 0 if none."""
+    """Return the first line with a control character, where parsing stops; 0 if none."""
     found = _CONTROL.search(text)
     return text.count("\n", 0, found.start()) + 1 if found else 0

@@ -26,11 +26,11 @@ class Element:
     required: frozenset[str] = frozenset()
     """Attributes that it needs for its meaning."""
     required_children: frozenset[str] = frozenset()
-    """The same for children; an attribute and a child may share a name (``<controller model=''><model/>``)."""
+    """An attribute and a child may share a name (``<controller model=''><model/>``)."""
     most: int = 1
-    """Allowed siblings of this name: of elements that it expects once, libvirt reads only the first."""
+    """Siblings of this name: of elements that it expects once, libvirt reads only the first."""
     is_foreign: bool = False
-    """It contains elements of other namespaces, which are ignored."""
+    """Elements of other namespaces in it are ignored."""
 
 
 @dataclass(frozen=True, slots=True)

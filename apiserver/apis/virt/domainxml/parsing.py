@@ -16,12 +16,12 @@ from xml.parsers import expat
 from apiserver.apis.virt.domainxml import characters
 
 MAX_BYTES: Final = 64 << 10
-"""Of the document in UTF-8. The whole object may have 128 KiB; engines write 20."""
+"""In UTF-8. The whole object may have 128 KiB; engines write 20."""
 MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
 """For reading: earlier releases admitted this many."""
 MAX_ELEMENTS_ADMITTED: Final = 1600
-"""For new documents: the grammar allows at most 1462 elements at once, without ``<metadata>``.
+"""For new documents: the grammar allows at most 1462 at once, without ``<metadata>``.
 
 Engines write about a hundred; our own fields with full lists give 600.
 """
@@ -30,7 +30,7 @@ MAX_ATTRIBUTES: Final = 32
 MAX_NAMESPACE: Final = 1024
 """Characters of a namespace's name, which expat repeats for each element and attribute; real ones have some forty."""
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
-"""Namespaces with libvirt's elements that bypass its checks: ``qemu:commandline`` and others."""
+"""Namespaces with elements that bypass libvirt's checks: ``qemu:commandline`` and others."""
 
 BLANKS: Final = " \t\r\n"
 """Insignificant between two elements. libvirt treats other Unicode blanks as text."""
@@ -40,7 +40,7 @@ _TAG_END: Final = re.compile(rb"\s*(/?)>")
 _SEPARATOR: Final = " "
 
 Span = tuple[int, int]
-"""Offsets of the first byte and after the last one in the document as UTF-8."""
+"""Offsets of the first byte and after the last one, in UTF-8."""
 
 
 class Malformed(ValueError):
@@ -214,7 +214,7 @@ def element_count(text: str) -> int:
 
 
 def parse(text: str) -> Node:
-    """Return the root of a document.
+    """Return a document's root.
 
     Raises:
         Malformed: it is not XML, or contains something that is never allowed.

@@ -93,13 +93,13 @@ class Reading:
 
 
 def problems_of(text: str) -> tuple[Problem, ...]:
-    """Return the errors of a document itself."""
+    """Validate a document itself."""
     found = _read(text)
     return found if isinstance(found, tuple) else ()
 
 
 def read(text: str) -> Reading:
-    """Return the :class:`Reading` of a document.
+    """Return what other programs need of a document.
 
     Raises:
         Malformed: it has one of :func:`problems_of`, which is the message.
@@ -108,7 +108,7 @@ def read(text: str) -> Reading:
 
 
 def read_anew(text: str) -> Reading:
-    """Read a document like :func:`read`, but without the cache, for callers with their own.
+    """Read a document like :func:`read`, without the cache, for callers with their own.
 
     Raises:
         Malformed: as :func:`read`.

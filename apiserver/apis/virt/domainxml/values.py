@@ -1,4 +1,4 @@
-"""Valid values of attributes and texts. A :data:`Rule` returns what is wrong with a value, or an empty string."""
+"""Valid values of attributes and texts. A :data:`Rule` returns what is wrong with a value, or ""."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def _factor(value: str) -> int:
 
 
 def in_bytes(number: str, unit: str) -> int:
-    """Return an amount in bytes, rounded up to KiB, which is also the default unit, as for libvirt's memory."""
+    """Return an amount in bytes, rounded up to KiB, libvirt's default unit of memory."""
     amount = int(number) * (_factor(unit) if unit else KIB)
     return -(-amount // KIB) * KIB
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A rule that accepts only these words."""
+    """Accepts only these words."""
 
     allowed: tuple[str, ...]
 
@@ -69,7 +69,7 @@ YES_NO: Final = words("yes", "no")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A rule that accepts integers in a form that libvirt reads alike: decimal, no blanks, no leading zeros."""
+    """Accepts integers in a form that libvirt reads alike: decimal, no blanks, no leading zeros."""
 
     least: int
     most: int
@@ -82,7 +82,7 @@ class Number:
 
 
 def number(least: int, most: int) -> Rule:
-    """Return a rule that accepts integers in an inclusive range."""
+    """Return a rule for integers in an inclusive range."""
     return Number(least, most)
 
 
@@ -97,7 +97,7 @@ def word(value: str) -> str:
 
 
 def matching(pattern: str, problem: str) -> Rule:
-    """Return a rule that accepts full matches of a regular expression."""
+    """Return a rule for full matches of a regular expression."""
     compiled = re.compile(pattern)
 
     def rule(value: str) -> str:
@@ -107,7 +107,7 @@ def matching(pattern: str, problem: str) -> Rule:
 
 
 def line(most: int) -> Rule:
-    """Return a rule that accepts one line of printable characters."""
+    """Return a rule for one line of printable characters."""
 
     def rule(value: str) -> str:
         return "" if value.isprintable() and len(value) <= most else f"must be one line of at most {most} printable characters"
@@ -116,7 +116,7 @@ def line(most: int) -> Rule:
 
 
 def prose(most: int) -> Rule:
-    """Return a rule that accepts text of several lines."""
+    """Return a rule for text of several lines."""
 
     def rule(value: str) -> str:
         return "" if len(value) <= most else f"must be at most {most} characters"
@@ -158,7 +158,7 @@ MAC: Final = "mac"
 
 
 def named(kind: str) -> Rule:
-    """Return a rule that accepts the placeholder ``@kind:NAME@`` of something next to the XML."""
+    """Return a rule for the placeholder ``@kind:NAME@`` of something next to the XML."""
 
     def rule(value: str) -> str:
         if name_in(value, kind):
@@ -169,6 +169,6 @@ def named(kind: str) -> Rule:
 
 
 def name_in(value: str, kind: str) -> str:
-    """Return the name in a placeholder; empty if invalid."""
+    """Return the name in a placeholder, or ""."""
     match = _NAMED.fullmatch(value)
     return match[2] if match and match[1] == kind and not names.label_errors(match[2]) else ""

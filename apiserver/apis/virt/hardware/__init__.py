@@ -3,5 +3,5 @@
 One module per family of fields, with the same name as in ``v1alpha1.domain``, ``launcher_pods`` and ``launcher.domain``. All readers, also
 virt-api's validation, use these functions, because lists of devices are stored without defaults (``docs/decisions/api.md``).
 
-Functions take ``spec.domain`` as stored, and do not modify it.
+Functions take ``spec.domain`` as stored, and do not modify it. They raise ValueError for text that is not a quantity.
 """

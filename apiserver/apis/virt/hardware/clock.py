@@ -12,13 +12,13 @@ from apiserver.apis.virt.hardware.given import Domain
 
 TIMERS: Final = ("hpet", "hyperv", "kvm", "pit", "rtc")
 ZONE: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
-"""Names of time zones, which cannot leave their directory."""
+"""They cannot leave their directory."""
 ZONES: Final = Path("/usr/share/zoneinfo")
 """The same release in the images of virt-api and virt-launcher. QEMU treats a missing zone as UTC."""
 
 
 def is_zone(name: str, zones: Path = ZONES) -> bool:
-    """Return whether a time zone of this name exists; on systems without time zones, whether the name is valid."""
+    """Return whether a time zone exists; on systems without time zones, whether the name is valid."""
     return bool(ZONE.fullmatch(name)) and _is_there(name, zones)
 
 
@@ -44,6 +44,6 @@ def is_present(domain: Domain, timer: str) -> bool:
 
 
 def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
-    """Return the specified paths below ``spec.domain`` that have no effect on an emulated machine."""
+    """Return the specified paths below ``spec.domain`` without effect on an emulated machine."""
     found = [f"clock.timer.{name}" for name in ("hyperv", "kvm") if name in timers(domain)]
     return (*found, *(f"clock.timer.{name}.tickPolicy" for name, said in timers(domain).items() if said.get("tickPolicy")))

@@ -14,16 +14,16 @@ TYPES: Final = frozenset({NO_CLOUD, CONFIG_DRIVE})
 SECRET: Final = "Secret"  # noqa: S105 - a kind
 CONFIG_MAP: Final = "ConfigMap"
 FILES: Final = frozenset({SECRET, CONFIG_MAP})
-"""Types of disks with the keys of an object as files."""
+"""Types of disks with an object's keys as files."""
 DOWNWARD_API: Final = "DownwardAPI"
 SERVICE_ACCOUNT: Final = "ServiceAccount"
 MOUNTED: Final = FILES | {DOWNWARD_API, SERVICE_ACCOUNT}
 """Types of disks with files that the kubelet mounts in the pod."""
 MADE: Final = TYPES | MOUNTED
-"""Types of disks with an image that is made in the pod."""
+"""Types of disks with an image made in the pod."""
 
 DATA: Final = ("userData", "networkData", "metaData")
-"""Fields of the data, given as text in this field, in ``<field>Base64``, or in a Secret in ``<field>SecretRef``."""
+"""Given as text in this field, in ``<field>Base64``, or in a Secret in ``<field>SecretRef``."""
 DEFAULT_LABEL: Final = "cfgdata"
 """Of ``source.volumeLabel`` of a disk made from a Secret or ConfigMap."""
 LABELS: Final[Mapping[str, str]] = {NO_CLOUD: "cidata", CONFIG_DRIVE: "config-2"}
@@ -32,9 +32,9 @@ LABELS: Final[Mapping[str, str]] = {NO_CLOUD: "cidata", CONFIG_DRIVE: "config-2"
 MAX_INLINE: Final = 64 << 10
 """Bytes of a datum in the machine itself."""
 MAX_VALUES: Final = 1 << 20
-"""Bytes of all values of a Secret or ConfigMap, the limit of Kubernetes."""
+"""Bytes of all values of a Secret or ConfigMap, as in Kubernetes."""
 MAX_FILES: Final = 512
-"""Keys of a Secret or ConfigMap that become files."""
+"""Keys of a Secret or ConfigMap."""
 MAX_FILE_NAME: Final = 103
 """Characters of such a key: Joliet's limit. libisofs 1.5.4 writes wrong directories with hundreds of names of 180 characters."""
 
@@ -43,7 +43,7 @@ def inline(source: Mapping[str, Any], datum: str) -> bytes | None:
     """Return a datum in a disk's source, or None.
 
     Raises:
-        ValueError: it is not Unicode text or not base64. The message does not repeat it.
+        ValueError: it is not Unicode text or base64. The message does not repeat it.
     """
     if (text := source.get(datum)) is not None:
         try:
@@ -59,7 +59,7 @@ def inline(source: Mapping[str, Any], datum: str) -> bytes | None:
 
 
 def form_error(kind: str, datum: str, data: bytes) -> str:
-    """Return why cloud-init would ignore a disk with this datum, including its user data and keys; empty: it would not.
+    """Return why cloud-init would ignore a disk with this datum, including its user data and keys, or "".
 
     A ConfigDrive has ``network_data.json`` and ``meta_data.json``, which needs a ``uuid``. NoCloud reads YAML.
     """
@@ -77,7 +77,7 @@ def form_error(kind: str, datum: str, data: bytes) -> str:
 
 
 def reference(source: Mapping[str, Any], datum: str) -> tuple[str, str] | None:
-    """Return name and key of the Secret with a datum, or None."""
+    """Return name and key of a datum's Secret, or None."""
     given = source.get(f"{datum}SecretRef")
     return None if given is None else (str(given.get("name") or ""), str(given.get("key") or default_key(datum)))
 

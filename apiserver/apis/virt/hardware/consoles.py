@@ -8,7 +8,7 @@ from apiserver.apis.virt.hardware.given import Domain
 
 
 def is_logged(domain: Domain) -> bool:
-    """Return whether a container of the pod logs the first serial port: ``devices.logSerialConsole``."""
+    """Return whether a container of the pod logs the first serial port."""
     return bool((domain.get("devices") or {}).get("logSerialConsole") and defaulted(domain))
 
 

@@ -15,7 +15,7 @@ POLICIES: Final = get_args(Policy)
 POLICY: Final = "require"
 """libvirt's default for features."""
 MAX_QUEUES: Final = 8
-"""Queues of a device. More make a pod's disk or network card no faster, and each costs an interrupt and memory in QEMU."""
+"""More make a pod's disk or network card no faster, and each costs an interrupt and memory in QEMU."""
 
 
 def counts(domain: Domain) -> dict[str, int]:
@@ -30,12 +30,12 @@ def vcpus(domain: Domain) -> int:
 
 
 def max_sockets(domain: Domain) -> int:
-    """Return the maximum number of sockets after hot-plug."""
+    """Return the maximum after hot-plug."""
     return max(int((domain.get("cpu") or {}).get("maxSockets") or 0), counts(domain)["sockets"])
 
 
 def max_vcpus(domain: Domain) -> int:
-    """Return the maximum number of processors after hot-plug."""
+    """Return the maximum after hot-plug."""
     return math.prod((counts(domain) | {"sockets": max_sockets(domain)}).values())
 
 
@@ -51,7 +51,7 @@ def grows(domain: Domain, other: Domain) -> bool:
 
 
 def highest_apic_id(domain: Domain) -> int:
-    """Return the highest APIC id of the processors after hot-plug.
+    """Return the highest APIC id after hot-plug.
 
     Socket, core and thread are bit fields, so numbers are skipped if cores or threads are not a power of two (Intel SDM, volume 3, 10.9.1).
     """
@@ -61,12 +61,12 @@ def highest_apic_id(domain: Domain) -> int:
 
 
 def queues(domain: Domain) -> int:
-    """Return the number of queues of a multi-queue device."""
+    """Return the number of a multi-queue device's queues."""
     return min(vcpus(domain), MAX_QUEUES)
 
 
 def model(domain: Domain) -> str:
-    """Return the guest's CPU model, the same on each node; empty if it depends on the node."""
+    """Return the guest's CPU model; empty if it depends on the node."""
     name = str((domain.get("cpu") or {}).get("model") or "")
     return "" if name in OF_THE_NODE else name
 
@@ -77,10 +77,10 @@ def is_dedicated(domain: Domain) -> bool:
 
 
 def isolates_emulator(domain: Domain) -> bool:
-    """Return whether QEMU's own threads get one more dedicated processor."""
+    """Return whether QEMU's own threads get a dedicated processor."""
     return is_dedicated(domain) and bool((domain.get("cpu") or {}).get("isolateEmulatorThread"))
 
 
 def dedicated(domain: Domain) -> int:
-    """Return the number of the node's processors dedicated to the machine; 0: it shares them."""
+    """Return the number of dedicated processors; 0: the machine shares the node's."""
     return vcpus(domain) + isolates_emulator(domain) if is_dedicated(domain) else 0

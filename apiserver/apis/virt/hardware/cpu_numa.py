@@ -15,7 +15,7 @@ from apiserver.apis.virt.hardware.given import Domain
 MIB: Final = 1 << 20
 """libvirt rounds each node's memory up to MiB, so other amounts would exceed the request."""
 MIN_BYTES: Final = 16 * MIB
-"""Least memory of a node: Linux ignores nodes with less than 4 MiB."""
+"""Of a node: Linux ignores nodes with less than 4 MiB."""
 _RANGES: Final = re.compile(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?){0,255}")
 
 
@@ -43,7 +43,7 @@ def cells(domain: Domain) -> list[Cell]:
 
 
 def is_passed_through(domain: Domain) -> bool:
-    """Return whether the guest gets the NUMA nodes of its dedicated processors."""
+    """Return whether the guest gets its dedicated processors' NUMA nodes."""
     return dig(domain, "cpu", "numa", "guestMappingPassthrough") is not None
 
 
@@ -53,7 +53,7 @@ def following(nodes: Sequence[int], amount: int) -> list[Cell]:
     Each processor gets the same local memory, up to a MiB; the last node gets the remainder.
 
     Args:
-        nodes: the host's NUMA node of each of the guest's processors, in the guest's order.
+        nodes: the host's NUMA node of each processor, in the guest's order.
         amount: bytes of memory.
 
     Raises:

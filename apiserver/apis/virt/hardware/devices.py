@@ -45,7 +45,7 @@ _UNWRITTEN: Final = {
     "vsock": vsock.defaulted,
     "watchdog": watchdog.defaulted,
 }
-"""Their defaults are not written into an object: they follow from other lists, or are rare."""
+"""Not written into an object, because they follow from other lists, or are rare."""
 
 
 def defaulted(domain: Domain) -> Object:

@@ -11,13 +11,13 @@ CLAIM: Final = "PersistentVolumeClaim"
 AUTHORITIES_KEY: Final = "ca.crt"
 """Default of ``caConfigMapRef.key``, and the file's name in the pod."""
 KINDS: Final = ("http", "s3", "registry")
-"""Fields of ``import``, one of them with the image's location."""
+"""Fields of ``import``, one with the image's location."""
 CHECKSUMS: Final[Mapping[str, int]] = {"sha256": 64, "sha512": 128}
 """Digits by algorithm."""
 MAX_URL: Final = 2048
 HEAD_BYTES: Final = 1 << 20
 UNFINISHED: Final = b"kubevirt.io/v1alpha1 import unfinished\n".ljust(512, b"\0")
-"""First bytes of a block device with an unfinished import. ``importer.device``, which no package imports, defines them."""
+"""First bytes of a block device with an unfinished import, defined by ``importer.device``, which no package imports."""
 
 Object = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ def place(given: Object) -> Object:
 
 
 def secret(disk: Object) -> str:
-    """Return the Secret with credentials for the server; empty: none."""
+    """Return the Secret with the server's credentials, or ""."""
     return str((place(of(disk) or {}).get("secretRef") or {}).get("name") or "")
 
 
@@ -50,17 +50,13 @@ def authorities(disk: Object) -> tuple[str, str] | None:
 
 
 def size(given: Object) -> int | None:
-    """Return the size of the disk in bytes, or None.
-
-    Raises:
-        ValueError: it is not a quantity.
-    """
+    """Return the disk's size in bytes, or None."""
     said = given.get("size")
     return None if said is None else quantity.parse(str(said)).bytes
 
 
 def shown(given: Object) -> str:
-    """Return an image's location for display: without the query, which may contain a signature."""
+    """Return an image's location without the query, which may contain a signature."""
     where = place(given)
     if (endpoint := where.get("endpoint")) is not None:
         return f"{str(endpoint).rstrip('/')}/{where.get('bucket')}/{where.get('key')}"

@@ -21,7 +21,7 @@ def text(limits: Mapping[str, int]) -> str:
 
 
 def limits(disk: Mapping[str, Any]) -> dict[str, int]:
-    """Return the limits of a disk, in bytes and requests per second.
+    """Return a disk's limits, in bytes and requests per second.
 
     Raises:
         ValueError: a limit is not a quantity or number.

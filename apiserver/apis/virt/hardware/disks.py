@@ -1,4 +1,4 @@
-"""Disks and CD-ROM drives: ``devices.disks``."""
+"""Disks and CD-ROM drives: ``devices.disks``. Functions of one disk take an element of :func:`defaulted`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from apiserver.apis.virt.hardware import cloud_init, cpu, disk_imports, disk_io_
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_DISKS: Final = 26
-"""Disks of a machine, and so imports in its status."""
+"""Of a machine, and so imports in its status."""
 MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "ide": 20, "scsi": 36, "usb": 36}
-"""Characters of a serial number by bus. QEMU truncates longer ones, so two could become equal."""
+"""Characters by bus. QEMU truncates longer ones, so two could become equal."""
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
 """Types of disks; those made in the pod are :data:`cloud_init.MADE`."""
@@ -49,12 +49,12 @@ def compared(domain: Domain) -> list[Object]:
 
 
 def is_drive(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk of :func:`defaulted` is a CD-ROM drive, with or without a medium."""
+    """Return whether a disk is a CD-ROM drive, with or without a medium."""
     return bool(disk["device"] == "cdrom")
 
 
 def medium_of(disk: Mapping[str, Any]) -> Object:
-    """Return the fields with the medium of a drive; empty without one."""
+    """Return the fields with a drive's medium; empty without one."""
     return {key: disk[key] for key in _MEDIUM if disk.get(key) is not None}
 
 
@@ -64,7 +64,7 @@ def without_medium(disk: Mapping[str, Any]) -> Object:
 
 
 def is_empty_drive(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk of :func:`defaulted` is a drive without a medium."""
+    """Return whether a disk is a drive without a medium."""
     return disk["device"] == "cdrom" and disk.get("type") is None and disk.get("source") is None
 
 
@@ -81,39 +81,31 @@ def claim_of(disk: Mapping[str, Any]) -> str | None:
 
 
 def on_written_claims(domain: Domain) -> list[Object]:
-    """Return the disks of :func:`defaulted` that may be created blank: the guest writes them to a claim, and no import fills them."""
+    """Return the disks that may be created blank: the guest writes them to a claim, and no import fills them."""
     found = (each for each in defaulted(domain) if not (each["readOnly"] or is_drive(each) or is_overlaid(each)))
     return [each for each in found if claim_of(each) and disk_imports.of(each) is None]
 
 
 def queues(domain: Domain) -> int:
-    """Return the number of queues of each disk; 0: QEMU's default for the machine type, one per processor."""
+    """Return the number of each disk's queues; 0: QEMU's default for the machine type, one per processor."""
     several = (domain.get("devices") or {}).get("blockMultiQueue")
     return 0 if several is None else cpu.queues(domain) if several else 1
 
 
 def overlay_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the largest size of a disk of :func:`defaulted` with an overlay, in bytes; 0 without one.
-
-    Raises:
-        ValueError: it is not a quantity.
-    """
+    """Return the largest size of a disk's overlay in bytes; 0 without one."""
     limit = (disk.get("source") or {}).get("size" if disk.get("type") == EMPTY else "sizeLimit")
     return quantity.parse(str(limit)).bytes if limit is not None and is_overlaid(disk) else 0
 
 
 def created_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the size of the disk to create in an empty claim or as a file of the node, in whole MiB; 0: none.
-
-    Raises:
-        ValueError: it is not a quantity.
-    """
+    """Return the size of the disk to create in an empty claim or as a file of the node, in whole MiB; 0: none."""
     size = ((disk.get("source") or {}).get("create") or {}).get("size") if disk.get("type") in (CLAIM, host_disks.HOST) else None
     return 0 if size is None else -(-quantity.parse(str(size)).bytes // MIB) * MIB
 
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
-    """Return whether the guest's writes go to a file in the pod; ``disk`` is of :func:`defaulted`."""
+    """Return whether the guest's writes go to a file in the pod."""
     kind = disk.get("type", CLAIM)
     is_private = kind in (IMAGE, EMPTY) or (kind == CLAIM and bool((disk.get("source") or {}).get("ephemeral")))
     return is_private and disk["device"] != "cdrom" and not disk["readOnly"]

@@ -25,7 +25,7 @@ HYPERV: Final = (
 )
 SPINLOCK_RETRIES: Final = 4096
 MAX_VENDOR_ID: Final = 12
-"""Characters: CPUID returns it in three registers of four bytes."""
+"""CPUID returns it in three registers of four bytes."""
 VENDOR_ID: Final = re.compile(rf"[A-Za-z0-9 ._-]{{1,{MAX_VENDOR_ID}}}")
 TRANSLATION_CACHE_MEBIBYTES: Final = 64
 """QEMU's cache of translated code for an emulated guest. Its default, a quarter of a GiB or more, becomes resident as the guest runs code.
@@ -38,12 +38,12 @@ def given(domain: Domain) -> dict[str, Any]:
 
 
 def has_acpi(domain: Domain) -> bool:
-    """Return whether the machine has ACPI, which is the default."""
+    """Return whether the machine has ACPI, the default."""
     return _is_enabled(given(domain).get("acpi") or {})
 
 
 def smm(domain: Domain) -> bool | None:
-    """Return whether the machine has System Management Mode; None: not specified."""
+    """Return whether the machine has System Management Mode; None: unspecified."""
     said = given(domain).get("smm")
     return None if said is None else _is_enabled(said)
 
@@ -55,7 +55,7 @@ def hyperv(domain: Domain) -> dict[str, Any]:
 
 
 def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
-    """Return the specified paths below ``spec.domain`` that have no effect on an emulated machine."""
+    """Return the specified paths below ``spec.domain`` without effect on an emulated machine."""
     found = [f"features.{name}" for name in ("kvm", "pvspinlock", "apic") if name in given(domain)]
     return (*found, *(f"features.hyperv.{name}" for name in hyperv(domain)))
 

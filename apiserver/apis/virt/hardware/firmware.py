@@ -14,13 +14,13 @@ SYSTEM_FIELDS: Final = ("manufacturer", "product", "version", "sku", "family")
 
 
 def efi(domain: Domain) -> Object | None:
-    """Return ``bootloader.efi`` with ``secureBoot`` and ``persistent``; None: the machine has a BIOS."""
+    """Return ``bootloader.efi`` with ``secureBoot`` and ``persistent``; None for a BIOS."""
     said = dig(domain, "firmware", "bootloader", "efi")
     return None if said is None else {**EFI, **{key: value for key, value in said.items() if value is not None}}
 
 
 def state_claim(domain: Domain) -> str:
-    """Return the claim for the state of firmware and TPM in lower case, as all names in Kubernetes; empty: none."""
+    """Return the claim for the state of firmware and TPM in lower case, as all names in Kubernetes, or ""."""
     return str(dig(domain, "firmware", "persistentState", "claimName") or "").lower()
 
 

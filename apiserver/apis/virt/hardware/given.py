@@ -12,7 +12,7 @@ Domain = Mapping[str, Any]
 
 
 def devices(domain: Domain, field: str, otherwise: Sequence[Object]) -> list[Object]:
-    """Return ``devices.<field>`` without null members, or ``otherwise`` if missing or null."""
+    """Return ``devices.<field>`` without null members, or ``otherwise``."""
     given = (domain.get("devices") or {}).get(field)
     if given is None:
         return list(otherwise)
@@ -20,7 +20,7 @@ def devices(domain: Domain, field: str, otherwise: Sequence[Object]) -> list[Obj
 
 
 def device(domain: Domain, field: str) -> Object | None:
-    """Return the object ``devices.<field>`` without null members, or None if missing or null."""
+    """Return ``devices.<field>`` without null members, or None."""
     given = (domain.get("devices") or {}).get(field)
     return None if given is None else said(given)
 

@@ -9,9 +9,9 @@ from apiserver.apis.virt.hardware import given
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_GRAPHICS: Final = 2
-"""Displays of a machine, also in its status."""
+"""Of a machine, also in its status."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.graphics``; by default one display of type vnc."""
+    """Return ``devices.graphics``; by default one of type vnc."""
     return given.devices(domain, "graphics", [{"type": "vnc"}])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 HOST: Final = "HostDisk"
-"""Type of such disks. Their format is always raw, without detection."""
+"""Their format is always raw, without detection."""
 MAX_PATH: Final = 1024
 MAX_NAME: Final = 255
 """Bytes of a path component, the limit of all Linux file systems."""
@@ -20,12 +20,12 @@ def is_host(disk: Mapping[str, Any]) -> bool:
 
 
 def path_of(disk: Mapping[str, Any]) -> str:
-    """Return a disk's path on its node; empty for other disks."""
+    """Return a disk's path on its node, or ""."""
     return str((disk.get("source") or {}).get("path") or "") if is_host(disk) else ""
 
 
 def path_problem(path: str) -> str:
-    """Return why a path is invalid, or an empty string. Each file has only one valid path."""
+    """Return why a path is invalid, or "". Each file has only one valid path."""
     if len(path) > MAX_PATH:
         return f"may not be longer than {MAX_PATH} characters"
     if not path.startswith("/"):

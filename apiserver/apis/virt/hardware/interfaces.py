@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import cpu, given
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_INTERFACES: Final = 8
-"""Interfaces of a machine, also in its status."""
+"""Of a machine, also in its status."""
 SRIOV: Final = "sriov"
 """A network card of the node."""
 MACVTAP: Final = "macvtap"
@@ -20,7 +20,7 @@ PLUGIN: Final = "plugin"
 PASST: Final = "passt"
 """passt relays its connections in the pod."""
 PASST_FILES: Final = 16384
-"""Descriptors of passt: two per TCP connection, one per port and other flow."""
+"""Descriptors: two per TCP connection, one per port and other flow."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
@@ -39,7 +39,7 @@ def compared(domain: Domain) -> list[Object]:
 
 
 def emulated(domain: Domain) -> list[Object]:
-    """Return the interfaces with an emulated card, not one of the node."""
+    """Return the interfaces with an emulated card, not the node's."""
     return [each for each in defaulted(domain) if each["type"] != SRIOV]
 
 
@@ -59,17 +59,17 @@ def on_macvtaps(domain: Domain) -> list[Object]:
 
 
 def takes_place_of_pod(interface: Mapping[str, Any]) -> bool:
-    """Return whether the guest takes the pod's own addresses, so that the pod has none."""
+    """Return whether the guest takes the pod's own addresses."""
     return interface["type"] == "bridge" and not interface.get("network")
 
 
 def is_on_pods_network(interface: Mapping[str, Any]) -> bool:
-    """Return whether an interface is on the pod's own network, not on a further one."""
+    """Return whether an interface is on the pod's own network, not a further one."""
     return not interface.get("network") and interface["type"] != PLUGIN
 
 
 def ports(interface: Mapping[str, Any]) -> list[Object] | None:
-    """Return the ports at which others reach the guest, each with ``protocol``; None: all."""
+    """Return the guest's reachable ports, each with ``protocol``; None: all."""
     given_ports = interface.get("ports")
     return None if given_ports is None else [{"protocol": "TCP", **given.said(each)} for each in given_ports]
 
@@ -80,7 +80,7 @@ def state_of(interface: Mapping[str, Any]) -> str:
 
 
 def queues(domain: Domain, model: str) -> int:
-    """Return the number of queue pairs of a card of this model."""
+    """Return a card's number of queue pairs."""
     return cpu.queues(domain) if has_several_queues(domain) and model == "virtio" else 1
 
 

@@ -12,7 +12,7 @@ from apiserver.apis.virt.hardware.given import Domain
 MAX: Final = 16
 """Threads that disks share."""
 THREAD_BYTES: Final = 2 << 20
-"""A thread's used stack and its event loop: a waiting one takes 8 KiB, plus room for requests."""
+"""A used stack and an event loop: a waiting thread takes 8 KiB, plus room for requests."""
 
 
 def shared(domain: Domain) -> int:
@@ -28,7 +28,7 @@ def total(domain: Domain) -> int:
 def assigned(domain: Domain) -> dict[str, int]:
     """Return each disk's thread number, counted from 1, by the disk's name, without disks of QEMU's main thread.
 
-    Shared threads are assigned in turn; dedicated ones have the numbers after them.
+    Shared threads are assigned in turn; dedicated ones follow.
     """
     in_turn, alone = cycle(range(1, shared(domain) + 1)), count(shared(domain) + 1)
     found = {}

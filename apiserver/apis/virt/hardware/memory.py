@@ -13,15 +13,11 @@ GUEST: Final = "512Mi"
 MIN: Final = quantity.parse("16Mi")
 MAX: Final = quantity.parse("16Ti")
 BLOCK_BYTES: Final = 2 << 20
-"""A running guest gets and returns memory in blocks of this size."""
+"""A running guest gets and returns memory in such blocks."""
 
 
 def guest_bytes(domain: Domain) -> int:
-    """Return the guest's memory in bytes, rounded up.
-
-    Raises:
-        ValueError: it is not a quantity. Applies to all functions here.
-    """
+    """Return the guest's memory in bytes, rounded up."""
     return quantity.parse(str((domain.get("memory") or {}).get("guest", GUEST))).bytes
 
 
@@ -32,7 +28,7 @@ def max_guest_bytes(domain: Domain) -> int:
 
 
 def grows(domain: Domain) -> bool:
-    """Return whether the machine has a device that gives the running guest memory, and takes it.
+    """Return whether a device gives the running guest memory, and takes it.
 
     A pod cannot get huge pages later. A NUMA node of the user's has exactly its memory. Other processes and devices of the node that use
     the guest's memory would have to follow.
@@ -47,7 +43,7 @@ def grows(domain: Domain) -> bool:
 
 
 def is_shared(domain: Domain) -> bool:
-    """Return whether other processes of the pod map the guest's memory, to serve its file systems or its network."""
+    """Return whether other processes of the pod map the guest's memory, for its file systems or network."""
     return bool(filesystems.defaulted(domain) or interfaces.of_passt(domain))
 
 
@@ -67,5 +63,5 @@ def has_balloon(domain: Domain) -> bool:
 
 
 def compared(domain: Domain) -> Object:
-    """Return ``memory`` in a normalized form, for comparisons."""
+    """Return ``memory`` in a normalized form."""
     return {"guest": guest_bytes(domain), "maxGuest": max_guest_bytes(domain), "hugepages": page_size(domain)}

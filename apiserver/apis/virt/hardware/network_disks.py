@@ -1,4 +1,7 @@
-"""Disks that QEMU itself reaches over the network: types, sources and forms of names."""
+"""Disks that QEMU itself reaches over the network: types, sources and forms of names.
+
+Functions of one disk take an element of ``disks.defaulted``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ NBD: Final = "NBD"
 NFS: Final = "NFS"
 RBD: Final = "RBD"
 REQUESTS: Final = 32
-"""Parallel requests of a guest to a disk with a driver that copies written data: each copy exists until the server answers."""
+"""Parallel, to a disk with a driver that copies written data: each copy exists until the server answers."""
 
 MAX_LUN: Final = 255
 LOGIN_KEYS: Final[Mapping[str, str]] = {"node.session.auth.username": "username", "node.session.auth.password": "password"}
@@ -24,21 +27,20 @@ KEYRING_KEYS: Final[Mapping[str, str]] = {"key": "key"}
 """File with a Ceph user's key, by the key of its Secret (Kubernetes' type ``kubernetes.io/rbd``)."""
 AUTHORITY_KEYS: Final[Mapping[str, str]] = {"ca.crt": "ca-cert.pem"}
 CLIENT_KEYS: Final[Mapping[str, str]] = {"tls.crt": "client-cert.pem", "tls.key": "client-key.pem"}
-"""TLS files with QEMU's names, by the keys of their Secret (Kubernetes' type ``kubernetes.io/tls``). The client's are optional, but only
-together."""
+"""TLS files with QEMU's names, by the keys of their Secret (Kubernetes' type ``kubernetes.io/tls``). The client's two are optional."""
 
 _ISCSI_PORT: Final = 3260
 _MONITOR_PORT: Final = 6789
 NFS_PORT: Final = 2049
 """QEMU first asks the server's portmapper (111) for this port and that of the mount protocol."""
 MAX_IDENTITY: Final = 2**31 - 1
-"""Largest user or group id for access to files of an NFS server."""
+"""Largest user or group id on an NFS server."""
 _IQN: Final = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[A-Za-z0-9.:_-]+)?|eui\.[0-9A-Fa-f]{16}|naa\.([0-9A-Fa-f]{16}){1,2}")
 _MAX_IQN: Final = 223
 """RFC 7143, 4.2.7, without non-ASCII letters."""
 _FILE: Final = re.compile(r"(/[^/]+){2,}")
 MAX_FILE: Final = 1024
-"""Bytes of a path: the limit of the mount protocol (RFC 1813, 5.1.4)."""
+"""Bytes of a path: the mount protocol's limit (RFC 1813, 5.1.4)."""
 MAX_NAME: Final = 255
 """Bytes of a path component (``NAME_MAX`` of Linux and of its exported file systems)."""
 _RBD_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
@@ -72,7 +74,7 @@ def is_file(text: str) -> bool:
 
 
 def is_iqn(text: str) -> bool:
-    """Return whether a text is the name of an iSCSI target or initiator: ``iqn.``, ``eui.`` or ``naa.``."""
+    """Return whether a text names an iSCSI target or initiator: ``iqn.``, ``eui.`` or ``naa.``."""
     return len(text) <= _MAX_IQN and bool(_IQN.fullmatch(text))
 
 
@@ -82,7 +84,7 @@ def portal(text: str) -> tuple[str, int] | None:
 
 
 def monitor(text: str) -> tuple[str, int] | None:
-    """Return host and port of a Ceph monitor in the same forms; None if invalid."""
+    """Return host and port of a Ceph monitor in the same forms, or None."""
     return _place(text, _MONITOR_PORT)
 
 
@@ -97,7 +99,7 @@ def _place(text: str, unsaid_port: int) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Properties of one type of such disks. Sources are of ``disks.defaulted``."""
+    """Properties of one type of such disks."""
 
     endpoints: Callable[[Mapping[str, Any]], tuple[tuple[str, int], ...]]
     """Returns alternative hosts and ports of a valid source's servers."""
@@ -106,7 +108,7 @@ class Kind:
     unsaid: Mapping[str, Any] = field(default_factory=dict)
     """Default fields of a source."""
     login_keys: Mapping[str, str] = field(default_factory=dict)
-    """Files of a login in the pod, by the keys of the Secret in ``secretRef``; empty: no login."""
+    """Files of a login in the pod, by the keys of the Secret in ``secretRef``."""
     has_tls: bool = False
     """It supports ``tlsSecretRef``."""
     copies: bool = False
@@ -162,7 +164,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def kind_of(disk: Mapping[str, Any]) -> Kind | None:
-    """Return the kind of a disk; None: QEMU does not reach it over the network."""
+    """Return a disk's kind; None: QEMU does not reach it over the network."""
     return KINDS.get(str(disk.get("type")))
 
 
@@ -172,30 +174,30 @@ def is_network(disk: Mapping[str, Any]) -> bool:
 
 
 def is_copied(disk: Mapping[str, Any]) -> bool:
-    """Return whether QEMU copies what the guest writes to a disk of ``disks.defaulted``."""
+    """Return whether QEMU copies what the guest writes."""
     kind = kind_of(disk)
     return kind is not None and kind.copies and not disk["readOnly"]
 
 
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return alternative hosts and ports of a disk's servers; ``disk`` is valid and of ``disks.defaulted``."""
+    """Return alternative hosts and ports of a valid disk's servers."""
     kind = kind_of(disk)
     return () if kind is None else kind.endpoints(disk.get("source") or {})
 
 
 def login_secret(disk: Mapping[str, Any]) -> str:
-    """Return the Secret for QEMU's login to a disk's server; empty: none."""
+    """Return the Secret for QEMU's login to a disk's server, or ""."""
     return _secret(disk, "secretRef") if login_keys(disk) else ""
 
 
 def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the files of a disk's login by the keys of its Secret."""
+    """Return the files of a disk's login by its Secret's keys."""
     kind = kind_of(disk)
     return {} if kind is None else kind.login_keys
 
 
 def tls_secret(disk: Mapping[str, Any]) -> str:
-    """Return the Secret with certificates for TLS with a disk's server, or an empty string."""
+    """Return the Secret with certificates for a disk's server, or ""."""
     kind = kind_of(disk)
     return _secret(disk, "tlsSecretRef") if kind is not None and kind.has_tls else ""
 
@@ -205,7 +207,7 @@ def _secret(disk: Mapping[str, Any], reference: str) -> str:
 
 
 def secret_of(disk: Mapping[str, Any]) -> str:
-    """Return the Secret that the pod mounts for a disk, or an empty string."""
+    """Return the Secret that the pod mounts for a disk, or ""."""
     return login_secret(disk) or tls_secret(disk)
 
 

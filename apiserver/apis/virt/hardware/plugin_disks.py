@@ -13,7 +13,7 @@ from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.places import layout
 
 PLUGIN: Final = "Plugin"
-"""Type of such disks. Their format is always raw, as for network disks."""
+"""Their format is always raw, as for network disks."""
 Protocol = Literal["nbd", "file"]
 """``nbd``: QEMU connects to an NBD server at a unix socket; ``file``: it opens a raw image."""
 PROTOCOLS: Final = get_args(Protocol)
@@ -21,9 +21,9 @@ SOCKET: Final = "nbd.sock"
 IMAGE: Final = "disk.img"
 """Files that a plugin may put into a disk's directory."""
 SERVED: Final = "served"
-"""Field in a disk's source with the plugin's answer, from virt-handler to virt-launcher. Objects of the API never have it."""
+"""Field in a disk's source with the plugin's answer, from virt-handler to virt-launcher, never in the API."""
 MAX_SIZE: Final = 1 << 50
-"""Bytes of a disk, far below an overflow."""
+"""Of a disk, far below an overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +45,18 @@ def is_plugin(disk: Mapping[str, Any]) -> bool:
 
 
 def plugin_of(disk: Mapping[str, Any]) -> str:
-    """Return the plugin of a disk; empty for other disks."""
+    """Return a disk's plugin, or ""."""
     return str((disk.get("source") or {}).get("plugin") or "") if is_plugin(disk) else ""
 
 
 def size_limit_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the maximum bytes of a plugin's image file; 0: none may be put into the pod.
-
-    Raises:
-        ValueError: it is not a quantity.
-    """
+    """Return the maximum bytes of a plugin's image file; 0: none may be put into the pod."""
     limit = (disk.get("source") or {}).get("sizeLimit") if is_plugin(disk) else None
     return 0 if limit is None else quantity.parse(str(limit)).bytes
 
 
 def directory(name: str) -> str:
-    """Return the directory of a disk in the pod."""
+    """Return a disk's directory in the pod."""
     return f"{layout.PLUGIN_DISKS_DIRECTORY}/{name}"
 
 
@@ -88,7 +84,7 @@ def _with_served(disk: Object, found: Served | None) -> Object:
 
 
 def served(disk: Mapping[str, Any]) -> Served | None:
-    """Return the plugin's answer that :func:`with_served` wrote; None if missing or invalid."""
+    """Return the plugin's answer from :func:`with_served`; None if missing or invalid."""
     said = (disk.get("source") or {}).get(SERVED)
     if not is_plugin(disk) or not isinstance(said, Mapping):
         return None

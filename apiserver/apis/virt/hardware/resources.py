@@ -15,11 +15,7 @@ CPU_REQUEST_MILLI: Final = 100
 
 
 def cpu_request(domain: Domain) -> int:
-    """Return the CPU request in thousandths.
-
-    Raises:
-        ValueError: it is not a quantity. Applies to all functions here.
-    """
+    """Return the CPU request in thousandths."""
     if cpu.is_dedicated(domain):
         return cpu.dedicated(domain) * 1000
     asked, limit = said(domain, "requests", "cpu"), cpu_limit(domain)
@@ -32,7 +28,7 @@ def cpu_request(domain: Domain) -> int:
 def cpu_limit(domain: Domain) -> int:
     """Return the CPU limit in thousandths; 0: none.
 
-    The number of processors would be too small a default, because QEMU has further threads for disks, network and migrations.
+    The number of processors would be too small, because QEMU has further threads for disks, network and migrations.
     """
     if cpu.is_dedicated(domain):
         return cpu.dedicated(domain) * 1000
@@ -47,7 +43,7 @@ def memory_request(domain: Domain) -> int:
 
 
 def memory_limit(domain: Domain) -> int:
-    """Return the memory limit in bytes: at least all of the guest's memory."""
+    """Return the memory limit in bytes, at least the guest's memory."""
     limit = said(domain, "limits", "memory")
     return max(memory.guest_bytes(domain), memory_request(domain)) if limit is None else limit.bytes
 
@@ -70,7 +66,7 @@ def said(domain: Domain, which: str, name: str) -> Quantity | None:
 
 
 def compared(domain: Domain) -> Object:
-    """Return the specified resources in a normalized form, for comparisons."""
+    """Return the specified resources in a normalized form."""
     return {
         f"{which}.{name}": amount
         for which in ("requests", "limits")

@@ -33,10 +33,6 @@ def compared(domain: Domain) -> Object:
 
 
 def vram_bytes(domain: Domain) -> int:
-    """Return the card's own memory in bytes; 0 without any.
-
-    Raises:
-        ValueError: it is not a quantity.
-    """
+    """Return the card's own memory in bytes; 0 without any."""
     video = defaulted(domain)
     return quantity.parse(str(video.get("vram", VRAM))).bytes if video["type"] in WITH_VRAM else 0

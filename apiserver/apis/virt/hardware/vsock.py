@@ -11,7 +11,7 @@ from apiserver.apis.virt.hardware.given import Domain
 Model = Literal["virtio"]
 MODELS: Final = get_args(Model)
 CIDS: Final = range(3, 2**32 - 1)
-"""Of guests: lower ones are the hypervisor's and the host's, the next higher one is a wildcard (vsock(7))."""
+"""Lower ones are the hypervisor's and the host's, the next higher one is a wildcard (vsock(7))."""
 
 
 def defaulted(domain: Domain) -> Object | None:

@@ -16,7 +16,7 @@ SHUTDOWN: Final = "Shutdown"
 EXTERNAL: Final = "External"
 
 POD_LABEL: Final = "kubevirt.io/evicted-pod"
-"""On a Migration caused by an eviction: the uid of the pod."""
+"""On a Migration for an eviction: the pod's uid."""
 NODE_ANNOTATION: Final = "kubevirt.io/evicted-from"
 """On such a Migration: that pod's node."""
 DRAIN_LABEL: Final = "kubevirt.io/drain"
@@ -35,15 +35,15 @@ def not_known(pod: str) -> str:
 
 
 def is_by_controller(migration: Object) -> bool:
-    """Return True if virt-controller created the Migration, for an eviction or an upgrade."""
+    """Return whether virt-controller created the Migration."""
     return not {POD_LABEL, names.WORKLOAD_UPDATE_LABEL}.isdisjoint(labels_of(migration))
 
 
 def machine_of(migration: Object) -> NamespacedName:
-    """Return the machine of a Migration; its name is empty if the Migration has none."""
+    """Return the machine of a Migration, perhaps with an empty name."""
     return NamespacedName(namespace_of(migration), str(dig_migration(migration, "spec", "selector", "name") or ""))
 
 
 def node_left_by(migration: Object) -> str:
-    """Return the source node of a Migration, or an empty string."""
+    """Return the source node of a Migration, or ""."""
     return str(dig_migration(migration, "status", "sourceNode") or annotations_of(migration).get(NODE_ANNOTATION, ""))

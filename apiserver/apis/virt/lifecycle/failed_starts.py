@@ -20,21 +20,21 @@ from apiserver.apis.virt.places import names
 REPAIRED_ANNOTATION: Final = f"{names.GROUP}/repaired-at"
 """On a Node: failed starts before this time do not count."""
 MACHINES: Final = 3
-"""Least number of machines that failed to start on a node within :data:`TOGETHER`."""
+"""Failed to start on a node within :data:`TOGETHER`."""
 TOGETHER: Final = timedelta(minutes=10)
 PAUSE: Final = timedelta(minutes=10)
 LONGEST_PAUSE: Final = timedelta(hours=2)
 MAX_SHARE: Final = 0.5
-"""If more nodes than this share seem non-operational, the nodes are not the cause."""
+"""Of nodes that seem non-operational; with more, the nodes are not the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A node that starts should avoid until a time."""
+    """A node that starts should avoid."""
 
     until: datetime
     machines: int
-    """Number of machines that failed to start there and ran elsewhere, since the last success."""
+    """That failed to start there and ran elsewhere, since the last success."""
 
     def message(self) -> str:
         """Return the reason, for people."""
@@ -57,10 +57,7 @@ def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
 def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:
     """Return the nodes that starts should avoid.
 
-    Args:
-        nodes: by name.
-        machines: for each suspected node, all machines with an attempt there.
-        now: the time.
+    ``machines`` has, for each suspected node, all machines with an attempt there.
     """
     found = {name: verdict for name, tried in machines.items() if name in nodes and (verdict := _verdict(nodes[name], tried, now))}
     return found if len(found) <= max(1, int(len(nodes) * MAX_SHARE)) else {}

@@ -39,7 +39,7 @@ def code_of(key: str) -> int | None:
 
 
 def codes_of(keys: Sequence[str]) -> tuple[int, ...]:
-    """Return the codes of keys without the unknown ones."""
+    """Return the codes of the valid keys."""
     return tuple(code for key in keys if (code := code_of(key)) is not None)
 
 

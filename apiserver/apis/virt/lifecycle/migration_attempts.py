@@ -17,13 +17,13 @@ from apiserver.apis.meta import objects, times
 from apiserver.apis.virt.kinds import dig_migration
 
 MAX_ATTEMPTS: Final = 3
-"""virt-launcher remembers four migrations. The limit also bounds the cost of a node where every attempt fails."""
+"""virt-launcher remembers four. It also bounds the cost of a node where every attempt fails."""
 CONNECTION_BROKEN: Final = "ConnectionBroken"
-"""A connection between the nodes or a process at its ends ended; the source's virt-handler reports that the guest stayed."""
+"""The connection between the nodes, or a process at its ends, ended; the source's virt-handler reports that the guest stayed."""
 TARGET_POD_ENDED: Final = "TargetPodEnded"
 TARGET_POD_DELETED: Final = "TargetPodDeleted"
 REPORTED: Final = frozenset({CONNECTION_BROKEN})
-"""Reasons that the source's virt-handler writes; virt-controller writes the others."""
+"""By the source's virt-handler; virt-controller writes other reasons."""
 REASONS: Final = (CONNECTION_BROKEN, TARGET_POD_ENDED, TARGET_POD_DELETED)
 
 
@@ -53,7 +53,7 @@ def nodes_of(migration: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_reported(migration: Mapping[str, Any]) -> bool:
-    """Return True if the source's virt-handler reported that the current attempt failed and the guest stayed."""
+    """Return whether the source's virt-handler reported that the current attempt failed and the guest stayed."""
     failure = failure_of(migration)
     return failure is not None and failure.get("reason") in REPORTED
 

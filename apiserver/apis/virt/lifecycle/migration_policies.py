@@ -15,7 +15,7 @@ from apiserver.apis.meta.objects import Object, dig, name_of
 MIN_BANDWIDTH: Final = quantity.parse("1Mi")
 MAX_BANDWIDTH: Final = quantity.parse("1Ti")
 MAX_CONNECTIONS: Final = 4
-"""Connections for memory. A relay carries eight per migration, including libvirt's, QEMU's own, and those of another attempt."""
+"""For memory. A relay carries eight per migration, including libvirt's, QEMU's own, and those of another attempt."""
 MAX_DOWNTIME_MILLISECONDS: Final = 60_000
 MAX_TIMEOUT_PER_GIB: Final = 86_400
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -26,7 +26,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 """Minimum and maximum (inclusive)."""
 GIB: Final = 1 << 30
 COPY_SECONDS: Final = 3600
-"""Maximum seconds added for copied disks, because blank disks may be mostly empty.
+"""Seconds added for copied disks, because blank disks may be mostly empty.
 
 At 1 Gbit/s, 400 GiB move in this time. ``completionTimeoutPerGiB`` has no such limit.
 """
@@ -50,7 +50,7 @@ NO_POLICY: Final[Object] = {}
 def choose(policies: Iterable[Object], namespace_labels: Mapping[str, str], machine_labels: Mapping[str, str]) -> Object:
     """Return the policy for a machine, or ``NO_POLICY``.
 
-    If several match, the one with the most conditions wins, then the first by name. Policies being deleted are ignored.
+    The one with the most conditions wins, then the first by name. Policies being deleted are ignored.
     """
     found: list[tuple[int, str, Object]] = []
     for each in policies:
@@ -65,7 +65,7 @@ def choose(policies: Iterable[Object], namespace_labels: Mapping[str, str], mach
 
 
 def asks_for_namespaces(policies: Iterable[Object]) -> bool:
-    """Return True if a policy depends on labels of a namespace."""
+    """Return whether a policy depends on labels of a namespace."""
     return any(not _selectors(each)[0].is_everything for each in policies)
 
 
@@ -75,7 +75,7 @@ def options(policy: Object, memory_bytes: int, defaults: Defaults, *, copied_byt
     Args:
         policy: the machine's, or ``NO_POLICY``.
         memory_bytes: of the guest.
-        defaults: the cluster's options.
+        defaults: the cluster's.
         copied_bytes: total size of disks to copy.
     """
     spec = policy.get("spec") or {}

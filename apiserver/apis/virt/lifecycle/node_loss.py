@@ -18,10 +18,10 @@ RESTARTED: Final = "Restarted"
 
 
 def is_lost(vm: Mapping[str, Any]) -> bool:
-    """Return True if the last attempt was lost with its node, and no other has begun."""
+    """Return whether the last attempt was lost with its node."""
     return objects.is_true((vm.get("status") or {}).get("conditions"), conditions.NODE_LOST)
 
 
 def waits_for_user(vm: Mapping[str, Any]) -> bool:
-    """Return True if the machine only starts on request."""
+    """Return whether the machine only starts on request."""
     return is_lost(vm) and (vm.get("spec") or {}).get("onNodeLoss") == WAIT

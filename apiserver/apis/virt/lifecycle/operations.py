@@ -17,8 +17,8 @@ from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 
 Action = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"]
-"""A hard reset, resuming after a fault, a reboot by the guest itself, an NMI, pressed keys, saving the guest's memory, which ends the
-attempt, or freezing and thawing its file systems."""
+"""``Resume`` after a fault; ``SoftReboot`` by the guest itself; ``Suspend`` saves the guest's memory and ends the attempt; ``Freeze`` and
+``Thaw`` are about file systems."""
 RESET: Final[Action] = "Reset"
 RESUME: Final[Action] = "Resume"
 SOFT_REBOOT: Final[Action] = "SoftReboot"
@@ -34,9 +34,9 @@ SUCCEEDED: Final[Result] = "Succeeded"
 FAILED: Final[Result] = "Failed"
 
 MAX_KEPT: Final = 10
-"""Maximum length of ``status.operations``; the oldest finished ones are dropped."""
+"""The oldest finished ones are dropped."""
 MAX_NUMBER: Final = 2**30
-"""The largest ``number``, well below an int32's maximum."""
+"""Well below an int32's maximum."""
 ATTEMPT_ENDED: Final = "the attempt ended before the result was known"
 
 Operation = Mapping[str, Any]
@@ -60,7 +60,7 @@ def is_finished(operation: Operation) -> bool:
 
 
 def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
-    """Return the unfinished operations of the current attempt, the oldest first."""
+    """Return the current attempt's unfinished operations, the oldest first."""
     current = power.current_attempt(vm)
     return tuple(each for each in of(vm) if not is_finished(each) and int(each.get("attempt") or 0) == current)
 
@@ -88,7 +88,7 @@ def appended(
 
 
 def with_result(vm: Mapping[str, Any], operation_id: str, result: Result, message: str, now: datetime) -> list[dict[str, Any]]:
-    """Return the list with the result of this operation; the first result counts."""
+    """Return the list with an operation's result; the first result counts."""
     return [
         finished(each, result, message, times.to_rfc3339(now)) if each.get("id") == operation_id and not is_finished(each) else dict(each)
         for each in of(vm)
@@ -101,7 +101,7 @@ def finished(operation: Operation, result: Result, message: str, moment: str) ->
 
 
 def end_with_attempts(status: dict[str, Any]) -> None:
-    """Fail, in place, the operations of ended attempts."""
+    """Fail the operations of ended attempts, in place."""
     if not status.get("operations"):
         return
     current = power.current_attempt({"status": status})

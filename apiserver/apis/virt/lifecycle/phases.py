@@ -43,7 +43,7 @@ ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED, SUSPENDED})
 OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
 """virt-handler decides which phase follows."""
 HANDLED: Final = OWNED_BY_HANDLER | {UNKNOWN}
-"""Phases that virt-handler may replace: its own, and virt-controller's for an unreachable node."""
+"""virt-handler may replace its own phases, and virt-controller's for an unreachable node."""
 OF_A_PLACE: Final = (
     "nodeName",
     "podIP",
@@ -60,7 +60,7 @@ OF_A_PLACE: Final = (
     "podResize",
     "running",
 )
-"""Status fields about the guest's place and state, removed at its end.
+"""Status fields removed at the guest's end.
 
 ``podName`` stays for the log of a failed attempt's pod, ``podUID`` because no attempt begins before that pod is over.
 """
@@ -104,7 +104,7 @@ MIGRATION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 )
 """A final phase stays, because its lock on the virtual machine was released.
 
-``Pending`` after a later phase begins another attempt (:mod:`apiserver.apis.virt.lifecycle.migration_attempts`).
+``Pending`` after a later phase begins another attempt.
 """
 
 MIGRATION_FINAL: Final = frozenset({SUCCEEDED, FAILED, CANCELLED})
@@ -116,22 +116,22 @@ MAX_TIMESTAMPS: Final = 20
 
 
 def phase_of(obj: Mapping[str, Any]) -> str:
-    """Return ``status.phase``, or an empty string."""
+    """Return ``status.phase``, or ""."""
     return str(objects.dig(obj, "status", "phase") or "")
 
 
 def keeps_guest(vm: Mapping[str, Any]) -> bool:
-    """Return True if a machine may have a guest or its image, and keeps its hardware and disks."""
+    """Return whether a machine may have a guest or its image, and so keeps hardware and disks."""
     return phase_of(vm) in WITH_GUEST or dig_vm(vm, "status", "managedSave") is not None
 
 
 def is_unfinished(migration: Mapping[str, Any]) -> bool:
-    """Return True if a Migration may still move its virtual machine."""
+    """Return whether a Migration may still move its virtual machine."""
     return phase_of(migration) not in MIGRATION_FINAL
 
 
 def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a machine's status without the fields and conditions of its guest.
+    """Return a machine's status without its guest's fields and conditions.
 
     ``DisksReady`` is only kept for a failed disk.
     """
@@ -142,7 +142,7 @@ def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def enter(status: Mapping[str, Any], phase: str, now: datetime) -> dict[str, Any]:
-    """Return ``status`` in ``phase`` with the time of entry; unchanged if it is in that phase.
+    """Return ``status`` in ``phase`` with the time of entry; unchanged if already there.
 
     ``Pending`` or ``Scheduling`` after an end restarts ``phaseTransitionTimestamps``.
     """

@@ -47,7 +47,7 @@ HALTED: Final[RunStrategy] = "Halted"
 RUN_STRATEGIES: Final[tuple[RunStrategy, ...]] = get_args(RunStrategy)
 
 Action = Literal["Start", "Stop", "Restart", "Pause", "Unpause"]
-"""``Pause`` and ``Unpause`` only in objects that an earlier release wrote."""
+"""``Pause`` and ``Unpause`` only in objects of an earlier release."""
 START: Final[Action] = "Start"
 STOP: Final[Action] = "Stop"
 RESTART: Final[Action] = "Restart"
@@ -71,7 +71,7 @@ PHASES: Final[Mapping[str, str]] = MappingProxyType(
         RESULT_SUSPENDED: phases.SUSPENDED,
     }
 )
-"""The machine's phase after an attempt with this result."""
+"""By an attempt's result."""
 
 DEFAULT_GRACE_SECONDS: Final = 30
 DEFAULT_RERUN_LIMIT: Final = 2
@@ -86,12 +86,12 @@ GOOD_RUN: Final = timedelta(minutes=10)
 ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Suspended", "Halted", "NotRequested"})
 """Reasons of a :class:`Power` that a user wants to be off."""
 OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "AttemptEnded", "NodeLost"}
-"""All reasons of a :class:`Power` that is off, except deletion."""
+"""All reasons to be off, except deletion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Whether a machine should be on, with the reason."""
+    """Whether a machine should be on, and why."""
 
     on: bool
     attempt: int
@@ -101,7 +101,7 @@ class Power:
     RerunLimitReached, AttemptEnded, NotRequested, Halted."""
     message: str
     failures: int = 0
-    """Consecutive attempts at the series' end that ended by themselves before :data:`GOOD_RUN`, for the back-off."""
+    """Consecutive attempts at the series' end that ended by themselves before :data:`GOOD_RUN`."""
 
 
 def decide(vm: Mapping[str, Any]) -> Power:
@@ -149,7 +149,7 @@ def _is_suspended(vm: Mapping[str, Any], request: Mapping[str, Any] | None) -> b
 
 
 def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return True if a machine is off because its last start failed or its node was lost."""
+    """Return whether a machine is off because its last start failed or its node was lost."""
     if decision.reason == "NodeLost":
         return True
     newest = newest_attempt(vm)
@@ -159,7 +159,7 @@ def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return True if a machine is off by its spec: it wants no further guest.
+    """Return whether a machine is off by its spec: it wants no further guest.
 
     A stopped machine is not, unless its strategy leaves starts to users.
     """
@@ -169,14 +169,14 @@ def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def end_asked_for(vm: Mapping[str, Any]) -> str:
-    """Return why the current attempt should end; empty if it should not."""
+    """Return why the current attempt should end, or ""."""
     wanted = decide(vm)
     is_restart = wanted.reason == "Requested" and wanted.attempt > current_attempt(vm)
     return wanted.message if not wanted.on or is_restart else ""
 
 
 def was_interrupted(vm: Mapping[str, Any]) -> bool:
-    """Return True if the cluster ended the newest attempt's pod without a request.
+    """Return whether the cluster ended the newest attempt's pod without a request.
 
     False if the guest powered itself off then. The condition counts until the next attempt begins.
     """
@@ -220,7 +220,7 @@ def _by_strategy(
 def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return ``status.request`` if the run strategy was not edited since.
 
-    A request of an older release without ``generation`` applies while the strategy is the same.
+    Without ``generation``, from an older release, it applies while the strategy is the same.
     """
     status = vm.get("status") or {}
     request = status.get("request")
@@ -235,7 +235,7 @@ def strategy_of(vm: Mapping[str, Any]) -> str:
 
 
 def grace_seconds(vm: Mapping[str, Any]) -> int:
-    """Return the guest's grace period in seconds: its spec's, or the shorter one of the verb stop."""
+    """Return the grace period in seconds: the spec's, or a shorter one of the verb stop."""
     requested = requested_grace(vm)
     return grace_of_spec(vm) if requested is None else min(grace_of_spec(vm), requested)
 
@@ -254,7 +254,7 @@ def requested_grace(vm: Mapping[str, Any]) -> int | None:
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:
-    """Return True if ``pause`` was called in this attempt."""
+    """Return whether ``pause`` was called in this attempt."""
     level = _pause_of(vm.get("status") or {})
     return bool(level.get("wanted")) and int(level.get("attempt") or 0) == current_attempt(vm)
 
@@ -289,7 +289,7 @@ def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool, attempt: int | N
 
 
 def keep_pause(vm: dict[str, Any]) -> None:
-    """Convert a pause of an earlier release to the present form, in place: its request becomes the ``Start`` of its attempt."""
+    """Convert an earlier release's pause, in place: its request becomes the ``Start`` of its attempt."""
     status = vm.get("status") or {}
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
@@ -313,23 +313,23 @@ def current_attempt(vm: Mapping[str, Any]) -> int:
 
 
 def newest_attempt(vm: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the newest attempt's entry of ``status.attempts``; empty if none."""
+    """Return the newest attempt's entry in ``status.attempts``; empty if none."""
     current = current_attempt(vm)
     return next((each for each in (vm.get("status") or {}).get("attempts") or () if int(each["number"]) == current), {})
 
 
 def has_run(vm: Mapping[str, Any]) -> bool:
-    """Return True if the guest was seen running in the current attempt."""
+    """Return whether the guest ran in the current attempt."""
     return bool(newest_attempt(vm).get("runningTime"))
 
 
 def has_ended(attempt: Mapping[str, Any]) -> bool:
-    """Return True if this entry of ``status.attempts`` has ended."""
+    """Return whether this entry of ``status.attempts`` has ended."""
     return bool(attempt.get("result"))
 
 
 def is_older(attempt: Mapping[str, Any], generation: int) -> bool:
-    """Return True if the spec was edited since the attempt began; False if an older release did not record it."""
+    """Return whether the spec was edited since the attempt began; False if an older release did not record it."""
     return 0 < int(attempt.get("generation") or 0) < generation
 
 

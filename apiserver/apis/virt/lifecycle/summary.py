@@ -22,11 +22,11 @@ STOPPING: Final = "Stopping"
 MIGRATING: Final = "Migrating"
 PAUSED: Final = "Paused"
 SUSPENDING: Final = "Suspending"
-"""Also the reason of Paused=True while the guest's memory is saved."""
+"""Also a reason of ``Paused=True``, while the guest's memory is saved."""
 PANICKED: Final = "Panicked"
 REBOOT_LOOP: Final = "RebootLoop"
 BACK_OFF: Final = "CrashLoopBackOff"
-"""Also the reason of Ready=False before the next attempt."""
+"""Also a reason of ``Ready=False``, before the next attempt."""
 WAITING_FOR_IMAGE: Final = "WaitingForImage"
 WAITING_FOR_SERVER: Final = "WaitingForServer"
 MAX_REASON: Final = 160
@@ -47,7 +47,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def word(vm: Object) -> str:
-    """Return the word for a machine's state in ``kubectl get vms``."""
+    """Return a machine's state in one word."""
     phase = phases.phase_of(vm)
     if dig_vm(vm, "metadata", "deletionTimestamp"):
         return TERMINATING
@@ -63,7 +63,7 @@ def word(vm: Object) -> str:
 
 
 def reason(vm: Object) -> str | None:
-    """Return why the machine is not ready, or what a ready one lacks, in one line; else None."""
+    """Return in one line why the machine is not ready, or what a ready one lacks, or None."""
     found = _condition(vm, conditions.PAUSED) if word(vm) == PAUSED else _condition(vm, conditions.READY)
     if not found and phases.phase_of(vm) in phases.ENDED:
         return one_line(power.decide(vm).message, MAX_REASON)

@@ -18,8 +18,8 @@ _BOOT_ID: Final = re.compile(r"[0-9a-f-]{8,48}[0-9a-f]")
 def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
     """Return the Node with the taint, and with who fenced it.
 
-    ``boot``, the ended boot ID, asks for unfencing after the next start. The taint keeps it, because a kubelet can write its Node's
-    annotations, but not its taints.
+    ``boot``, the ended boot ID, asks for unfencing after the next start. The taint keeps it, because a kubelet cannot write its Node's
+    taints.
     """
     found = copy.deepcopy(node)
     value = {"value": f"{_BOOT}{boot}"} if _BOOT_ID.fullmatch(boot) else {}
@@ -29,7 +29,7 @@ def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
 
 
 def ended_boot(node: Object) -> str:
-    """Return the boot ID that ended when a fence agent switched the node off, or an empty string."""
+    """Return the boot ID that ended when a fence agent switched the node off, or ""."""
     values = (str(each.get("value") or "") for each in node_states.taints_of(node) if each.get("key") == node_states.OFF_TAINT)
     return next((each.removeprefix(_BOOT) for each in values if each.startswith(_BOOT)), "")
 

@@ -13,16 +13,16 @@ from apiserver.apis.virt.places import network
 
 MAX_UID: Final = 63
 MAX_MESSAGE: Final = 8 << 10
-"""Bytes for users: the names of all claims of a machine fit."""
+"""The names of all claims of a machine fit."""
 MAX_REASON: Final = 256
 MAX_WORDS: Final = 256
 MAX_DEVICE: Final = 64
 MAX_PATH: Final = 256
 MAX_MOMENT: Final = 40
-"""Bytes of an RFC 3339 time, with fractions of any length."""
+"""An RFC 3339 time, with fractions of any length."""
 MAX_PORT: Final = 65535
 _MAX_ADDRESS: Final = 45
-"""Bytes of an IPv6 address as text (RFC 4291, 2.2)."""
+"""An IPv6 address as text (RFC 4291, 2.2)."""
 _MAX_HOST_PORT: Final = _MAX_ADDRESS + len("[]:65535")
 
 _NOBODYS: Final = tuple(
@@ -59,80 +59,80 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+
 
 
 def uid_errors(text: str) -> list[str]:
-    """Return errors of a Kubernetes uid, which is part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
+    """Validate a Kubernetes uid, which is part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
 
 
 def image_file_errors(text: str) -> list[str]:
-    """Return errors of the path of a suspended guest's image: two uids."""
+    """Validate the path of a suspended guest's image: two uids."""
     fits = len(text) <= 2 * MAX_UID + 1 and _IMAGE_FILE.fullmatch(text)
     return [] if fits else ["must be the machine's uid, '/', and an operation's id"]
 
 
 def digest_errors(text: str) -> list[str]:
-    """Return errors of a digest."""
+    """Validate a digest."""
     return [] if _DIGEST.fullmatch(text) else ["must be sha256: and 64 lower-case hexadecimal digits"]
 
 
 def ip_errors(text: str) -> list[str]:
-    """Return errors of an IPv4 or IPv6 address without a zone."""
+    """Validate an IPv4 or IPv6 address without a zone."""
     return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Return errors of a pod's address, which other components dial."""
+    """Validate a pod's address, which other components dial."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]
 
 
 def mac_errors(text: str) -> list[str]:
-    """Return errors of a MAC address's form."""
+    """Validate a MAC address's form."""
     return [] if MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
 def host_port_errors(text: str) -> list[str]:
-    """Return errors of a server's address in a pod: ``host:port`` with an IP address."""
+    """Validate a pod's ``host:port`` with an IP address."""
     if (found := host_port(text)) is None:
         return ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
     return [] if pod_ip(str(found[0])) is not None else [_NO_PODS]
 
 
 def reason_errors(text: str) -> list[str]:
-    """Return errors of a condition's reason by the rule of ``metav1.Condition``."""
+    """Validate a condition's reason by the rule of ``metav1.Condition``."""
     if len(text) > MAX_REASON:
         return [f"must be no more than {MAX_REASON} bytes"]
     return [] if _REASON.fullmatch(text) else ["must be one word such as PodNotRunning: letters, digits, '_', ',' and ':'"]
 
 
 def message_errors(text: str) -> list[str]:
-    """Return errors of a text for users' terminals, which may quote hypervisors and guests."""
+    """Validate a text for terminals, which may quote hypervisors and guests."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
 def words_errors(text: str) -> list[str]:
-    """Return errors of a few words from a hypervisor."""
+    """Validate a few words from a hypervisor."""
     return _text_errors(text, MAX_WORDS, "")
 
 
 def device_errors(text: str) -> list[str]:
-    """Return errors of a hypervisor's name or address of a device."""
+    """Validate a hypervisor's name or address of a device."""
     if len(text) > MAX_DEVICE:
         return [f"must be no more than {MAX_DEVICE} bytes"]
     return [] if DEVICE.fullmatch(text) else ["must be a name or an address such as vda or pci 0000:01:00.0"]
 
 
 def path_errors(text: str) -> list[str]:
-    """Return errors of a field's path."""
+    """Validate a field's path."""
     if len(text) > MAX_PATH:
         return [f"must be no more than {MAX_PATH} bytes"]
     return [] if _PATH.fullmatch(text) else ["must be a path such as spec.domain.devices.disks[data].ioTune"]
 
 
 def moment_errors(text: str) -> list[str]:
-    """Return errors of an RFC 3339 time's length; the schema checks its form."""
+    """Validate an RFC 3339 time's length; the schema checks its form."""
     return [f"must be no more than {MAX_MOMENT} bytes"] if len(text) > MAX_MOMENT else []
 
 
@@ -156,7 +156,7 @@ def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def host_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:
-    """Return the host and port in a text; None if it has neither, or a host name."""
+    """Return host and port in a text; None for a host name or other text."""
     match = _HOST_PORT.fullmatch(text) if len(text) <= _MAX_HOST_PORT else None
     if match is None:
         return None

@@ -1,7 +1,7 @@
 """Paths in a launcher pod, for virt-controller, virt-launcher and virt-handler.
 
 For virt-handler, ``RUN_DIRECTORY`` is the kubelet's directory of ``RUN_VOLUME``; a guest may control its content. Unix socket paths have at
-most 108 bytes (``sun_path``), so virt-handler connects through ``/proc/self/fd``.
+most 108 bytes (``sun_path``), so virt-handler connects through ``/proc/self/fd``. Ports and slots count from 0.
 """
 
 from __future__ import annotations
@@ -47,74 +47,74 @@ PLUGIN_DISKS_DIRECTORY: Final = "/var/lib/kubevirt/plugin-disks"
 """emptyDir: virt-handler makes ``<here>/<disk name>`` for each plugin disk."""
 
 LAUNCHER_SOCKET: Final = "launcher.sock"
-"""virt-launcher's socket for ``launcher.protocol``, relative to ``RUN_DIRECTORY``, like all below."""
+"""virt-launcher's, for ``launcher.protocol``; relative to ``RUN_DIRECTORY``, like all below."""
 CONSOLE_SOCKET: Final = "console.sock"
-"""virt-launcher's console: a connection gets recent, then new output; what it writes is the guest's input."""
+"""virt-launcher's: a connection gets recent, then new output; what it writes is the guest's input."""
 CONSOLE_REPLAY_BYTES: Final = 64 << 10
-"""Recent output for new connections: ten screens of 80 by 50 characters with colours."""
+"""Recent output for a connection: ten screens of 80 by 50 characters with colours."""
 CONSOLE_HISTORY_BYTES: Final = 512 << 10
-"""Output that virt-launcher keeps of each serial port."""
+"""What virt-launcher keeps of each serial port."""
 CONSOLE_PIPE: Final = "guest-console"
 """Named pipe with the first serial port's output, for the container that logs it."""
 SERIAL_SOCKET: Final = "serial.sock"
-"""QEMU's socket of the first serial port, only for virt-launcher."""
+"""QEMU's, of the first serial port, only for virt-launcher."""
 SERIAL_PORTS: Final = 4
 """As on a PC."""
 REDIRECTED_DEVICES: Final = 4
 """Maximum USB devices of clients per machine."""
 VNC_SOCKET: Final = "vnc.sock"
 SCREENSHOT_SOCKET: Final = "screenshot.sock"
-"""virt-launcher's pictures of the screen: a connection gets one as PNG, or a message."""
+"""virt-launcher's: a connection gets the screen as PNG, or a message."""
 SPICE_SOCKET: Final = "spice.sock"
 PASST_SOCKET: Final = "passt.sock"
-"""passt's socket for the guest's card, only for QEMU."""
+"""passt's, for the guest's card, only for QEMU."""
 PASST_PID: Final = "passt.pid"
-"""Written by passt when it is ready."""
+"""Written by passt when ready."""
 LIBVIRT_SOCKET: Final = "libvirt/libvirt-sock"
 MIGRATION_LIBVIRT_SOCKET: Final = "migration/libvirt.sock"
 """In the source pod: made by virt-handler, leads to the target's libvirt."""
 MIGRATION_DATA_SOCKET: Final = "migration/data.sock"
-"""Made by virt-handler in the source pod, and by QEMU in the target pod."""
+"""Made by virt-handler in the source pod, by QEMU in the target pod."""
 MIGRATION_DISKS_SOCKET: Final = "migration/disks.sock"
 """The same for copied disks: QEMU's NBD server, one connection per disk."""
 MIGRATION_MADE_DISKS_SOCKET: Final = "migration/made-disks.sock"
-"""For disks made in the pod: made by virt-handler in the source pod, and by virt-launcher in the target pod."""
+"""For disks made in the pod: made by virt-handler in the source pod, by virt-launcher in the target pod."""
 
 DISKS_VOLUME: Final = "disks"
 DISKS_DIRECTORY: Final = "/var/lib/kubevirt/disks"
-"""Filesystem claims, with ``disk.img``, are at ``<here>/<disk name>``. virt-handler mounts a running guest's in an emptyDir there, because
-the root is read-only."""
+"""Filesystem claims, with ``disk.img``: ``<here>/<disk name>``. virt-handler mounts a running guest's in an emptyDir there, because the
+root is read-only."""
 DEVICES_DIRECTORY: Final = "/dev/kubevirt-disks"
-"""Block claims are the device ``<here>/<disk name>``. The container's read-only root forbids changing its owner."""
+"""Block claims: ``<here>/<disk name>``. The container's read-only root forbids changing a device's owner."""
 DISK_IMAGE: Final = "disk.img"
 IMAGES_DIRECTORY: Final = "/var/lib/kubevirt/images"
-"""Image volumes, read-only at ``<here>/<disk name>``, in the same emptyDir."""
+"""Image volumes, read-only: ``<here>/<disk name>``, in the same emptyDir."""
 KERNEL_BOOT_DIRECTORY: Final = "/var/lib/kubevirt/kernel-boot"
 """The image volume of ``firmware.kernelBoot``."""
 SOURCES_DIRECTORY: Final = "/var/lib/kubevirt/sources"
-"""Secrets or ConfigMaps for disks made in the pod, read-only at ``<here>/<disk name>``."""
+"""Secrets or ConfigMaps for disks made in the pod, read-only: ``<here>/<disk name>``."""
 FILESYSTEMS_DIRECTORY: Final = "/var/lib/kubevirt/filesystems"
 """Shared with the guest: ``<here>/<file system name>``."""
 ACCESS_CREDENTIALS_DIRECTORY: Final = "/var/lib/kubevirt/access-credentials"
-"""The Secret of each of ``spec.accessCredentials``, read-only at ``<here>/<position>``."""
+"""Secrets of ``spec.accessCredentials``, read-only: ``<here>/<position>``."""
 IMPORT_SECRETS_DIRECTORY: Final = "/var/lib/kubevirt/import-secrets"
-"""The Secret with credentials for a disk's image, read-only at ``<here>/<disk name>``."""
+"""The Secret with credentials for a disk's image, read-only: ``<here>/<disk name>``."""
 IMPORT_AUTHORITIES_DIRECTORY: Final = "/var/lib/kubevirt/import-authorities"
-"""The certificate authorities for that image's server: ``<here>/<disk name>/ca.crt``."""
+"""Certificate authorities for that image's server: ``<here>/<disk name>/ca.crt``."""
 MADE_VOLUME: Final = "made-disks"
 MADE_DIRECTORY: Final = "/var/lib/kubevirt/made-disks"
 """emptyDir in memory for images made in the pod: ``<disk name>.iso``."""
 ATTACHMENT_VOLUME: Final = "attachment"
 ATTACHMENT_DIRECTORY: Final = "/var/lib/kubevirt/attachment"
-"""Mount of a running guest's new claim in the attachment pod, identified by this mount. virt-handler clones it."""
+"""A running guest's new claim in the attachment pod, identified by this mount. virt-handler clones it."""
 ATTACHMENT_SOCKET: Final = "attachment.sock"
-"""The socket there, through which virt-handler finds the pod's process."""
+"""There, virt-handler finds the pod's process through it."""
 STATE_VOLUME: Final = "firmware-state"
 STATE_DIRECTORY: Final = "/var/lib/kubevirt/firmware-state"
 """The claim of ``firmware.persistentState``, with a directory per machine."""
 MANAGED_SAVE_VOLUME: Final = "managed-save"
 MANAGED_SAVE_DIRECTORY: Final = "/var/lib/kubevirt/managed-save"
-"""The claim of ``spec.managedSave``, with a directory of images per machine."""
+"""The claim of ``spec.managedSave``, with a directory per machine."""
 IMAGE_REMOVAL_DIRECTORY: Final = "/var/lib/kubevirt/image-removal"
 """A machine's directory of that claim in the pod that deletes its files, identified by this mount."""
 EFI_VARIABLES_DIRECTORY: Final = f"{RUN_DIRECTORY}/efi"
@@ -123,7 +123,7 @@ TPM_DIRECTORY: Final = f"{RUN_DIRECTORY}/config/libvirt/qemu/swtpm"
 """States of TPMs: ``<directory>/<UUID of the domain>/tpm2``."""
 NBD_TLS_VOLUME: Final = "nbd-certificates"
 NBD_TLS_DIRECTORY: Final = "/var/lib/kubevirt/nbd-certificates"
-"""The Secret with certificates for TLS with NBD servers, read-only."""
+"""The Secret with certificates for NBD servers, read-only."""
 NBD_CERTIFICATES_DIRECTORY: Final = f"{RUN_DIRECTORY}/nbd-certificates"
 """These certificates, and the machine's key: in memory."""
 
@@ -137,12 +137,12 @@ USER_ID: Final = 107
 
 
 def console_socket(port: int) -> str:
-    """Return virt-launcher's socket for a serial port, counted from 0."""
+    """Return virt-launcher's socket for a serial port."""
     return CONSOLE_SOCKET if port == 0 else f"console{port}.sock"
 
 
 def log_socket(port: int) -> str:
-    """Return virt-launcher's socket for the output of a serial port, counted from 0.
+    """Return virt-launcher's socket for a serial port's output.
 
     A connection gets what is kept, then new output until it ends its own direction.
     """
@@ -150,12 +150,12 @@ def log_socket(port: int) -> str:
 
 
 def serial_socket(port: int) -> str:
-    """Return QEMU's socket of a serial port, counted from 0."""
+    """Return QEMU's socket of a serial port."""
     return SERIAL_SOCKET if port == 0 else f"serial{port}.sock"
 
 
 def redirection_socket(slot: int) -> str:
-    """Return QEMU's socket of a slot for a client's USB device, counted from 0."""
+    """Return QEMU's socket of a slot for a client's USB device."""
     return f"usbredir{slot}.sock"
 
 

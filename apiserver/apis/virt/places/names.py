@@ -16,25 +16,25 @@ LAUNCHER: Final = "virt-launcher"
 HANDLER: Final = "virt-handler"
 VM_NAME_LABEL: Final = "vm.kubevirt.io/name"
 CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
-"""On a launcher pod: the uid of its VirtualMachine."""
+"""On a launcher pod: its VirtualMachine's uid."""
 MIGRATION_LABEL: Final = "kubevirt.io/migration-uid"
-"""On the target pod of a live migration: the uid of the Migration."""
+"""On a live migration's target pod: the Migration's uid."""
 POD_LABELS: Final = (COMPONENT_LABEL, VM_NAME_LABEL, CREATED_BY_LABEL, MIGRATION_LABEL)
 """On a launcher pod."""
 WORKLOAD_UPDATE_LABEL: Final = "kubevirt.io/workload-update"
-"""On a Migration made for a chart upgrade: ten characters that identify virt-launcher's image."""
+"""On a Migration for a chart upgrade: ten characters that identify virt-launcher's image."""
 ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"
 SPEC_ANNOTATION: Final = "kubevirt.io/spec-hash"
 """On a launcher pod: a hash of the spec's fields for pod and domain."""
 GUEST_RUNNING_GATE: Final = "kubevirt.io/guest-running"
-"""A launcher pod's readiness gate: the machine's guest runs in this pod."""
+"""A launcher pod's readiness gate: the guest runs in this pod."""
 
 VM_FINALIZER: Final = "kubevirt.io/virtual-machine"
 MIGRATION_FINALIZER: Final = "kubevirt.io/migration"
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 HOSTNAME_SELECTOR: Final = "kubevirt.io/hostname"
-"""In our nodeSelectors: translated to the kubelet's label ``kubernetes.io/hostname``."""
+"""In our nodeSelectors: translated to the kubelet's ``kubernetes.io/hostname``."""
 
 KVM_RESOURCE: Final = "devices.kubevirt.io/kvm"
 TUN_RESOURCE: Final = "devices.kubevirt.io/tun"
@@ -42,13 +42,13 @@ MACVTAP_RESOURCE: Final = "devices.kubevirt.io/macvtap"
 VHOST_VSOCK_RESOURCE: Final = "devices.kubevirt.io/vhost-vsock"
 
 CPU_MODEL_LABELS: Final = "cpu-model.node.kubevirt.io/"
-"""Prefix of a Node's labels for the CPU models of KVM guests there. The value is ``true``."""
+"""Prefix of a Node's labels for KVM guests' CPU models there. The value is ``true``."""
 CPU_FEATURE_LABELS: Final = "cpu-feature.node.kubevirt.io/"
 HOST_MODEL_LABELS: Final = "host-model-cpu.node.kubevirt.io/"
 """The same for libvirt's ``host-model`` there."""
 HOST_MODEL_FEATURE_LABELS: Final = "host-model-required-features.node.kubevirt.io/"
 CPU_LABELS: Final = (CPU_MODEL_LABELS, CPU_FEATURE_LABELS, HOST_MODEL_LABELS, HOST_MODEL_FEATURE_LABELS)
-"""Prefixes of the only labels that virt-handler may write on its Node."""
+"""virt-handler may write no other labels on its Node."""
 
 HANDLER_SIGNER: Final = f"{GROUP}/{HANDLER}"
 """Of virt-handlers' CertificateSigningRequests, which virt-controller signs."""
@@ -85,7 +85,7 @@ def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
 
 
 def handler_username(namespace: str) -> str:
-    """Return the user name of virt-handler's service account in the installation's namespace."""
+    """Return the user name of virt-handler's service account in a namespace."""
     return f"system:serviceaccount:{namespace}:{HANDLER}"
 
 
@@ -139,6 +139,6 @@ def handler_server_name(node: str) -> str:
 
 
 def node_of_server_name(name: str) -> str:
-    """Return the node in a virt-handler's server name; empty if invalid."""
+    """Return the node in a virt-handler's server name, or ""."""
     node = name.removesuffix(_HANDLER_DOMAIN)
     return node if node != name and len(node) <= _MAX_NODE_NAME and _NODE.fullmatch(node) else ""

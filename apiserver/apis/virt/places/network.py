@@ -25,7 +25,7 @@ TAP: Final = "tap0"
 BRIDGE_MAC: Final = "02:00:00:00:00:01"
 """The guest's gateway. Fixed, because a guest keeps it after a live migration."""
 MACVTAP_INDEX: Final = 1_000_000
-"""A macvtap's link index minus the minor number of its character device: libvirt opens /dev/tap<index>."""
+"""A macvtap's link index minus its character device's minor number: libvirt opens /dev/tap<index>."""
 MACVTAP_HOLDER: Final = "kvhold"
 """Name prefix of links that occupy minor numbers for a moment."""
 TAP_MAC: Final = "02:00:00:00:00:02"
@@ -79,8 +79,7 @@ def is_mac(text: str) -> bool:
 def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
     """Return a MAC address derived from a seed and a name.
 
-    A guest's seed is the machine's uid and its name the interface's, so the address is the same in each pod; other links' seed is the
-    guest's.
+    A guest's seed is the machine's uid and its name the interface's, so it is the same in each pod; other links' seed is the guest's.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     while (derived := _mac_of(digest)) in reserved:
@@ -93,9 +92,9 @@ def _mac_of(digest: bytes) -> str:
 
 
 def mac_problem(mac: str) -> str:
-    """Return why a guest cannot have this MAC address, or an empty string.
+    """Return why a guest cannot have this MAC address, or "".
 
-    With the bridge's address, a guest would receive packets for its gateway; a source address with the group bit violates IEEE 802, section
+    With the bridge's address, a guest would receive its gateway's packets; a source address with the group bit violates IEEE 802, section
     8.2.
     """
     if not is_mac(mac):

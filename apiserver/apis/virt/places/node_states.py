@@ -17,7 +17,7 @@ OFF_TAINT: Final = "node.kubernetes.io/out-of-service"
 FENCED_BY_ANNOTATION: Final = f"{names.GROUP}/fenced-by"
 """On a Node: who called it off with ``kubectl virt fence``, and when."""
 ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
-"""On the Lease of a virt-handler: ``kvm`` or ``qemu``, and why."""
+"""On a virt-handler's Lease: ``kvm`` or ``qemu``, and why."""
 
 
 def is_being_emptied(node: Object | None) -> bool:
@@ -26,7 +26,7 @@ def is_being_emptied(node: Object | None) -> bool:
 
 
 def is_fenced(node: Object | None) -> bool:
-    """Return whether a person states that the node is off: by the taint, or by the deletion of the Node."""
+    """Return whether a person states that the node is off: by the taint, or by deleting the Node."""
     return node is None or any(each.get("key") == OFF_TAINT for each in taints_of(node))
 
 

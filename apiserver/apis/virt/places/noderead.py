@@ -9,6 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 MAX_BYTES: Final = 1 << 20
-"""Of virt-handler's answer, except a picture; virt-launcher's limit is smaller."""
+"""virt-handler's answer, except a picture; virt-launcher's limit is smaller."""
 SECONDS: Final = 35.0
-"""Timeout of virt-api's request; virt-handler's own is shorter."""
+"""Of virt-api's request; virt-handler's timeout is shorter."""

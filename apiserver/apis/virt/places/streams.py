@@ -1,7 +1,7 @@
 """Streams: paths and sub-protocol names shared by virt-api, virt-handler and the kubectl plugin.
 
 A client opens ``…/virtualmachines/NAME/console`` at kube-apiserver as a websocket. virt-api connects to the node's virt-handler at
-:func:`handler_path` over mTLS and copies binary messages both ways.
+:func:`handler_path` over mTLS and copies binary messages both ways. Ports and slots count from 0.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Protocol = Literal["tcp", "udp"]
 SUBPROTOCOL: Final = "plain.kubevirt.io"
 """Raw bytes of the serial port, RFB, SPICE, usbredir or TCP; virtctl uses the same name.
 
-A message of UDP is a datagram. An empty message of a TCP client ends its direction.
+A UDP message is a datagram. An empty message of a TCP client ends its direction.
 """
 
 HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
-"""virt-api's opaque token for the user. virt-handler groups streams by it."""
+"""virt-api's opaque token for the user, by which virt-handler groups streams."""
 
 CONNECTIONS: Final = 4
 """``portforward`` and ``spice`` take a stream for each connection, so they may have this many times more."""
@@ -45,17 +45,17 @@ def share(kind: str) -> int:
 
 
 def console(port: int) -> str:
-    """Return the stream name of a serial port, counted from 0."""
+    """Return a serial port's stream name."""
     return "console" if port == 0 else f"console{port}"
 
 
 def log(port: int, *, follow: bool) -> str:
-    """Return the stream name of a serial port's output, counted from 0."""
+    """Return the stream name of a serial port's output."""
     return f"log{port}-follow" if follow else f"log{port}"
 
 
 def usbredir(slot: int | None = None) -> str:
-    """Return the stream name of a slot for a USB device, counted from 0; None: any free slot."""
+    """Return the stream name of a slot for a USB device; None: any free slot."""
     return "usbredir" if slot is None else f"usbredir{slot}"
 
 
@@ -95,7 +95,7 @@ def forward_of(stream: str) -> Forward | None:
 
 
 def handler_path(namespace: str, name: str, uid: str, stream: str) -> str:
-    """Return virt-handler's path for a stream or text (``noderead``) of a machine.
+    """Return virt-handler's path for a machine's stream or text (``noderead``).
 
     ``uid`` excludes other machines of the same name.
     """

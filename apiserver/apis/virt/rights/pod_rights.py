@@ -92,11 +92,11 @@ def _of_filesystem(filesystem: Object) -> Content:
 
 
 def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]:
-    """Return why the machine's status may not contain this pod; empty if it may.
+    """Return why the machine's status may not contain this pod.
 
     Args:
         vm: the machine.
-        pod: the current pod of this name in its namespace, or None.
+        pod: the current one of this name in its namespace, or None.
         name: in the status.
         uid: in the status.
     """
@@ -113,7 +113,7 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
 
 
 def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list[str]:
-    """Return why an entry of ``status.volumeStatus`` may not contain this pod, which is the current one of its name."""
+    """Return why an entry of ``status.volumeStatus`` may not contain this pod, the current one of its name."""
     name, uid = (str(dig(entry, "hotplugVolume", each) or "") for each in ("attachPodName", "attachPodUID"))
     if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
@@ -158,7 +158,7 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
 
     Args:
         pod: the current target, or None.
-        uid: of the target, in the status.
+        uid: the target's, in the status.
         addresses: in the status.
     """
     if pod is None or uid_of(pod) != uid:

@@ -26,7 +26,7 @@ class Revocations:
     nodes: Mapping[str, datetime | None] = field(default_factory=dict)
 
     def refusal(self, node: str, not_before: datetime) -> str:
-        """Return why a certificate of this node that begins at ``not_before`` is refused; empty if valid."""
+        """Return why a node's certificate that begins at ``not_before`` is refused, or ""."""
         if node not in self.nodes:
             return ""
         since = self.nodes[node]
@@ -35,7 +35,7 @@ class Revocations:
         return f"certificates of node {node} from before {times.to_rfc3339(since)} are revoked" if not_before < since else ""
 
     def is_revoked(self, node: str) -> bool:
-        """True if all certificates of this node are invalid."""
+        """Return whether all of the node's certificates are invalid."""
         return node in self.nodes and self.nodes[node] is None
 
 

@@ -25,14 +25,14 @@ ANNOTATION: Final = "k8s.v1.cni.cncf.io/networks"
 DEFAULT_NETWORK_ANNOTATION: Final = "v1.multus-cni.io/default-network"
 """Replaces the pod's own network. Pods of machines never have it."""
 COMMON_NAMESPACE: Final = "default"
-"""Namespace with networks for all pods if Multus isolates namespaces."""
+"""Its networks are for all pods if Multus isolates namespaces."""
 _DIGITS: Final = 10
-"""Hexadecimal digits, so that link names have at most 14 characters (IFNAMSIZ is 16 with the final zero)."""
+"""Hexadecimal, so that link names have at most 14 characters (IFNAMSIZ is 16 with the final zero)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A network of one interface of the machine."""
+    """A network of one interface."""
 
     position: int
     """In ``devices.interfaces``."""
@@ -47,7 +47,7 @@ class Attachment:
 
 
 def problem(given: str) -> str:
-    """Return why a text is not a network's name, ``NAME`` or ``default/NAME``, or an empty string."""
+    """Return why a text is not a network's name, ``NAME`` or ``default/NAME``, or ""."""
     namespace, slash, name = given.rpartition("/")
     if names.label_errors(name) or (slash and namespace != COMMON_NAMESPACE):
         return (
@@ -58,7 +58,7 @@ def problem(given: str) -> str:
 
 
 def of(vm: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """Return a machine's further networks in the order of its interfaces, ignoring invalid names."""
+    """Return a machine's further networks in the order of its interfaces, without invalid names."""
     return tuple(_of(vm))
 
 
@@ -72,7 +72,7 @@ def _of(vm: Mapping[str, Any]) -> Iterator[Attachment]:
 
 
 def mac_address(vm_uid: str, interface: Mapping[str, Any]) -> str:
-    """Return an interface's MAC address: the given one if valid for a guest, else one derived from the machine."""
+    """Return an interface's MAC address: the given one if valid, else one derived from the machine."""
     given = interface.get("mac")
     if isinstance(given, str) and given and not network.mac_problem(given):
         return network.normal_mac(given)
@@ -82,7 +82,7 @@ def mac_address(vm_uid: str, interface: Mapping[str, Any]) -> str:
 def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict[str, str]:
     """Return the pod's annotations; empty without further networks.
 
-    ``coming``: names of interfaces that the running guest may get in this pod.
+    ``coming``: interfaces that the running guest may get in this pod.
     """
     found = [
         {
@@ -97,12 +97,12 @@ def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict
 
 
 def link(interface: str) -> str:
-    """Return the pod link's name for an interface, independent of other interfaces."""
+    """Return the pod link's name for an interface."""
     return f"net{_hash(interface)}"
 
 
 def link_of_network(interface: str, network: str) -> str:
-    """Return the pod link's name for an interface that the running guest may get: an edit can give it another network."""
+    """Return the pod link's name for a coming interface, which an edit can give another network."""
     return f"net{_hash(f'{interface} {network}')}"
 
 

@@ -26,7 +26,7 @@ class Chosen:
 
 
 def is_to_choose(vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine has no CPU model, so that one is chosen with KVM."""
+    """Return whether a CPU model is chosen for the machine with KVM."""
     spec = running_form.spec_of(vm)
     return not spec.get("domainXML") and not dig(spec, "domain", "cpu", "model")
 

@@ -13,9 +13,9 @@ from apiserver.apis.virt.spec import running
 
 
 def domain_of(vm: Mapping[str, Any]) -> Domain:
-    """Return the domain that the machine's guest runs with, or starts with (:func:`running.spec_of`).
+    """Return the domain that the guest runs with, or starts with (:func:`running.spec_of`).
 
-    Of XML, it has the typed fields of the same meaning. It ignores invalid XML, which virt-api refuses and ``structure`` reports.
+    Of XML, it has the typed fields of the same meaning; invalid XML, which virt-api refuses and ``structure`` reports, is ignored.
     """
     spec = running.spec_of(vm)
     domain: Domain = spec.get("domain") or {}
@@ -31,7 +31,7 @@ def domain_of(vm: Mapping[str, Any]) -> Domain:
 
 
 def size_of(vm: Mapping[str, Any]) -> Domain:
-    """Return a domain with only processors and memory of :func:`domain_of`; those of XML are cached for lists."""
+    """Return only processors and memory of :func:`domain_of`; those of XML are cached for lists."""
     spec = running.spec_of(vm)
     domain: Domain = spec.get("domain") or {}
     xml = spec.get("domainXML")

@@ -23,7 +23,7 @@ Use = Literal["writes", "reads", "shares"]
 _STRICTEST: Final[tuple[Use, ...]] = ("writes", "shares", "reads")
 WRITES: Final = "writes"
 ALONE: Final = ""
-"""In place of a group: an exclusive lock."""
+"""Group of an exclusive lock."""
 _DISK: Final = "disk"
 _FILES: Final = "files"
 _STATE: Final = "state"
@@ -53,7 +53,7 @@ def uses(domain: Domain) -> dict[str, Use]:
 
 
 def server_uses(domain: Domain) -> dict[str, Use]:
-    """Return how the machine uses each server's disk, by a text that is equal only for the same disk."""
+    """Return the use of each server's disk, by a text that is equal only for the same disk."""
     return {same: _use(each) for each in disks.defaulted(domain) if (same := network_disks.identity(each))}
 
 
@@ -77,7 +77,7 @@ def _files_of_node(domain: Domain, node: str) -> Iterator[Lock]:
 
 
 def digest(text: str) -> str:
-    """Return one path segment that identifies a path or a server's disk in a lock."""
+    """Return a path segment that identifies a path or a server's disk in a lock."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -96,7 +96,7 @@ def _locks(domain: Domain, uid: str) -> Iterator[Lock]:
 
 
 def clash(mine: Use, theirs: Use) -> bool:
-    """Return whether two machines with these uses may not share a claim or server's disk."""
+    """Return whether two machines with these uses may not share a claim or disk."""
     return mine != theirs or mine == WRITES
 
 

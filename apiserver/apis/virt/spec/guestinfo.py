@@ -95,7 +95,7 @@ def bounded(value: object) -> Object:
 
 
 def parse(text: str) -> Object:
-    """Return the fields in a text with a guest's information.
+    """Parse a guest's information.
 
     Raises:
         ValueError: it is not a JSON object.
@@ -110,7 +110,7 @@ def parse(text: str) -> Object:
 
 
 def fitted(info: Object) -> Object:
-    """Return the information shortened to the limit: repeatedly drops the second half of the longest list.
+    """Return the information within the limit: repeatedly drops the second half of the longest list.
 
     ``truncated`` names the shortened lists.
     """
@@ -123,7 +123,7 @@ def fitted(info: Object) -> Object:
 
 
 def has_more(field: str, value: object) -> bool:
-    """Return whether the agent reported more items of this list than the limit."""
+    """Return whether the agent reported more items than the limit."""
     shape = FIELDS[field]
     return isinstance(shape, Items) and isinstance(value, list) and len(value) > shape.limit
 

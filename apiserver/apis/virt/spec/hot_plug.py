@@ -25,14 +25,14 @@ FIELD: Final = "volumeStatus"
 DISK: Final = "disk"
 """In ``status.domain.liveChanges`` of a guest that takes disks."""
 MEDIUM: Final = "disk.medium"
-"""The same of a guest with drives that take media."""
+"""The same for drives that take media."""
 BUSES: Final = ("virtio", "scsi")
-"""Buses that take disks while the guest runs."""
+"""Of disks that a running guest can get."""
 PENDING: Final = "Pending"
 ATTACHED_TO_NODE: Final = "AttachedToNode"
 """Phases of a volume; the names are KubeVirt's."""
 NEEDS_RESTART: Final = "VolumeModeBlock"
-"""The claim can only be used by the next start."""
+"""Only the next start can use the claim."""
 
 
 class AttachmentPod(NamedTuple):
@@ -45,7 +45,7 @@ class AttachmentPod(NamedTuple):
 def is_pluggable(disk: Mapping[str, Any]) -> bool:
     """Return whether a running guest can get this disk of ``disks.defaulted``, or a drive this medium.
 
-    It can if the disk is on a claim, and the image there exists or is created blank. A drive also gets images of containers.
+    The disk must be on a claim, with an image that exists or is created blank. A drive also gets images of containers.
     """
     if disks.is_drive(disk):
         return bool(content_of(disk))
@@ -61,19 +61,19 @@ def is_pluggable(disk: Mapping[str, Any]) -> bool:
 
 
 def content_of(disk: Mapping[str, Any]) -> str:
-    """Return what an attachment pod has for a disk: the claim's name, or ``image:`` and a reference; empty for other disks."""
+    """Return an attachment pod's content for a disk: the claim's name, or ``image:`` and a reference; "" for other disks."""
     if disk.get("type") == disks.IMAGE:
         return f"image:{reference_of(disk)}"
     return str(disks.claim_of(disk) or "") if disk_imports.of(disk) is None else ""
 
 
 def reference_of(disk: Mapping[str, Any]) -> str:
-    """Return the reference of a disk's container image; empty for other disks."""
+    """Return the reference of a disk's container image, or ""."""
     return str((disk.get("source") or {}).get("reference") or "") if disk.get("type") == disks.IMAGE else ""
 
 
 def directory_of(disk: Mapping[str, Any]) -> str:
-    """Return where in the guest's pod such disks' volumes are mounted, each at the disk's name."""
+    """Return the directory in the guest's pod with such disks' mounts, each at the disk's name."""
     return layout.IMAGES_DIRECTORY if disk.get("type") == disks.IMAGE else layout.DISKS_DIRECTORY
 
 
@@ -144,19 +144,19 @@ def pod_name(vm: Object, disk: Mapping[str, Any]) -> str:
 
 
 def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
-    """Return the recorded attachment pod of a disk, or None: the guest's own pod has the claim, or none has it yet."""
+    """Return the recorded attachment pod of a disk; None if the guest's own pod has the claim, or none has it yet."""
     found = (entry_of(vm, str(disk["name"])) or {}).get("hotplugVolume") or {}
     pod = AttachmentPod(str(found.get("attachPodName") or ""), str(found.get("attachPodUID") or ""))
     return pod if pod.uid and pod.name == pod_name(vm, disk) else None
 
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the name of the running form's disk that has the claim of a new disk, or an empty string."""
+    """Return the running form's disk with the claim of a new disk, or ""."""
     return _with_claim_of(disk, _by_name(_running(vm)))
 
 
 def user_of_identity(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the name of the running form's disk that has the serial or World Wide Name of a new disk, or an empty string."""
+    """Return the running form's disk with the serial or World Wide Name of a new disk, or ""."""
     return _with_identity_of(disk, _by_name(_running(vm)))
 
 
@@ -183,7 +183,7 @@ def record(vm: Object) -> None:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Give the running form the desired presence of some disks, in place. A drive with another medium is then empty."""
+    """Give the running form the desired presence of these disks, in place. A drive with another medium is then empty."""
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
     vm["status"][running.RUNNING] = {**runs, "domain": with_disks(runs.get("domain") or {}, desired, changed)}
@@ -192,7 +192,7 @@ def take(vm: Object, changed: Collection[str]) -> None:
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the disks that the running guest gets or loses."""
+    """Return the disks that the running guest gets or loses."""
     waits = {each.get("name") for each in entries(vm) if each.get("reason") == NEEDS_RESTART}
     changes = changes_of(vm)
     found = (each for each in (*added(vm), *removed(vm)) if is_supported(each, changes))
@@ -200,7 +200,7 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return the running domain with the desired presence of some disks and media, in the desired order."""
+    """Return the running domain with the desired presence of these disks and media, in the desired order."""
     there, wanted = _written(runs), _written(desired)
     found = [_taken(there.get(name), disk, is_changed=name in changed) for name, disk in wanted.items() if name in there or name in changed]
     found += [disk for name, disk in there.items() if name not in wanted and name not in changed]

@@ -20,13 +20,13 @@ from apiserver.apis.virt.spec import attachments, running
 INTERFACE: Final = "interface"
 """In ``status.domain.liveChanges`` of a guest that takes network cards."""
 MODELS: Final = ("virtio", "e1000e")
-"""Models on PCI Express, which a guest can get while it runs."""
+"""On PCI Express, so a running guest can get them."""
 
 
 def is_pluggable(card: Mapping[str, Any], domain: Domain) -> bool:
-    """Return whether a running guest with this domain can get and lose a card of ``interfaces.defaulted``.
+    """Return whether a running guest can get and lose a card of ``interfaces.defaulted``.
 
-    Other types need a new pod or domain. Memory for further queues is part of the pod's.
+    Other types need a new pod or domain; memory for further queues is part of the pod's.
     """
     is_type = card["type"] == "masquerade" or (card["type"] == "bridge" and bool(card.get("network")))
     return is_type and card["model"] in MODELS and interfaces.queues(domain, card["model"]) < 2
@@ -59,7 +59,7 @@ def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
 
 
 def coming(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the added cards that need not wait for the end of another card with the same place or MAC address."""
+    """Return the added cards that need not wait for the end of another with the same place or MAC address."""
     there = list(_by_name(_running(vm)).values())
     found: list[Object] = []
     for each in added(vm):
@@ -75,19 +75,19 @@ def _conflicts(vm: Mapping[str, Any], card: Object, other: Object) -> bool:
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the cards that the running guest gets or loses."""
+    """Return the cards that the running guest gets or loses."""
     return tuple(str(each["name"]) for each in (*added(vm), *removed(vm))) if takes_interfaces(vm) else ()
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Give the running form the desired presence of some cards, in place."""
+    """Give the running form the desired presence of these cards, in place."""
     vm["status"] = _with_cards(vm, changed)["status"]
     if not running.differences(vm):
         del vm["status"][running.RUNNING]
 
 
 def with_coming(vm: Object, names: Collection[str]) -> Object:
-    """Return the machine with some of the coming cards in its running form."""
+    """Return the machine with these coming cards in its running form."""
     found = [str(each["name"]) for each in coming(vm) if each["name"] in names]
     return _with_cards(vm, found) if found else vm
 
@@ -107,7 +107,7 @@ def alone(vm: Object, card: str) -> Object:
 
 
 def with_interfaces(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return the running domain with the desired presence of some cards, in the desired order."""
+    """Return the running domain with the desired presence of these cards, in the desired order."""
     there, wanted = _by_name(runs), _by_name(desired)
     found = [there.get(name, card) for name, card in wanted.items() if name in there or name in changed]
     found += [card for name, card in there.items() if name not in wanted and name not in changed]

@@ -29,7 +29,7 @@ FIELD: Final = "changes"
 PENDING: Final = "Pending"
 FAILED: Final = "Failed"
 APPLIED: Final = "Applied"
-"""virt-api removes an entry with this state when it has copied the setting."""
+"""virt-api removes such an entry when it has copied the setting."""
 STATES: Final = (PENDING, FAILED, APPLIED)
 MAX_CHANGES: Final = 64
 """Most entries of ``status.changes``."""
@@ -40,15 +40,15 @@ class Setting:
     """A setting's place in ``spec.domain``, and the comparison of its values."""
 
     devices: str
-    """The list of devices in ``devices``; empty for a setting of a member of ``spec.domain``."""
+    """List in ``devices``; empty for a setting of a member of ``spec.domain``."""
     field: str
     """With dots for a field of a field."""
     defaulted: Callable[[Domain], list[Object]]
     """Returns the devices with this setting, with defaults."""
     value: Callable[[Mapping[str, Any]], str]
-    """Returns the setting of a device; equal texts have the same effect."""
+    """Returns a device's setting; equal texts have the same effect."""
     member: str = ""
-    """The member of ``spec.domain`` with the setting, where ``devices`` is empty."""
+    """The member of ``spec.domain``, where ``devices`` is empty."""
 
 
 SETTINGS: Final[Mapping[What, Setting]] = MappingProxyType(
@@ -93,7 +93,7 @@ def values(domain: Domain) -> dict[Change, str]:
 
 
 def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
-    """Return the desired values of the settings that the running guest has as well; none of a machine with XML."""
+    """Return the desired values of the settings that the guest has as well; none of a machine with XML."""
     desired, runs = vm.get("spec") or {}, running.spec_of(vm)
     if desired.get("domainXML") or runs.get("domainXML"):
         return {}
@@ -129,10 +129,7 @@ def of(vm: Mapping[str, Any]) -> tuple[Change, ...]:
 
 
 def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return the differences that need a restart.
-
-    These are all but the changes that the guest's virt-launcher supports, and that have not failed.
-    """
+    """Return the differences that need a restart: all but changes that the virt-launcher supports, and that have not failed."""
     supported = dig_vm(vm, "status", "domain", "liveChanges") or ()
     failed = {entry.get("path") for entry in entries(vm) if entry.get("state") == FAILED}
     live = [change for change in of(vm) if change.what in supported and str(change) not in failed]
@@ -210,7 +207,7 @@ def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Obje
 
 
 def device_of(domain: Domain, change: Change) -> Object:
-    """Return the device of a change as it is written in a domain."""
+    """Return a change's device as a domain has it."""
     return next(device for name, device in _devices(domain, SETTINGS[change.what]) if name == change.name)
 
 

@@ -26,7 +26,7 @@ class Password:
 
 
 def problem(name: str, given: object) -> str:
-    """Return why a field of the body is invalid, or an empty string. The text never contains the value."""
+    """Return why a field of the body is invalid, without the value, or ""."""
     if name == "encrypted":
         return "" if isinstance(given, bool) else "must be true or false"
     most = MAX_USER if name == "user" else MAX_PASSWORD

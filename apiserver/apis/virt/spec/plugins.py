@@ -29,7 +29,7 @@ def is_option_name(text: str) -> bool:
 
 
 def option_problem(value: str) -> str:
-    """Return why a text is not a valid option value, or an empty string."""
+    """Return why an option's value is invalid, or ""."""
     if len(value.encode(errors="replace")) > MAX_OPTION_VALUE:
         return f"must be no more than {MAX_OPTION_VALUE} bytes"
     return "" if value.isprintable() else "must be one line of printable characters"

@@ -19,7 +19,7 @@ FIELD: Final = running.POD_RESIZE
 
 
 def of_guest(vm: Mapping[str, Any]) -> int:
-    """Return the memory of the running form, in bytes."""
+    """Return the running form's memory in bytes."""
     return memory.guest_bytes(running.spec_of(vm).get("domain") or {})
 
 
@@ -34,7 +34,7 @@ def granted(vm: Mapping[str, Any]) -> int:
 
 
 def wanted(vm: Mapping[str, Any]) -> int | None:
-    """Return the memory that the running guest should have, in bytes; None if its virt-launcher does not change it."""
+    """Return the desired memory in bytes; None if the guest's virt-launcher does not change it."""
     if live_changes.MEMORY.what not in (dig_vm(vm, "status", "domain", "liveChanges") or ()):
         return None
     value = live_changes.wanted(vm).get(live_changes.MEMORY)
@@ -42,7 +42,7 @@ def wanted(vm: Mapping[str, Any]) -> int | None:
 
 
 def waits_for_pod(vm: Mapping[str, Any]) -> str:
-    """Return why the guest cannot get the desired memory yet; empty if its pod has room."""
+    """Return why the guest cannot get the desired memory yet, or ""."""
     amount = wanted(vm)
     if amount is None or amount <= granted(vm):
         return ""
@@ -56,7 +56,7 @@ def is_released(vm: Mapping[str, Any]) -> bool:
 
 
 def with_guest(domain: Domain, amount: int) -> Object:
-    """Return a domain with at least this much memory, in bytes."""
+    """Return a domain with at least this many bytes of memory."""
     if amount <= memory.guest_bytes(domain):
         return dict(domain)
     return {**domain, "memory": {**(domain.get("memory") or {}), "guest": str(amount)}}

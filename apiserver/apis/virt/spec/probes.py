@@ -24,7 +24,7 @@ SUCCESS_THRESHOLD: Final = 1
 FAILURE_THRESHOLD: Final = 3
 MAX_SECONDS: Final = 24 * 3600
 MAX_EXEC_SECONDS: Final = 30
-"""Less than virt-handler waits for an answer of virt-launcher."""
+"""Less than virt-handler waits for virt-launcher."""
 MAX_THRESHOLD: Final = 1000
 MAX_PORT: Final = 65535
 PING: Final = "guestping"
@@ -53,7 +53,7 @@ class Probe:
 def of(spec: Mapping[str, Any], field: str) -> Probe | None:
     """Return the probe in a field of ``spec``; None without one or without a handler, which virt-api refuses.
 
-    Stored numbers outside of virt-api's limits become the nearest limit.
+    Numbers outside of virt-api's limits become the nearest limit.
     """
     given = spec.get(field)
     if not given:

@@ -22,11 +22,11 @@ from apiserver.apis.virt.hardware import devices
 from apiserver.apis.virt.kinds import dig_vm
 
 FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave", "lifecycle")
-"""Fields of ``spec`` that a guest keeps from its start to its end."""
+"""A guest keeps these from its start to its end."""
 RUNNING: Final = "running"
-"""The field of the status with the copy."""
+"""Field of the status with the copy."""
 POD_RESIZE: Final = "podResize"
-"""The field of the status with the memory that the guest's pod has room for."""
+"""Field of the status with the memory that the guest's pod has room for."""
 DEVICES: Final = "devices"
 OF_A_GUEST: Final = (RUNNING, POD_RESIZE, DEVICES, "changes", "volumeStatus")
 """Fields of the status that virt-api removes in each write that leaves a machine without a guest."""
@@ -45,7 +45,7 @@ class Difference:
     """A setting or device with different desired and running hardware."""
 
     path: str
-    """Path of the setting, or list and name of the device: ``spec.domain.devices.disks[data]``."""
+    """Of the setting, or list and name of the device: ``spec.domain.devices.disks[data]``."""
     kind: Kind = "changed"
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Difference:
 
 
 def spec_of(vm: Mapping[str, Any]) -> Object:
-    """Return the spec with the running hardware. Fields outside :data:`FIELDS` are always those of the spec."""
+    """Return the spec with the running hardware; fields outside :data:`FIELDS` are always the spec's."""
     spec: Object = vm.get("spec") or {}
     kept = dig_vm(vm, "status", RUNNING)
     if not isinstance(kept, dict):
@@ -73,12 +73,9 @@ def between(desired: Object, runs: Object) -> tuple[Difference, ...]:
 
 
 def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
-    """Copy the running hardware to the status if an update changes it, or remove the copy if the update restores it.
+    """Copy the running hardware to the status if an update changes it; remove the copy if the update restores it.
 
-    Args:
-        obj: the updated machine, with the status of ``old``; changed in place.
-        old: the stored machine.
-        has_guest: whether the machine may have a guest.
+    ``obj``, changed in place, is the updated machine with the status of ``old``.
     """
     if not has_guest or obj["spec"] == old["spec"]:
         return
@@ -93,12 +90,8 @@ def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
     """Restore the copy of the running hardware in a new status; remove it, and the devices, when the machine loses its guest.
 
-    A suspended guest keeps its devices, because its image has libvirt's names of them.
-
-    Args:
-        obj: the machine with its new status; changed in place.
-        old: the stored machine.
-        has_guest: whether the machine may have a guest with the new status.
+    A suspended guest keeps its devices, because its image has libvirt's names of them. ``obj`` is changed in place; ``has_guest``: the
+    machine may have a guest with the new status.
     """
     status = obj.get("status")
     if not isinstance(status, dict):

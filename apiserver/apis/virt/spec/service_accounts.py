@@ -8,9 +8,9 @@ from apiserver.apis.virt.hardware import cloud_init, disks
 from apiserver.apis.virt.hardware.given import Domain
 
 NAMESPACE_LABEL: Final = "kubevirt.io/service-account-disks"
-"""Policies of the chart allow such disks only in namespaces where this label is ``allowed``."""
+"""Policies of the chart allow such disks only where this label is ``allowed``."""
 EXPIRATION_SECONDS: Final = 365 * 24 * 3600
-"""Of ``source.expirationSeconds``: the disk is not updated while the guest runs, and the token ends with the pod anyway."""
+"""The disk is not updated while the guest runs, and the token ends with the pod anyway."""
 LEAST_EXPIRATION: Final = 600
 LARGEST_EXPIRATION: Final = 1 << 32
 """Kubernetes' limits."""

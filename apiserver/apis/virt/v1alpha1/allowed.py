@@ -15,13 +15,13 @@ class Allowed:
     """The administrator's settings, from flags of virt-api."""
 
     vsock: bool = False
-    """``devices.vsock``: connects every process of a node with every guest there, across namespaces."""
+    """It connects every process of a node with every guest there, across namespaces."""
     macvtap: bool = False
-    """``devices.interfaces`` of type macvtap: nodes offer macvtap devices to every pod."""
+    """Of type macvtap: nodes offer macvtap devices to every pod."""
     storage_plugins: frozenset[str] = frozenset()
-    """``source.plugin`` of a disk; these plugins work as root on the nodes."""
+    """For disks; they work as root on the nodes."""
     host_disks: tuple[str, ...] = ()
-    """Node directories with files for disks; a user who can create machines can read and write these."""
+    """Node directories with files for disks; users who can create machines can read and write these."""
     network_plugins: frozenset[str] = frozenset()
     """Plugins of ``devices.interfaces`` of type plugin."""
 
@@ -30,7 +30,7 @@ NOTHING: Final = Allowed()
 
 
 def validate(spec: Object, path: Path, allowed: Allowed, namespace: str = "") -> list[FieldError]:
-    """Return an error for each field of a machine's spec that this cluster does not allow."""
+    """Refuse fields of a machine's spec that this cluster does not allow."""
     domain, path = spec.get("domain") or {}, path.child("domain", "devices")
     found = _validate_vsock(domain, path, allowed) + _validate_macvtaps(domain, path, allowed)
     found += _validate_storage_plugins(domain, path, allowed)

@@ -53,7 +53,7 @@ _VALUES: Final = {("spec.evictionStrategy", "None"): "Shutdown"}
 
 
 def hint(field: str, value: object = None) -> str:
-    """Return a text that names the replacement of a KubeVirt field or value; empty for others."""
+    """Return a text that names the replacement of a KubeVirt field or value, or ""."""
     path = _SELECTOR.sub("", field)
     instead = _NAMES.get(path) or (_VALUES.get((path, value), "") if isinstance(value, str) else "")
     return f"this is a KubeVirt field; use {instead} ({PAGE})" if instead else ""

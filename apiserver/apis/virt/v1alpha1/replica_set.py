@@ -32,7 +32,7 @@ SUFFIX: Final = 6
 """Characters that a machine's name adds to its set's: a hyphen and five random ones."""
 MAX_NAME: Final = validation.MAX_NAME - SUFFIX
 _SAMPLE: Final = "00000"
-"""A machine's suffix, to validate the template."""
+"""To validate the template."""
 _LARGEST: Final = (1 << 31) - 1
 _SHARED: Final = "every machine of the set would have the same; leave it out, and each machine gets its own"
 
@@ -102,7 +102,7 @@ class VirtualMachineReplicaSet(Kind):
 
 
 def default(obj: dict[str, Any]) -> None:
-    """Set the defaults of a set and of its template, in place."""
+    """Set the defaults of a set and its template, in place."""
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     if isinstance(dig(spec, "template", "spec"), dict):
@@ -110,13 +110,13 @@ def default(obj: dict[str, Any]) -> None:
 
 
 def validate(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return all errors of a VirtualMachineReplicaSet."""
+    """Validate a VirtualMachineReplicaSet."""
     found = size.validate(obj) + _validate_name(obj) + _validate_numbers(obj["spec"]) + _validate_selector(obj["spec"])
     return found + _validate_template(obj, allowed)
 
 
 def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return all errors of an update, but not of an unchanged template."""
+    """Validate an update, but not an unchanged template."""
     found = size.validate(obj, old) + _validate_numbers(obj["spec"])
     if obj["spec"].get("selector") != old["spec"].get("selector"):
         found.append(invalid(SELECTOR, obj["spec"].get("selector"), "field is immutable"))
@@ -126,7 +126,7 @@ def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> lis
 
 
 def validate_status(obj: Object) -> list[FieldError]:
-    """Return all errors of a status: no count is negative."""
+    """Validate a status: no count is negative."""
     status, path = obj.get("status") or {}, Path("status")
     counts = (field for field, value in status.items() if isinstance(value, int))
     return [each for field in counts for each in validate_between(status[field], 0, _LARGEST, path.child(field))]

@@ -13,14 +13,14 @@ from apiserver.apis.virt.spec.downward_api import MANIFEST
 Object = Mapping[str, Any]
 
 MAX_BYTES: Final = 128 << 10
-"""Of an object's JSON without its status: virt-controller keeps objects decoded, with up to ten times as much memory."""
+"""As JSON without status: virt-controller keeps objects decoded, with up to ten times as much memory."""
 _LARGE: Final = MAX_BYTES // 4
-"""An error names the largest text of at least this many bytes itself."""
+"""An error names the longest text itself if it has this many bytes."""
 _NOT_KEPT: Final = "managedFields"
 
 
 def validate(obj: Object, old: Object | None = None) -> list[FieldError]:
-    """Return an error for the largest field of an object that is too large. An existing object may stay, and shrink.
+    """Refuse an object that is too large; the error names its largest field. An existing object may stay, and shrink.
 
     It counts UTF-8 without the data that our processes drop: managedFields, and kubectl's last-applied annotation.
     """

@@ -37,12 +37,12 @@ DOMAIN_TYPES: Final = ("kvm", "qemu")
 
 
 def validate_virtual_machine_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return the errors of a VirtualMachine's new status, except for unchanged values."""
+    """Validate a VirtualMachine's new status, except unchanged values."""
     return list(_MACHINE(obj.get("status") or {}, old.get("status") or {}, _STATUS))
 
 
 def validate_migration_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return the errors of a Migration's new status. A final phase must stay: it has released its lock."""
+    """Validate a Migration's new status. A final phase must stay: it has released its lock."""
     found = list(_MIGRATION(obj.get("status") or {}, old.get("status") or {}, _STATUS))
     before = phases.phase_of(old)
     if before in phases.MIGRATION_FINAL and phases.phase_of(obj) != before:

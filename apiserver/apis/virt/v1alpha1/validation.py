@@ -30,7 +30,7 @@ SPEC: Final = Path("spec")
 METADATA_NAME: Final = Path("metadata").child("name")
 
 MAX_NAME: Final = 63
-"""A VirtualMachine's name is a label's value on its pods."""
+"""It is a label's value on the machine's pods."""
 MAX_GRACE_SECONDS: Final = 7 * 24 * 3600
 MAX_START_TIMEOUT_SECONDS: Final = 24 * 3600
 MAX_PRIORITY: Final = 100
@@ -38,7 +38,7 @@ MAX_PRIORITY: Final = 100
 
 
 def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return the errors of a VirtualMachine; the API machinery checks its metadata except for the name."""
+    """Validate a VirtualMachine; the API machinery checks its metadata except the name."""
     return size.validate(obj) + _validate_outside_domain(obj) + _validate_domain(obj, allowed)
 
 
@@ -58,7 +58,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
 
 
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return the errors of an update, as at creation, but not of an unchanged spec or domain.
+    """Validate an update, but not an unchanged spec or domain.
 
     Stricter rules must not prevent the removal of a finalizer, or a stop. Edited hardware of a running machine is for its next start.
     """
@@ -76,7 +76,7 @@ def _domain(obj: Object) -> tuple[object, object]:
 
 
 def validate_migration(obj: Object) -> list[FieldError]:
-    """Return the errors of a new Migration."""
+    """Validate a new Migration."""
     return size.validate(obj) + _validate_migration(obj)
 
 
@@ -93,7 +93,7 @@ def _validate_migration(obj: Object) -> list[FieldError]:
 
 
 def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
-    """Return the errors of an updated Migration. Its spec must not change."""
+    """Validate an updated Migration. Its spec must not change."""
     found = size.validate(obj, old) + _validate_migration(obj)
     text = "a Migration is immutable; delete it, which cancels it if it is unfinished, and create another"
     was, now = old["spec"], obj["spec"]

@@ -96,11 +96,11 @@ class MachineWrite:
     now: datetime
     """By virt-api's clock."""
     migration: Object | None = None
-    """The stored Migration of the new ``status.migration``; used if the machine is not on the node."""
+    """The stored one of the new ``status.migration``; used if the machine is not on the node."""
 
 
 def validate(write: MachineWrite) -> list[FieldError]:
-    """Return an error for each field that the node's virt-handler may not write."""
+    """Refuse fields that the node's virt-handler may not write."""
     old, new = _status(write.old), _status(write.new)
     here = old.get("nodeName")
     if here != write.node and new.get("nodeName") != write.node:
@@ -214,7 +214,7 @@ def _is_of_image(write: MachineWrite, field: str) -> bool:
 
 
 def _image(write: MachineWrite) -> Iterator[FieldError]:
-    """Yield errors of a new image: it must be the requested one. Any end, or a run, may drop it."""
+    """Check a new image: it must be the requested one. Any end, or a run, may drop it."""
     image = managed_save.of(write.new)
     if image is None:
         return

@@ -83,14 +83,14 @@ class MigrationWrite:
     now: datetime
     """By virt-api's clock."""
     machine: Object | None = None
-    """The stored virtual machine; used if the new phase is final or an attempt failed."""
+    """As stored; used if the new phase is final or an attempt failed."""
     addresses: frozenset[str] = frozenset()
     """Of the node's virt-handlers, as :mod:`ipaddress` formats them; used if ``targetAddress`` changes."""
     relay_port: int = streams.RELAY_PORT
 
 
 def validate(write: MigrationWrite) -> list[FieldError]:
-    """Return an error for each field that the node's virt-handler may not write."""
+    """Refuse fields that the node's virt-handler may not write."""
     old, new = _status(write.old), _status(write.new)
     roles: tuple[Role, ...] = ("source", "target")
     own = tuple(role for role in roles if old.get(f"{role}Node") == write.node)
@@ -117,7 +117,7 @@ def validate(write: MigrationWrite) -> list[FieldError]:
 
 
 def _address(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield errors of the address to which the source sends the guest's memory."""
+    """Check the address to which the source sends the guest's memory."""
     given = _status(write.new).get("targetAddress")
     is_entered = phases.phase_of(write.new) == phases.TARGET_READY != phases.phase_of(write.old)
     if given == _status(write.old).get("targetAddress") and not is_entered:
@@ -143,7 +143,7 @@ def _released(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield errors of attempts: only the current one's failure may be added, while the guest may be on the source."""
+    """Check attempts: only the current one's failure may be added, while the guest may be on the source."""
     old, new = ({each["number"]: each for each in _status(each).get("attempts") or ()} for each in (write.old, write.new))
     path, present = STATUS.child("attempts"), migration_attempts.number_of(write.old)
     for number in sorted(old.keys() | new.keys()):

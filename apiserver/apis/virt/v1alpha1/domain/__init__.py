@@ -1,4 +1,4 @@
 """``spec.domain``: one module per family of fields, with models and validation rules.
 
-Rules run after defaulting, also if the schema found errors. Required fields may be missing then.
+Each ``validate`` returns errors. It runs after defaulting, also if the schema found errors; required fields may be missing then.
 """

@@ -18,7 +18,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes, va
 
 MAX_KERNEL_ARGS: Final = 2048
 MIN_MEMORY: Final = quantity.parse("128Mi")
-"""For UEFI: with Secure Boot it hangs with 48Mi, without it faults with 32Mi."""
+"""Minimum for UEFI: with Secure Boot it hangs with 48Mi, without it faults with 32Mi."""
 
 
 class KernelBootContainer(Model):
@@ -97,7 +97,7 @@ class Firmware(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return the errors of ``firmware``."""
+    """Validate ``firmware``."""
     firmware, place = domain.get("firmware") or {}, path.child("firmware")
     found = []
     if (uuid := firmware.get("uuid")) is not None and not forms.UUID.fullmatch(uuid):

@@ -88,7 +88,7 @@ class Interface(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return the errors of ``devices.interfaces``."""
+    """Validate ``devices.interfaces``."""
     interfaces, path = hardware.defaulted(domain), path.child("devices", "interfaces")
     found = validate_count(interfaces, hardware.MAX_INTERFACES, path)
     for position, interface in enumerate(interfaces):
@@ -161,7 +161,7 @@ def _validate_place(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_passt(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return errors of passt interfaces.
+    """Validate passt interfaces.
 
     ``ports`` must be explicit (``[]``: none), because each port takes a socket of the pod.
     """

@@ -27,12 +27,12 @@ class PluginSource(Model):
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Return the errors of plugin and options of a source."""
+    """Validate a source's plugin and options."""
     return plugins.validate_plugin({**source, "type": hardware.PLUGIN}, path, of_type=hardware.PLUGIN)
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return the errors of settings not allowed for a plugin disk from ``hardware.disks.defaulted``."""
+    """Refuse settings that a plugin disk from ``hardware.disks.defaulted`` cannot have."""
     if not hardware.is_plugin(disk) or (disk.get("driver") or {}).get("io") is None:
         return []
     return [

@@ -52,7 +52,7 @@ class Resources(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return the errors of ``resources``."""
+    """Validate ``resources``."""
     path = path.child("resources")
     found = [
         error
