@@ -1,4 +1,4 @@
-"""The state of a namespace after a failed test, for readers of the report."""
+"""The state of a namespace after a failed test, for the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KERNEL = ("segfault", "traps:", "oom-kill", "Out of memory")
 
 
 def seen(kubectl: Kubectl) -> str:
-    """Return about 4 KB of text: VMs, migrations, pods, ends of containers, the newest Events, and killed processes."""
+    """Return about 4 KB of text: VMs, migrations, pods, the newest Events, and killed processes."""
     tables = (("get", "vm,vmmig,pods", "-o", "wide"), ("get", "events", "--sort-by=.metadata.creationTimestamp", "-o", _EVENT))
     objects, events = (_told(kubectl, *arguments) for arguments in tables)
     return "\n".join((objects, *_endings(kubectl), *events.splitlines()[-EVENTS:], *_kernel()))

@@ -1,10 +1,7 @@
-"""Requests of tests to the cluster's API, and waits by a watch.
+"""Requests to the cluster's API, and waits by a watch.
 
-A request takes 1 ms, a run of kubectl 100 ms. Errors are those of :mod:`apiserver.apis.meta.errors`, or ``TransportError`` without an
-answer.
-
-A wait lists, then watches, and lists again whenever the watch ends, because tests kill servers. Checks run in the caller's thread. Timeouts
-count given seconds (tests/given_time.py).
+A request takes 1 ms, a run of kubectl 100 ms. A wait lists, then watches, and lists again when the watch ends, because tests kill servers.
+Checks run in the caller's thread. Timeouts count given seconds (tests/given_time.py).
 """
 
 from __future__ import annotations
@@ -51,15 +48,15 @@ ListCheck: TypeAlias = Callable[[list[Object]], Any]
 
 JSON_PATCH: Final = "application/json-patch+json"
 WATCH_SECONDS: Final = 30
-"""A lost event costs at most a watch's length."""
+"""Limits what a lost event costs."""
 IDLE_SECONDS: Final = 35.0
-"""A watch silent for longer is dead: its server was cut off without a notice."""
+"""A watch silent for longer is dead."""
 PAUSE_SECONDS: Final = 0.25
-"""Pause before the next list."""
+"""Before the next list."""
 
 
 def is_true(kind: str, status: str = "True") -> Check:
-    """Return a check that a condition has ``status``, like ``kubectl wait``: conditions older than the last edit do not count."""
+    """Return a check that a condition has ``status`` since the last edit."""
 
     def check(obj: Object) -> bool:
         found = condition(dig(obj, "status", "conditions"), kind)
@@ -86,13 +83,13 @@ def in_phase(*phases: str) -> Check:
 
 @dataclass(frozen=True)
 class Api:
-    """A kubeconfig's API server and user, with a default namespace. Thread-safe."""
+    """An API server, user and default namespace. Thread-safe."""
 
     kubeconfig: Path
     namespace: str
 
     def within(self, namespace: str) -> Api:
-        """Return the same API in another namespace; the empty one means all."""
+        """Return the same API in another namespace; empty: all."""
         return replace(self, namespace=namespace)
 
     def get(self, resource: str, name: str) -> Object:
@@ -119,11 +116,11 @@ class Api:
         return self._ask(lambda client: client.create(found, manifest, namespace_of(manifest) or self._place(found)))
 
     def apply(self, *manifests: Object) -> builtins.list[Object]:
-        """Create objects, or merge manifests into existing ones; return the results."""
+        """Create objects, or merge manifests into existing ones."""
         return [self._applied(each) for each in manifests]
 
     def replace(self, manifest: Object) -> Object:
-        """Replace an object; return it. Members that the manifest lacks are removed, as by ``kubectl apply``."""
+        """Replace an object as ``kubectl apply`` does: members that the manifest lacks go."""
         found = resources.of(manifest)
         place = namespace_of(manifest) or self._place(found)
         body = {**manifest, "metadata": {"namespace": place, **manifest["metadata"]}} if place else manifest
@@ -147,7 +144,7 @@ class Api:
             self.gone(resource, name, uid=uid_of(before), timeout=timeout)
 
     def delete_all(self, *kinds: str, timeout: float, grace_period: int | None = None) -> None:
-        """Delete all objects of these resources in the namespace, and wait until none is left."""
+        """Delete all objects of these resources in the namespace, and wait for their end."""
         for each in kinds:
             for one in self.list(each):
                 try:
@@ -168,7 +165,7 @@ class Api:
         return self._ask(lambda client: client.request(method, path, body=body, headers=headers))
 
     def until(self, resource: str, name: str, check: Check, *, timeout: float, what: str) -> Object:
-        """Wait until the object exists and ``check`` holds, and return it; a LookupError in ``check`` counts as not yet."""
+        """Wait until the object exists and ``check`` holds, and return it; LookupError counts as not yet."""
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
 
         def chosen(objects: Objects) -> Object | None:
@@ -234,7 +231,7 @@ class Api:
 
     @contextmanager
     def _looks(self, collection: Collection, timeout: float) -> Iterator[Iterator[Seen]]:
-        """Yield an iterator over the observed states, which ends after ``timeout`` seconds."""
+        """Yield the observed states for ``timeout`` seconds."""
         deadline = Deadline(timeout)
         connection = _connection(self.kubeconfig)
         seen: queue.SimpleQueue[Seen | None] = queue.SimpleQueue()
@@ -277,7 +274,7 @@ Objects: TypeAlias = Mapping[NamespacedName, Object]
 
 
 class Seen(NamedTuple):
-    """Objects of a wait, or the last ones and the error that prevents newer ones."""
+    """A wait's objects, or the last ones and the error."""
 
     objects: Objects
     trouble: str = ""
@@ -335,7 +332,7 @@ def _passes(error: errors.StatusError | TransportError) -> bool:
 
 
 class _Connection:
-    """A client with its event loop in a thread: tests are synchronous, and some run a loop themselves."""
+    """A client with its event loop in a thread, because tests are synchronous."""
 
     def __init__(self, config: Config) -> None:
         self._loop = asyncio.new_event_loop()
@@ -364,5 +361,5 @@ def _connection(kubeconfig: Path) -> _Connection:
 
 @functools.cache
 def _connected(kubeconfig: Path, changed: int) -> _Connection:
-    del changed  # a rewritten kubeconfig has other credentials
+    del changed  # a rewritten kubeconfig
     return _Connection(Config.from_kubeconfig(kubeconfig))

@@ -31,9 +31,9 @@ _HERE = Path(__file__).parent
 _TURN = turns.Turn(layout.cache() / ".tests-of-the-cluster.lock")
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts, because other modules may take long
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Hold the cluster until the module's objects are gone. pytest calls this hook for all tests."""
+    """Hold the cluster until the module's objects are gone."""
     if not item.path.is_relative_to(_HERE):
         return (yield)
     _TURN.begin(item.path)
@@ -46,13 +46,13 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
-    """Reserve the cluster for a failed test (tests/flakes.py)."""
+    """Reserve the cluster for a failed test."""
     return _TURN.alone(item.path)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the namespace's state to the report of a failure, the only record of a remote run."""
+    """Add the namespace's state to the report of a failure."""
     report = yield
     within = getattr(item, "funcargs", {}).get("kubectl")
     if report.failed and isinstance(within, Kubectl):
@@ -62,7 +62,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def bare_kubeconfig() -> Path:
-    """Return the path of a running cluster's kubeconfig; our chart may be absent."""
+    """Return a running cluster's kubeconfig; our chart may be absent."""
     if not testbed_kubectl.is_own_cluster():
         return Path(os.environ["KUBECONFIG"])
     cluster.up()
@@ -88,7 +88,7 @@ def testguest(bare_kubeconfig: Path) -> None:
 
 @pytest.fixture(scope="session")
 def debian(bare_kubeconfig: Path) -> None:
-    """Import the cloud image, which is large and not there by default."""
+    """Import the cloud image, which is large."""
     if testbed_kubectl.is_own_cluster():
         cluster.load_images(["debian"])
 
@@ -107,13 +107,13 @@ def _binary() -> str:
 
 @pytest.fixture(scope="module")
 def bare_kubectl(bare_kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """kubectl in a namespace of the test module with Pod Security ``restricted``; our chart may be absent."""
+    """kubectl in the module's namespace with Pod Security ``restricted``; our chart may be absent."""
     yield from _namespace(Kubectl(bare_kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
 @pytest.fixture(scope="module")
 def kubectl(kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """kubectl in a namespace of the test module with Pod Security ``restricted``; our chart is ready."""
+    """kubectl in the module's namespace with Pod Security ``restricted``; our chart is ready."""
     yield from _namespace(Kubectl(kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
@@ -124,7 +124,7 @@ def system(kubeconfig: Path, _binary: str) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
-    """Yield a function that makes a named namespace like that of ``kubectl``, removed with the module."""
+    """Yield a function that makes a namespace like that of ``kubectl``, removed with the module."""
     made: list[Iterator[Kubectl]] = []
 
     def make(name: str) -> Kubectl:
@@ -142,7 +142,7 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
     kubectl.api.create(manifest)
     made = kubectl.within(unique)
     try:
-        # kube-controller-manager makes it; without it, kube-apiserver refuses pods after about 1 s.
+        # Without it, kube-apiserver refuses pods after about 1 s.
         made.api.until("serviceaccounts", "default", lambda _: True, timeout=60, what="the default service account")
         yield made
     finally:
@@ -153,15 +153,14 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
 
 
 def _end(api: Api) -> None:
-    """Delete a namespace's sets, migrations, VMs, pods and claims with 1 s of grace, wait for their end, then delete the namespace.
-
-    The namespace controller looks at them only every 15 s.
+    """Delete a namespace's objects with 1 s of grace, wait for their end, then delete the namespace, whose controller looks only every 15
+    s.
     """
-    if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:  # a bare cluster has none yet
+    if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:  # absent in a bare cluster
         with contextlib.suppress(errors.NotFound):  # an earlier release has no sets
             api.delete_all("virtualmachinereplicasets", timeout=60)
         for machine in api.list("virtualmachines"):
-            with contextlib.suppress(errors.NotFound):  # a VM that a test deleted may be gone
+            with contextlib.suppress(errors.NotFound):  # it may be gone
                 api.patch("virtualmachines", name_of(machine), {"spec": {"terminationGracePeriodSeconds": 0}})
         api.delete_all("migrations", "virtualmachines", timeout=150)
     api.delete_all("replicasets", timeout=60)

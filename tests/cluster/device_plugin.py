@@ -32,7 +32,7 @@ class NamingPlugin(Plugin):
 
 @contextmanager
 def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Offer resources on a node during the block; ``plugins`` gives each one's container variables."""
+    """Offer resources on a node during the block; ``plugins`` has each one's container variables."""
     command = [sys.executable, "-m", __name__, str(_directory(node)), json.dumps(plugins)]
     with subprocess.Popen(command, cwd=layout.REPOSITORY) as process:
         try:

@@ -11,7 +11,7 @@ from tests.cluster.kube import Kubectl
 
 FINAL = ("Succeeded", "Failed", "Cancelled")
 ANYWHERE = {"spec": {"nodeSelector": None}}
-"""A patch of a VM that counts from the guest's next placement."""
+"""Counts from the guest's next placement."""
 
 
 def on(node: str) -> dict[str, str]:

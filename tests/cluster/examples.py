@@ -1,4 +1,4 @@
-"""Examples of the repository, followed as their READMEs say."""
+"""Examples, followed as their READMEs say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Plugin:
 
     @classmethod
     def of(cls, directory: Path) -> Plugin:
-        """Read the README: two steps of the installation, the use, and the removal."""
+        """Read the steps of installation, use and removal."""
         found = re.findall(r"^```sh\n(.*?)^```", (directory / "README.md").read_text(), re.DOTALL | re.MULTILINE)
         return cls(directory, *found)
 
@@ -32,18 +32,17 @@ class Plugin:
 
     @property
     def unnamed(self) -> str:
-        """Return the flag that names no plugin of this kind."""
+        """Return the flag that names no such plugin."""
         return _only(r"--set-json \S+", self.removal)
 
     def helm_is_that_of(self, other: Plugin) -> bool:
-        """Return whether both READMEs' helm commands differ only in flags, so that one upgrade can do both."""
+        """Return whether both helm commands differ only in flags, so that one upgrade does both."""
         return (self.names.replace(self.named, ""), _helm(self.removal).replace(self.unnamed, "")) == (
             other.names.replace(other.named, ""),
             _helm(other.removal).replace(other.unnamed, ""),
         )
 
     def named_with(self, *flags: str) -> str:
-        """Return the command that names the plugin."""
         return self.names.replace(self.named, " ".join((self.named, *flags)))
 
     def unnamed_with(self, *flags: str) -> str:

@@ -1,4 +1,4 @@
-"""Guests that count: the numbers distinguish a running guest from a paused or rebooted one."""
+"""Guests that count, so that a paused or rebooted one shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def counting_vm(name: str, **spec: Any) -> dict[str, Any]:
 def answers(guest: Console, *, timeout: float = 60) -> None:
     """Check that a guest answers a new word after the console's replay.
 
-    A tiny guest does not echo input, but the terminal does until the plugin is attached. So a line of the guest must come first.
+    The terminal echoes until the plugin is attached, so a line of the guest comes first.
     """
     word = secrets.token_hex(4)
     guest.type(f"echo {word}\n")
@@ -26,7 +26,7 @@ def answers(guest: Console, *, timeout: float = 60) -> None:
 
 
 def ticks(kubectl: Kubectl, vm: str) -> list[int]:
-    """Return three numbers that a guest counts now, after the replay."""
+    """Return three numbers that a guest counts after the replay."""
     with console(kubectl, vm) as guest:
         guest.expect(TICK)
         answers(guest)
@@ -41,7 +41,7 @@ def counts_on(kubectl: Kubectl, vm: str, above: int) -> int:
 
 
 def is_above(kubectl: Kubectl, vm: str, number: int) -> bool:
-    """Return whether a guest's console soon shows a greater number."""
+    """Return whether the console soon shows a greater number."""
     with console(kubectl, vm) as guest:
         try:
             while int(guest.expect(TICK, timeout=8)[1]) <= number:

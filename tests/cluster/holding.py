@@ -1,4 +1,4 @@
-"""A held start: virt-launcher stops before its guest runs, until the test continues it."""
+"""Stop virt-launcher before its guest runs, until the test continues it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from tests.cluster.kube import Kubectl, eventually
 
 LAUNCHER = "virt-launcher"
 LOOK_SECONDS = 0.02
-"""A start takes 1 to 2 s of processor time."""
 
 
 class Held:
-    """A pod's virt-launcher, stopped by SIGSTOP as soon as it handles SIGTERM."""
+    """A virt-launcher, stopped as soon as it handles SIGTERM."""
 
     def __init__(self, pod: Object) -> None:
         self._pod = pod
@@ -33,7 +32,7 @@ class Held:
         eventually(lambda: self._pids, timeout=90, interval=LOOK_SECONDS, what="virt-launcher begins")
 
     def is_asked_to_end(self) -> bool:
-        """Return whether the process has a pending SIGTERM, or is gone."""
+        """Return whether SIGTERM is pending, or the process gone."""
         return not any(_has(pid, "ShdPnd", "SigPnd") is False for pid in self._pids)
 
     def go_on(self) -> None:
@@ -53,7 +52,7 @@ class Held:
 
 
 def _has(pid: int, *fields: str) -> bool | None:
-    """Return whether one of these signal sets contains SIGTERM (proc_pid_status(5)); None if the process is gone."""
+    """Return whether one of these sets of proc_pid_status(5) contains SIGTERM; None without a process."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

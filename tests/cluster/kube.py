@@ -22,10 +22,9 @@ from tests.given_time import LOOK_SECONDS, Deadline, guests
 
 ROOT = Path(__file__).parents[2]
 STALE_SECONDS = 75
-"""After one late answer kube-apiserver misses an aggregated server's resources for a minute.
+"""How long kube-apiserver misses an aggregated server's resources after one late answer.
 
-It reads the discovery every minute with a timeout of 5 s (kube-aggregator's discovery manager). So tests of virt-api's availability request
-objects instead.
+It reads the discovery every minute with a timeout of 5 s (kube-aggregator's discovery manager).
 """
 _UNKNOWN = re.compile("no matches for kind|the server doesn't have a resource type")
 
@@ -42,7 +41,7 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return kubectl's variables, without early garbage collection, which would take a fifth of its time."""
+        """Return kubectl's variables, without early garbage collection, a fifth of its time."""
         path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
 
@@ -51,7 +50,7 @@ class Kubectl:
         return Api(self.kubeconfig, self.namespace)
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line in the namespace; kubectl takes flags only after a plugin's name."""
+        """Return the command line; kubectl takes flags only after a plugin's name."""
         namespace = ["-n", self.namespace]
         if arguments[0] == "virt":
             return [self.binary, "virt", *namespace, *arguments[1:]]
@@ -60,18 +59,18 @@ class Kubectl:
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run kubectl; the caller checks the exit status.
 
-        Repeats the call for up to ``STALE_SECONDS`` while kubectl's discovery lacks our served kinds.
+        Repeats the call for up to ``STALE_SECONDS`` while kubectl's discovery lacks our kinds.
         """
         done = self._run(*arguments, stdin=stdin, timeout=timeout)
         deadline = time.monotonic() + STALE_SECONDS
         while _UNKNOWN.search(done.stderr) and self._are_served() and time.monotonic() < deadline:
             print(f"[discovery is stale: kubectl {' '.join(arguments)}]")
-            time.sleep(2)  # of up to a minute
+            time.sleep(2)
             done = self._run(*arguments, stdin=stdin, timeout=timeout)
         return done
 
     def _are_served(self) -> bool:
-        """Return whether kube-apiserver gets our resources from virt-api, despite its own discovery."""
+        """Return whether kube-apiserver reaches virt-api, despite its own discovery."""
         return not self._run("get", "--raw", f"/apis/{names.GROUP}/{names.VERSION}").returncode
 
     def _run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -136,10 +135,10 @@ def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: 
 
 
 class Console:
-    """A ``kubectl virt console`` in a pseudo-terminal, read like expect."""
+    """``kubectl virt console`` in a pseudo-terminal, read like expect."""
 
     def __init__(self, process: subprocess.Popen[bytes], terminal: int, domain: str = "") -> None:
-        """Initialise for a terminal; timeouts count the time given to the guest of the libvirt domain."""
+        """Timeouts count the time given to the guest of the libvirt domain."""
         self.process = process
         self.text = ""
         self._domain = domain
@@ -149,9 +148,9 @@ class Console:
         os.write(self._terminal, text.encode())
 
     def expect(self, pattern: str, *, timeout: float = 60) -> re.Match[str]:
-        """Read until regular expression ``pattern`` matches, and drop that text; ``string[: match.start()]`` precedes the match.
+        """Read until ``pattern`` matches, and drop that text.
 
-        Each of many reads repeats the search: a pattern that begins with ``.*`` takes quadratic time.
+        Every read repeats the search: a pattern that begins with ``.*`` takes quadratic time.
         """
         if not (found := re.search(pattern, self.text)):
             deadline = Deadline(timeout, lambda: guests(self._domain) if self._domain else ())
@@ -165,16 +164,16 @@ class Console:
         return found
 
     def skip_replay(self) -> None:
-        """Wait until the tiny guest answers on a new console; its output is live from then on."""
+        """Wait until the tiny guest answers; its output is live from then on."""
         word = f"live-{secrets.token_hex(4)}"
         self.expect("press Enter for a prompt")
         self.type(f"echo {word}\n")
         self.expect(word)
 
     def run(self, command: str, *, timeout: float = 60) -> str:
-        """Run a shell command in the guest and return its output.
+        """Return the output of a shell command in the guest.
 
-        Its end marker is unique, because a new console replays earlier output with its markers.
+        Its end marker is unique, because a new console replays earlier output.
         """
         end = secrets.token_hex(4)
         self.type(f"{command}; echo E''ND-{end}\n")
@@ -182,13 +181,13 @@ class Console:
         return found.string[: found.start()]
 
     def _read(self, timeout: float) -> bool:
-        """Add output to ``text``, waiting up to ``timeout`` seconds; return False if the console is closed."""
+        """Read for up to ``timeout`` seconds; return False if the console is closed."""
         ready, _, _ = select.select([self._terminal], [], [], timeout)
         if not ready:
             return True
         try:
             chunk = os.read(self._terminal, 65536)
-        except OSError:  # EIO: the other side of the pseudo-terminal is closed
+        except OSError:  # EIO: the other side is closed
             return False
         self.text += chunk.decode(errors="replace")
         return bool(chunk)
@@ -196,7 +195,7 @@ class Console:
 
 @contextmanager
 def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
-    """Attach to a console during the block, then leave with Ctrl-]. ``flags`` are kubectl's (``--as``)."""
+    """Attach to a console during the block, then leave with Ctrl-]."""
     controller, terminal = os.openpty()
     process = subprocess.Popen(
         kubectl.command("virt", "console", vm, *flags),
@@ -221,7 +220,7 @@ def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
 
 @contextmanager
 def forwarded(kubectl: Kubectl, target: str, port: int) -> Iterator[int]:
-    """Yield a loopback port forwarded to a port of a pod or Service (``pod/name``, ``service/name``)."""
+    """Yield a loopback port forwarded to a port of ``pod/name`` or ``service/name``."""
     command = kubectl.command("port-forward", target, f":{port}")
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -235,7 +234,7 @@ def forwarded(kubectl: Kubectl, target: str, port: int) -> Iterator[int]:
 
 @contextmanager
 def port_of_guest(kubectl: Kubectl, vm: str, port: str) -> Iterator[int]:
-    """Yield a loopback port forwarded by the plugin to a port of a guest: ``80``, ``udp/:53``."""
+    """Yield a loopback port forwarded by the plugin to a guest's port: ``80``, ``udp/:53``."""
     command = kubectl.command("virt", "port-forward", vm, port if ":" in port else f":{port}")
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -249,7 +248,7 @@ def port_of_guest(kubectl: Kubectl, vm: str, port: str) -> Iterator[int]:
 
 
 def said_at(port: int) -> str:
-    """Return what a program at a loopback port says at once; empty if nothing."""
+    """Return what a program at a loopback port says at once."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         return connection.recv(100).decode().strip()
     return ""

@@ -1,7 +1,4 @@
-"""``make test-drain``: drain a node with twenty guests, stopped in the middle and repeated.
-
-It takes minutes, so it is not part of ``make test``.
-"""
+"""``make test-drain``: drain a node with twenty guests, stopped in the middle and repeated, in minutes."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ NAMES = [f"many-{number:02}" for number in range(GUESTS)]
 
 
 def a_small_one(name: str, **spec: object) -> dict[str, Any]:
-    """Return a tiny VM with 64 MiB. It requests a hundredth of a processor, so twenty fit on a node with two."""
+    """Return a tiny VM with 64 MiB; twenty fit on a node with two processors."""
     manifest = tiny_vm(name, run="fill=64", evictionStrategy="LiveMigrate", **spec)
     manifest["spec"]["domain"]["resources"] = {"requests": {"cpu": "10m"}}
     return manifest
@@ -40,7 +37,7 @@ def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
     etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
     (name,) = (each.name for each in layout.NODES if each.name != etcd)
     chosen = {"kubernetes.io/hostname": name}
-    for start in range(0, GUESTS, 4):  # if all booted at once, each would exceed its timeout
+    for start in range(0, GUESTS, 4):  # so that each boots within its timeout
         some = NAMES[start : start + 4]
         kubectl.apply(*(a_small_one(each, nodeSelector=chosen) for each in some))
         kubectl("wait", "vm", *some, "--for=condition=Ready", "--timeout=300s", timeout=320)
@@ -59,7 +56,7 @@ def places(kubectl: Kubectl) -> Counter[str]:
 
 
 def under_way(kubectl: Kubectl) -> list[dict[str, Any]]:
-    """Return the unfinished Migrations, after checking that at most two have begun."""
+    """Return the unfinished Migrations, at most two of them begun."""
     found = [each for each in kubectl.json("get", "migrations")["items"] if phases.is_unfinished(each)]
     assert len([each for each in found if phases.phase_of(each) not in ("", phases.PENDING)]) <= FROM_A_NODE
     return found
@@ -84,7 +81,7 @@ def test_drain_of_twenty_guests_is_shown_and_can_be_interrupted(kubectl: Kubectl
         try:
             eventually(lambda: moved(enough), timeout=600, interval=1, what=f"{enough} guests have moved")
             print(kubectl("get", "migrations"))
-            kubectl("uncordon", node)  # while kubectl keeps trying
+            kubectl("uncordon", node)
             eventually(lambda: not under_way(kubectl), timeout=180, interval=1, what="what has begun is over")
             stay, before = places(kubectl)[node], len(said.read_text())
             assert stay > 0, "the drain went on"

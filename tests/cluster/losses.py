@@ -1,4 +1,4 @@
-"""Nodes that are lost, and a fence agent with a board that switches them off."""
+"""Lost nodes, and a fence agent with a board that switches them off."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AGENT: Final = layout.REPOSITORY / "examples" / "fence_agents" / "redfish.py"
 
 
 def other_than_etcds(system: Kubectl) -> tuple[layout.Node, str]:
-    """Return the node without our etcd, which a test may lose, and the name of the other one."""
+    """Return the node without our etcd, and the name of the other one."""
     etcd = str(system.api.get("pod", "kubevirt-etcd-0")["spec"]["nodeName"])
     (node,) = (each for each in layout.NODES if each.name != etcd)
     return node, etcd
@@ -29,7 +29,7 @@ def other_than_etcds(system: Kubectl) -> tuple[layout.Node, str]:
 
 @contextmanager
 def without_kubelet(system: Kubectl, node: layout.Node, *pods: Object) -> Iterator[None]:
-    """End the kubelet, and then the processes of these pods; afterwards repair and unfence the node."""
+    """End the kubelet, then these pods' processes; afterwards repair and unfence the node."""
     programs.end([f"{node.name}-kubelet"])
     try:
         for pod in pods:
@@ -44,7 +44,6 @@ def without_kubelet(system: Kubectl, node: layout.Node, *pods: Object) -> Iterat
 
 
 def handler_of(system: Kubectl, node: layout.Node) -> Object:
-    """Return the pod of virt-handler there."""
     (handler,) = system.api.list("pods", field_selector=f"spec.nodeName={node.name}", label_selector="kubevirt.io=virt-handler")
     return handler
 

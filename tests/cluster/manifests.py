@@ -6,7 +6,7 @@ from tests.guest_kernel import KERNEL_ARGS
 
 GUEST_IMAGE = "localhost/kubevirt/testguest:dev"
 BZIMAGE = {"kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.gz"}
-"""Members of a container of ``kernelBoot``: Debian's kernel."""
+"""Debian's kernel for ``kernelBoot``."""
 
 
 def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:
@@ -14,7 +14,6 @@ def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:
 
     Args:
         run: commands that the guest runs first, such as ``counter,dirty=100`` (docs/development/testbed.md, "Images").
-        spec: further or replaced members of its spec.
     """
     arguments = {"kernelArgs": f"guest.run={run}"} if run else {}
     return _vm(name, {"container": {"image": GUEST_IMAGE, "kernelPath": "/boot/tiny"}, **arguments}, spec)

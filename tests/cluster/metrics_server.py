@@ -1,4 +1,4 @@
-"""The metrics API in plain Python, for a pod: each pod that matches a request uses 0.9 processors."""
+"""A metrics API for a pod: each pod uses 0.9 processors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ USAGE = {"cpu": "900m", "memory": "64Mi"}
 
 
 def pods(namespace: str, query: str) -> Any:
-    """Return the pods of a namespace, with the labels of the query."""
     headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"}
     url = f"https://kubernetes.default.svc/api/v1/namespaces/{namespace}/pods?{query}"
     context = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
@@ -27,7 +26,6 @@ def pods(namespace: str, query: str) -> Any:
 
 
 def metrics(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return the PodMetrics of a pod."""
     kept = {key: pod["metadata"][key] for key in ("name", "namespace", "labels")}
     containers = [{"name": each["name"], "usage": USAGE} for each in pod["spec"]["containers"][:1]]
     return {"metadata": kept, "timestamp": datetime.now(UTC).isoformat(timespec="seconds"), "window": "1s", "containers": containers}

@@ -1,4 +1,4 @@
-"""A neighbour of guests: it pings one of them continuously, and records its frames with their ports.
+"""A neighbour that pings a guest, and records its frames with their ports.
 
 It sends to the guest's MAC address without ARP, so switches learn the guest's place only from the guest and its QEMU.
 """
@@ -17,7 +17,7 @@ from tests.host.handler.pods import within
 
 PERIOD_SECONDS = 0.02
 RARP = 0x8035
-"""With it, a QEMU announces its guest's card before the guest runs."""
+"""With it, QEMU announces a guest's card before the guest runs."""
 ANNOUNCING = frozenset({frames.ARP, RARP})
 _ETH_P_ALL = 3
 

@@ -1,4 +1,4 @@
-"""Patches by accounts that may not read the objects first, as kubectl would."""
+"""Patches by accounts that may not read the objects."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Kill the processes of a pod from outside, like a power cut.
 
-The test cluster's nodes are namespaces of this machine, so /proc has the pods' processes. A process' cgroup names its pod's uid.
+The nodes are namespaces of this machine, so /proc has the pods' processes, with the pod's uid in their cgroup.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def of_pod(pod: dict[str, Any]) -> dict[int, str]:
 
 
 def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
-    """SIGKILL the pod's processes with ``containing`` in their command lines; return their pids, or fail if there is none."""
+    """SIGKILL the pod's processes with ``containing`` in their command lines; return their pids."""
     pids = [pid for pid, command in of_pod(pod).items() if containing in command]
     assert pids, f"pod {pod['metadata']['name']} has no process with {containing!r}"
     for pid in pids:
@@ -43,6 +43,6 @@ def resident_kib(pid: int) -> int:
 
 
 def proportional_kib(pid: int) -> int:
-    """Return a process' proportional set size in KiB, which divides shared pages (proc_pid_smaps_rollup(5))."""
+    """Return a process' proportional set size (proc_pid_smaps_rollup(5))."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")))

@@ -13,11 +13,11 @@ from tests.testbed import kubectl as testbed_kubectl
 
 PORT = 8080
 BOTH = {"ipFamilyPolicy": "PreferDualStack"}
-"""For a Service: one address per family of the cluster."""
+"""One address per family of the cluster."""
 
 
 def serve(guest: Console, word: str, *addresses: str) -> None:
-    """Serve a word over HTTP in a guest once it has these addresses, by default those behind a pod's network."""
+    """Serve a word over HTTP in a guest once it has these addresses, by default the pod's network's."""
     wait_for_addresses(guest, *(addresses or ("10.0.2.2", *(["fd10:0:2::2"] if testbed_kubectl.is_own_cluster() else []))))
     guest.run(f"mkdir -p /www && echo {word} >/www/index.html && httpd -p {PORT} -h /www")
 
@@ -32,7 +32,7 @@ def wait_for_addresses(guest: Console, *addresses: str) -> None:
     deadline = time.monotonic() + 120
     while left := missing():
         assert time.monotonic() < deadline, f"the guest does not have {', '.join(sorted(left))} after 120 s"
-        time.sleep(0.5)  # more output would push the guest's ready message out of the console's replay
+        time.sleep(0.5)  # more output would push the ready message out of the replay
 
 
 def a_server(name: str, node: str = "", **labels: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def a_client(name: str, node: str = "", **labels: str) -> dict[str, Any]:
 
 
 def a_service(name: str, app: str, **spec: Any) -> dict[str, Any]:
-    """Return a Service from port 80 to :data:`PORT` of the pods with the label ``app``."""
+    """Return a Service from port 80 to :data:`PORT` of pods with the label ``app``."""
     spec |= {"selector": {"app": app}, "ports": [{"port": 80, "targetPort": PORT}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
@@ -77,7 +77,7 @@ def addresses_in(pod: dict[str, Any]) -> tuple[str, ...]:
 
 
 def service_addresses(kubectl: Kubectl, service: str) -> tuple[str, ...]:
-    """Return a Service's addresses; on the test cluster IPv4, then IPv6."""
+    """Return a Service's addresses: IPv4, then IPv6."""
     found = tuple(kubectl.api.get("service", service)["spec"]["clusterIPs"])
     if testbed_kubectl.is_own_cluster():
         assert [":" in each for each in found] == [False, True], found
@@ -112,5 +112,5 @@ def _wait(kubectl: Kubectl, client: str, addresses: tuple[str, ...], port: int, 
         eventually(lambda: reaches(kubectl, client, address, port) is is_open, timeout=60, what=what)
 
     assert addresses
-    with ThreadPoolExecutor(len(addresses)) as pool:  # each unreachable one takes five seconds
+    with ThreadPoolExecutor(len(addresses)) as pool:
         list(pool.map(wait, addresses))

@@ -1,4 +1,4 @@
-"""A pod that serves HTTPS from one source file, with a Service and a certificate of its own authority."""
+"""A pod that serves HTTPS from one source file, with its own authority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission webhooks of the cluster with our API: kube-apiserver calls none for aggregated requests, so virt-api must."""
+"""The cluster's admission webhooks with our API: kube-apiserver calls none for aggregated requests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def register(kubectl: Kubectl, authority: Pair) -> Iterator[Register]:
 
 
 def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: Register) -> None:
-    """ADM-01, ADM-03, ADM-06: creation, dry run and deletion; the user reads the reason; deleting the configuration ends it."""
+    """Creation, dry run and deletion; the user reads the reason; deleting the configuration ends it."""
     kubectl.api.apply(tiny_vm("before", runStrategy="Halted"))
     register("Validating", "/deny")
     dry = ("--dry-run=server",)
@@ -66,7 +66,7 @@ def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: R
     )
     refusal = _refusal(kubectl, tiny_vm("later", runStrategy="Halted"))
     assert 'admission webhook "validating.example.test" denied the request: CREATE: machines need an owner' in refusal
-    assert refusal.startswith("Error from server: ")  # no reason in brackets: the webhook gave none, as with Go
+    assert refusal.startswith("Error from server: ")  # no brackets: the webhook gave no reason
     done = kubectl.try_run("delete", "vm", "before")
     assert (done.returncode, "DELETE: machines need an owner" in done.stderr) == (1, True)
     owned = tiny_vm("owned", runStrategy="Halted")

@@ -1,5 +1,3 @@
-"""Kubernetes' HorizontalPodAutoscaler scales a set by a metric of its pods, and ``kubectl virt top`` shows the metric."""
-
 from __future__ import annotations
 
 import base64
@@ -41,7 +39,7 @@ def metrics_api(kubectl: Kubectl) -> Iterator[None]:
     }
     kubectl.api.create({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": SERVICE}, "spec": spec})
     yield
-    kubectl.api.delete("apiservices", SERVICE)  # before the namespace: an API without a server blocks the deletion of namespaces
+    kubectl.api.delete("apiservices", SERVICE)  # an API without a server blocks the deletion of namespaces
 
 
 def a_set(replicas: int) -> dict[str, Any]:

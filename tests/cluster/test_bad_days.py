@@ -1,4 +1,4 @@
-"""A killed process, or etcd: no acknowledged write is lost, the guest keeps running, the console returns."""
+"""After a killed process or etcd no acknowledged write is lost, and the guest keeps running."""
 
 from __future__ import annotations
 
@@ -44,10 +44,7 @@ def kill_all(system: Kubectl, component: str) -> set[str]:
 
 
 def await_recovery(system: Kubectl, component: str, killed: set[str]) -> None:
-    """Wait until every pod is ready in a new container.
-
-    Ready alone is not enough: the kubelet may not have noticed the old container's end.
-    """
+    """Wait until every pod is ready in a new container; the kubelet may not have noticed the old one's end."""
 
     def recovered(pods: list[dict[str, Any]]) -> bool:
         return is_ready(pods) and all(containers(pod) and not containers(pod) & killed for pod in pods)
@@ -58,7 +55,7 @@ def await_recovery(system: Kubectl, component: str, killed: set[str]) -> None:
 
 @pytest.fixture(scope="module")
 def counting(kubectl: Kubectl, testguest: None) -> dict[str, Any]:
-    """A guest that counts seconds on its console, for all tests of the module."""
+    """A guest that counts seconds, for all tests of the module."""
     kubectl.api.create(counting_vm("counting"))
     return kubectl.api.ready("vm", "counting", timeout=90)
 
@@ -76,7 +73,7 @@ def goes_on(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], compone
 
 
 def _served(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a VM; an empty one while the API is away."""
+    """Return a VM; empty while the API is away."""
     try:
         return kubectl.api.get("vm", name)
     except errors.NotFound:  # a 404 for an object that exists
@@ -108,7 +105,7 @@ def loses_no_write(kubectl: Kubectl, system: Kubectl, component: str) -> None:
             count = len(acknowledged)
             eventually(lambda: len(acknowledged) >= count + 3, timeout=200, what="writes after the kill")
         finally:
-            stop.set()  # otherwise the workers never end
+            stop.set()
         for each in running:
             each.result()
 
@@ -128,7 +125,7 @@ def test_no_acknowledged_write_is_lost(kubectl: Kubectl, system: Kubectl) -> Non
 
 
 def test_killed_launcher_ends_its_guest_and_another_attempt_runs(kubectl: Kubectl, testguest: None) -> None:
-    """The launcher is PID 1 of the container, so the kernel kills QEMU with it, and the next attempt meets no second QEMU."""
+    """The launcher is PID 1 of the container, so the kernel kills QEMU with it."""
     kubectl.api.create(tiny_vm("rerun"))
     first = kubectl.api.ready("vm", "rerun", timeout=90)["status"]["podName"]
     pod = kubectl.api.get("pod", first)

@@ -1,5 +1,3 @@
-"""Claims on the real cluster: a blank disk in a new one, a device named by two VMs, and a full one."""
-
 from __future__ import annotations
 
 import secrets
@@ -153,7 +151,7 @@ def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_pat
         assert "by virtual machine first;" in waits["message"]
         with console(kubectl, "first") as viewer:
             boot(viewer).run("echo of-the-first | dd of=/dev/vda conv=fsync")
-        kubectl.api.verb("first", "restart")  # during the restart it has no pod, and keeps its disk
+        kubectl.api.verb("first", "restart")  # without a pod it keeps its disk
         kubectl.api.until("vm", "first", lambda found: found["status"]["attempt"] == 2, timeout=120, what="the second attempt")
         ready(kubectl, "first")
         second = kubectl.api.get("vm", "second")

@@ -1,4 +1,4 @@
-"""The README's second example: a cloud image with cloud-init, SSH logins, copies and a UDP port."""
+"""The README's second example: a cloud image with cloud-init."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.testbed import cloud_demo, ssh
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 BOOT_SECONDS: Final = 1200
-"""An emulator alone on one processor needs two minutes, under load ten times that."""
+"""An emulator alone on a processor takes two minutes."""
 
 
 ECHO: Final = """
@@ -33,7 +33,7 @@ while True:
 
 
 def echoed(client: socket.socket) -> bool:
-    """Send a datagram of an Ethernet frame's size, and return whether the answer comes."""
+    """Return whether a datagram of an Ethernet frame's size is answered."""
     data = b"x" * 1400
     with contextlib.suppress(TimeoutError):
         client.send(data)

@@ -1,4 +1,4 @@
-"""A virt-handler with another contract version, as during an upgrade: its node cannot run guests, and its own keep running."""
+"""A virt-handler with another contract version, as during an upgrade."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MODULE = contract.__name__
 CONFIG_MAP = "another-contract"
 HANDLER = "virt-handler"
 STAYS, MOVES = "stays", "moves"
-"""VMs with counting guests: on that virt-handler's node, and on the other one."""
+"""On that virt-handler's node, and on the other one."""
 
 
 def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:
-    """Return a node's virt-handler pod once it is the only one and ready; its uid is not ``other_than``."""
+    """Return a node's virt-handler pod once it is the only one and ready."""
 
     def is_so(pods: list[Object]) -> bool:
         return len(pods) == 1 and pods[0]["metadata"]["uid"] != other_than and is_true("Ready")(pods[0])

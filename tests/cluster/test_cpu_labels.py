@@ -1,5 +1,3 @@
-"""Labels of nodes: virt-handler's rights, its labels on emulating nodes, and libvirt's answers in its pod."""
-
 from __future__ import annotations
 
 import http.client

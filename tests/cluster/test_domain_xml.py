@@ -1,4 +1,4 @@
-"""A VM in libvirt's XML, and an engine on top of the API as the oVirt plan describes it."""
+"""A VM in libvirt's XML, and an engine on top of the API as in the oVirt plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def given_xml(kubectl: Kubectl, name: str) -> str:
 
 
 def test_xml_example_runs_and_libvirt_gets_its_bytes(kubectl: Kubectl) -> None:
-    """It boots Debian's kernel, a bzImage, from a BIOS. Other cluster tests boot the tiny guest, or Linux by PVH."""
+    """Debian's bzImage from a BIOS; other tests boot by PVH."""
     kubectl("apply", "-f", str(EXAMPLE))
     vm = kubectl.api.ready("vm", "from-xml", timeout=150)
     with console(kubectl, "from-xml") as guest:
@@ -79,9 +79,9 @@ RESTART = (
     "kill $(cat /run/qemu-ga.pid); sleep 2; "
     "qemu-ga -d -m virtio-serial -p /dev/virtio-ports/org.qemu.guest_agent.0 -f /run/qemu-ga.pid -l /var/log/qemu-ga.log"
 )
-"""Restart the guest agent, as an installation may, because it reads the list of applications at its start."""
+"""The guest agent reads the list of applications at its start."""
 INSTALL = f"printf '{{}}\\t{{}}\\n' >>/packages; {RESTART}"
-"""Install a package in busybox: its list is dpkg-query's output."""
+"""busybox's package list is dpkg-query's output."""
 
 
 class Engine:
@@ -142,7 +142,7 @@ def test_engine_runs_a_machine_on_a_host_and_receives_reports(kubectl: Kubectl) 
     assert seen[-1]["displays"] == ("vnc",)
     vm = kubectl.api.get("vm", "engines")
     pod = kubectl.api.get("pod", vm["status"]["podName"])
-    assert "nodeName" not in vm["spec"]  # fields that the engine left out stay empty
+    assert "nodeName" not in vm["spec"]  # left out by the engine
     assert (vm["status"]["nodeName"], pod["spec"]["nodeSelector"]) == (pod["spec"]["nodeName"], {"kubernetes.io/hostname": "node2"})
     assert "node2" in kubectl("get", "vm", "engines", "-o", "wide")
     order = list(dict.fromkeys(each["status"] for each in seen))

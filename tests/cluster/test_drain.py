@@ -1,5 +1,3 @@
-"""Guests leave a drained node in their order before their pods end; immovable ones are reported."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,4 +1,4 @@
-"""After an edit of a running VM's hardware, the guest keeps its hardware, also over a migration; a restart applies the edit."""
+"""An edit of a running VM's hardware waits for a restart, also over a migration."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 DEFAULT = "LiveMigrateIfPossible"
 BOUND = {"name": "default", "type": "bridge"}
-"""A guest with this card cannot migrate, because it has its pod's address."""
+"""This guest cannot migrate, because it has its pod's address."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def chart(system: Kubectl) -> Iterator[None]:
-    """Restore the chart's default afterwards, unless the last test has done so."""
+    """Restore the chart's default afterwards."""
     try:
         yield
     finally:
@@ -43,7 +43,7 @@ def controllers(system: Kubectl) -> list[Object]:
 
 
 def is_obeyed(strategy: str) -> Callable[[list[Object]], bool]:
-    """Return a check that no virt-controller has another strategy, because it would still review evictions."""
+    """Return a check that every virt-controller has the strategy."""
     flag = f"--eviction-strategy={strategy}"
     return lambda pods: bool(pods) and all(flag in pod["spec"]["containers"][0]["args"] for pod in pods)
 
@@ -63,7 +63,6 @@ def moved(kubectl: Kubectl, name: str, node: str, before: int) -> None:
 
 
 def starts_again(kubectl: Kubectl, name: str, node: str) -> None:
-    """Check that an evicted guest powered off, and boots on another node."""
     status = runs_elsewhere(kubectl, name, node, timeout=150)["status"]
     ended, *_ = status["attempts"]
     assert ended["result"] == "Stopped"

@@ -1,5 +1,3 @@
-"""Shared file systems: virtiofsd under Pod Security restricted, late content, and changes."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The example with UEFI and a TPM: the guest's state there outlives the pod."""
+"""UEFI and a TPM: the guest's state there outlives the pod."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VARIABLE = "/sys/firmware/efi/efivars/Kept-5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def booted(guest: Console) -> Console:
-    """Wait for the guest's shell, and mount its UEFI variables."""
+    """Return the guest's console with its UEFI variables mounted."""
     guest.expect("GUEST-READY", timeout=BOOT_SECONDS)
     guest.run("mount -t efivarfs none /sys/firmware/efi/efivars")
     return guest

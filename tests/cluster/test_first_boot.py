@@ -1,4 +1,4 @@
-"""Disks for the first boot: from a Secret that comes late and stays confidential."""
+"""First boot from a Secret that comes late and stays confidential."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ACCOUNT: dict[str, Any] = {
 }
 CREDENTIALS = [{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}]
 E1000E = "0x10d3"
-"""PCI device (Intel 82574 data sheet); Linux shows a card even without a driver."""
+"""PCI device (Intel 82574 data sheet)."""
 READ = "mkdir -p /tmp/{name}; mount -t iso9660 -o ro /dev/{device} /tmp/{name}; cat /tmp/{name}/{file}"
 
 

@@ -1,4 +1,4 @@
-"""Guests on further networks, on both nodes, with Multus and the plugin ``bridge``.
+"""Guests on further networks, with Multus and the plugin ``bridge``.
 
 The network is one bridge per node, joined by the test's switch (a network namespace).
 """
@@ -33,9 +33,9 @@ ONE, OTHER, ASKER = "192.168.7.1", "192.168.7.2", "192.168.7.9"
 MAC, DIRECT_MAC = "52:54:00:00:0e:07", "52:54:00:00:0e:09"
 
 TOLD_SECONDS = 10
-"""Given seconds (tests/given_time.py) without an answer to neighbours of the guest."""
+"""Given seconds (tests/given_time.py) without an answer to neighbours."""
 STARTED_SECONDS = 0.003
-"""Processor time of running vCPUs; a guest that waits for its release has used none."""
+"""Processor time of running vCPUs; a waiting guest has used none."""
 
 
 def ip(*arguments: str, netns: str = "") -> None:
@@ -43,7 +43,7 @@ def ip(*arguments: str, netns: str = "") -> None:
 
 
 def joins(bridge: str) -> str:
-    """Return the network namespace of the switch that joins these bridges; its ports have the nodes' names."""
+    """Return the network namespace that joins these bridges, with ports named like the nodes."""
     return f"kv{bridge}"
 
 
@@ -127,7 +127,7 @@ def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, testguest: 
     with console(kubectl, "lan-one") as client, console(kubectl, "lan-other") as server:
         for guest in (client, server):
             guest.expect("GUEST-READY", timeout=120)
-            wait_for_addresses(guest, "10.0.2.2")  # of its pod's own network
+            wait_for_addresses(guest, "10.0.2.2")
         device = take_address(server, MAC, OTHER)
         take_address(client, one["mac"], ONE)
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer on the further network")
@@ -141,13 +141,13 @@ def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, testguest: 
 
 
 def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, testguest: None, further_networks: None) -> None:
-    """Uses the VMs of the previous test."""
+    """Uses the previous test's VMs."""
     before, address = of_lan(kubectl, "lan-other"), kubectl.api.get("vm", "lan-other")["status"]["podIP"]
     name = kubectl.api.create(migration("lan-other", node=NODE1))["metadata"]["name"]
     kubectl.api.until("migration", name, in_phase("Succeeded"), timeout=300, what="the move")
     assert kubectl.api.get("vm", "lan-other")["status"]["nodeName"] == NODE1
     assert of_lan(kubectl, "lan-other") == before
-    assert kubectl.api.get("vm", "lan-other")["status"]["podIP"] != address  # its address is not the first interface's, which stays
+    assert kubectl.api.get("vm", "lan-other")["status"]["podIP"] != address  # the first interface's stays
     with console(kubectl, "lan-one") as client:
         client.type("\n")
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of the guest that moved")
@@ -156,7 +156,7 @@ def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, 
 
 
 def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
-    """Silence the guest on the network: no IPv6, no DHCP, and a static neighbour entry for the asker."""
+    """Silence the guest: no IPv6, no DHCP, and a static neighbour entry for the asker."""
     with console(kubectl, "lan-other") as guest:
         guest.type("\n")
         device = guest.run(f"grep -l {MAC} /sys/class/net/*/address").strip().split("/")[-2]
@@ -166,10 +166,7 @@ def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
 
 
 def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
-    """Return when the guest's vCPUs first had processor time in the target's QEMU.
-
-    Records the clocks meanwhile.
-    """
+    """Return when the guest's vCPUs first ran in the target's QEMU, and record the clocks meanwhile."""
     first: watching.Qemu | None = None
     deadline = Deadline(300)
     while not deadline.is_over:
@@ -185,7 +182,7 @@ def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
 def test_neighbours_are_told_where_a_guest_is_that_has_moved(
     kubectl: Kubectl, testguest: None, further_networks: None, switch: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The target announces the guest; a switch would forget the old place only after five minutes. Uses the VMs of the previous test."""
+    """The target announces the guest; a switch would forget the old place only after five minutes. Uses the previous test's VMs."""
     namespace, device = joins(switch), "switch"
     ip("address", "add", f"{ASKER}/24", "dev", device, netns=namespace)
     (link,) = json.loads(subprocess.run(["ip", "-n", namespace, "-json", "link", "show", device], check=True, capture_output=True).stdout)
@@ -221,7 +218,7 @@ def test_neighbours_are_told_where_a_guest_is_that_has_moved(
 
 
 def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
-    """Uses the VMs of the previous tests."""
+    """Uses the previous tests' VMs."""
     manifest = machine("lan-late")
     manifest["spec"]["domain"]["devices"]["interfaces"][1]["network"] = "later"
     kubectl.api.apply(manifest)
@@ -240,7 +237,7 @@ def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testgu
 
 
 def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
-    """Uses a VM of the previous tests as neighbour on the same network. It also has a macvtap there."""
+    """Uses a previous test's VM as neighbour; it also has a macvtap there."""
     ranges = [[{"subnet": "192.168.7.0/24", "rangeStart": "192.168.7.77", "rangeEnd": "192.168.7.77"}]]
     ipam = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "172.30.0.0/16", "gw": ONE}]}
     plugin = {"type": "bridge", "bridge": switch, "macspoofchk": True, "mtu": 1400, "ipam": ipam}
@@ -287,7 +284,7 @@ def network_told(kubectl: Kubectl, name: str, words: str = "") -> dict[str, Any]
 def test_broken_network_is_reported_and_repairing_it_suffices(
     kubectl: Kubectl, testguest: None, further_networks: None, switch: str
 ) -> None:
-    """Uses the VMs of the previous tests, which are not affected."""
+    """Uses the previous tests' VMs."""
     whole = definition("broken", switch)
     kubectl.api.apply({**whole, "spec": {"config": '{"type": "bridge", '}})
     manifest = machine("lan-broken")

@@ -1,4 +1,4 @@
-"""Guest information through the whole stack, from the tiny guest's qemu-ga."""
+"""Guest information from the tiny guest's qemu-ga."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def path(kubectl: Kubectl, name: str = VM) -> str:
 
 
 def guestinfo(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the complete information; on a busy machine slow answers count as unavailable."""
+    """Return the complete information; slow answers count as unavailable."""
 
     def told() -> dict[str, Any] | None:
         found = look()
@@ -52,7 +52,7 @@ def read(kubectl: Kubectl, user: str = "") -> dict[str, Any]:
 
 
 def refusal(kubectl: Kubectl) -> str:
-    """Return why the guest does not answer, or an empty string."""
+    """Return why the guest does not answer; empty if it does."""
     try:
         read(kubectl)
     except errors.StatusError as error:
@@ -86,7 +86,7 @@ def test_viewer_reads_the_guest_info(machine: Kubectl) -> None:
     assert info["agent"]["version"]
     assert info["users"] == [{"userName": "alice", "loginTime": "2026-01-01T00:00:00Z"}]
     told = {*info, *(each["field"] for each in info.get("unavailable") or ())}
-    assert {"os", "timezone", "interfaces", "applications"} <= told  # it has mounted no disk
+    assert {"os", "timezone", "interfaces", "applications"} <= told  # no disk is mounted
     assert any(each["mac"] == status(machine)["interfaces"][0]["mac"] for each in info["interfaces"])
     (reason,) = [each["reason"] for each in info["unavailable"] if each["field"] == "applications"]  # busybox has no packages
     assert reason
@@ -127,7 +127,7 @@ def test_an_agent_that_hangs_and_one_that_is_stopped_are_told(machine: Kubectl) 
         guest.expect("GUEST-READY", timeout=120)
         guest.run("kill -STOP $(cat /run/qemu-ga.pid)")
         assert "talkative" in eventually(lambda: refusal(machine), timeout=60, what="a silent agent")
-        machine.api.verb(VM, "pause")  # the guest's life does not depend on its agent
+        machine.api.verb(VM, "pause")
         machine.api.until("vm", VM, is_true("Paused"), timeout=60, what=f"vm {VM} is Paused")
         machine.api.verb(VM, "unpause")
         machine.api.ready("vm", VM, timeout=60)
@@ -135,7 +135,7 @@ def test_an_agent_that_hangs_and_one_that_is_stopped_are_told(machine: Kubectl) 
     machine.api.until("vm", VM, is_true("AgentConnected", "False"), timeout=180, what=f"vm {VM} is AgentConnected")
 
     assert "no guest agent is connected" in refusal(machine)
-    assert status(machine)["guest"]["hostname"] == "testguest"  # its last answer
+    assert status(machine)["guest"]["hostname"] == "testguest"
 
 
 def test_a_machine_that_is_off_has_nothing_to_tell(machine: Kubectl) -> None:

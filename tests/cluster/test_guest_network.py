@@ -1,6 +1,6 @@
 """A guest's addresses, its reach, and spoofing, over IPv4 and IPv6.
 
-Guests are expensive, so the tests share them: ``asker`` contacts all others, and migrates at the end.
+The tests share the expensive guests: ``asker`` contacts all others, and migrates at the end.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def launcher_of(pod: dict[str, Any]) -> int:
 
 
 def dropped(pod: dict[str, Any], counter: str) -> int:
-    """Return a packet counter of the guest; the nodes are namespaces of this machine."""
+    """Return a guest's packet counter."""
     namespace = f"--net=/proc/{launcher_of(pod)}/ns/net"
     told = subprocess.run(
         ["nsenter", namespace, "nft", "list", "counter", "netdev", "kubevirt", counter], check=True, capture_output=True, text=True
@@ -121,11 +121,10 @@ def test_guests_get_pod_addresses_and_reach_each_other(kubectl: Kubectl, asker: 
             assert pings(client, gateway)
             wait_for_answer(client, "hello-from-other", address)
         wait_for_forwarded(kubectl, "net-other", "hello-from-other")
-        assert dropped(pod_of(kubectl, asker), "foreign_ipv4") == 0  # over IPv6 its kernel rejects the answers of DHCPv6
+        assert dropped(pod_of(kubectl, asker), "foreign_ipv4") == 0  # its kernel rejects DHCPv6's answers
 
 
 def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """Only the named port is reachable."""
     card = {"name": "default", "ports": [{"name": "greeting", "port": 8080}]}
     server = start(kubectl, "net-ports", card)
     spec = {"selector": {names.VM_NAME_LABEL: "net-ports"}, "ports": [{"port": 80, "targetPort": "greeting"}], **BOTH}
@@ -178,7 +177,7 @@ def policy(kind: str, *allowed: str) -> dict[str, Any]:
 
 
 def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """Both apply to a bridged guest. Uses the guests of the previous test."""
+    """Both apply to a bridged guest. Uses the previous test's guests."""
     pods, clients = addresses_in(pod_of(kubectl, kubectl.api.get("vm", "net-bridged"))), addresses_in(pod_of(kubectl, asker))
     probe = {"httpGet": {"port": 8088, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
     kubectl.api.patch("vm", "net-bridged", {"spec": {"readinessProbe": probe}})
@@ -212,7 +211,7 @@ def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl
 
 
 def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]) -> None:
-    """Packets from foreign addresses are dropped. It leaves the other VM's card unusable."""
+    """It leaves the other VM's card unusable."""
     victim, pod = addresses_in(pod_of(kubectl, asker)), pod_of(kubectl, other)
     foreign = {"v4": "10.99.99.99/32", "v6": "fd00:99::99/128"}
     with at_prompt(kubectl, "net-other") as (guest,):
@@ -243,7 +242,9 @@ def test_compromised_packet_reader_has_no_rights(kubectl: Kubectl, other: dict[s
 
     libraries = (here / "maps").read_text()
     assert "libvirt.so" in libraries
-    assert [each for each in ("libkrb5", "libldap", "libnghttp2") if each in libraries] == []  # images/virt-launcher/empty-library.sh
+    assert [
+        each for each in ("libkrb5", "libldap", "libnghttp2") if each in libraries
+    ] == []  # emptied by images/virt-launcher/empty-library.sh
 
     program = Path(breakout.__file__).read_text()
     ended = json.loads(kubectl("exec", pod["metadata"]["name"], "--", "python3", "-I", "-c", program, "pod"))
@@ -285,7 +286,7 @@ def test_a_guest_that_moved_is_kept_to_its_addresses_there(kubectl: Kubectl, ask
         assert pings(guest, network.GATEWAY)
         assert "obtained" in guest.run("udhcpc -i eth0 -n -q -s /usr/share/udhcpc/default.script 2>&1")
         guest.run("ip address add 10.99.99.99/32 dev eth0; ping -c 2 -W 1 -I 10.99.99.99 10.96.0.1")
-        # If the guest first resolves its gateway, that request has the foreign address as well.
+        # A request for its gateway's address has the foreign address, too.
         assert dropped(pod, "foreign_ipv4") + dropped(pod, "foreign_arp") >= 2
         if len(addresses_in(pod)) > 1:
             eventually(lambda: pings(guest, network.GATEWAY6), timeout=60, what="an answer by IPv6")

@@ -1,5 +1,3 @@
-"""Helm 4 waits for virtual machines with kstatus."""
-
 from __future__ import annotations
 
 import json
@@ -22,7 +20,7 @@ TIMED_OUT = "context deadline exceeded"
 
 
 def install(kubectl: Kubectl, directory: Path, vm: dict[str, Any], *flags: str) -> subprocess.CompletedProcess[str]:
-    """Install a chart of one machine, or upgrade it, with ``--wait``; Helm's exit status is the caller's to check."""
+    """Install or upgrade a chart of one machine with ``--wait``; the caller checks the exit status."""
     name = vm["metadata"]["name"]
     chart = directory / name
     (chart / "templates").mkdir(parents=True, exist_ok=True)
@@ -85,4 +83,4 @@ def test_helm_is_told_at_once_that_starts_are_given_up(kubectl: Kubectl, testgue
 
     assert done.returncode != 0
     assert TIMED_OUT not in done.stderr
-    assert releases(kubectl, tmp_path).get("broken") is None  # rolled back: there was no release before
+    assert releases(kubectl, tmp_path).get("broken") is None  # rolled back

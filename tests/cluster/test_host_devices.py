@@ -1,4 +1,4 @@
-"""Devices of the node, by a device plugin registered with the real kubelet.
+"""Devices of the node, by a device plugin and the real kubelet.
 
 The nodes have no IOMMU, so no guest gets a device.
 """

@@ -1,4 +1,4 @@
-"""A running guest gets claims as disks and media by edits, keeps them over a migration and kills of virt-handler, and loses them."""
+"""A running guest gets claims as disks and media, keeps them over a migration and kills of virt-handler, and loses them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DATA: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def cleared(kubectl: Kubectl) -> Iterator[None]:
-    """Delete the machine and the claim, because each test begins with new ones of the same names."""
+    """Delete the machine and the claim; each test begins with new ones."""
     yield
     for kind, name in (("vm", VM), ("pvc", "data")):
         if kubectl.api.find(kind, name):
@@ -103,7 +103,7 @@ def test_claim_is_attached_moves_with_the_guest_and_is_detached(kubectl: Kubectl
         until_disks(kubectl, "scratch")
         assert not has_disk(guest)
 
-        edit(kubectl, ROOT, DATA)  # now from an attachment pod next to a mount of the guest's own pod
+        edit(kubectl, ROOT, DATA)  # from an attachment pod now
         until_disks(kubectl, "scratch", "data")
         sees_disk(guest)
         assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")

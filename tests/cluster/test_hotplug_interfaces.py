@@ -1,4 +1,4 @@
-"""A running guest gets and loses network cards by edits of its machine: on the pod's network, and on a further one by a migration."""
+"""A running guest gets and loses network cards by edits; on a further network by a migration."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_cards_come_and_go(
         until_seen(guest, MAC, there=False)
         assert has_card(guest, own)
         killed = kill_all(system, "virt-handler")
-        edit(kubectl, DEFAULT, LAN)  # its link is there still
+        edit(kubectl, DEFAULT, LAN)  # its link stays
         await_recovery(system, "virt-handler", killed)
         until_cards(kubectl, "default", "lan")
         until_seen(guest, MAC, there=True)

@@ -31,7 +31,7 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
     kubectl.api.apply(with_disks(vm, {"name": "root", "type": "PersistentVolumeClaim", "source": source}))
 
     failed = kubectl.api.until("vm", "imported", has("DisksReady", reason="ImportFailed"), timeout=120, what="DisksReady is ImportFailed")
-    assert condition_of(failed, "DisksReady")["message"].startswith(f"disk 'root': {URL}: ")  # no such name; no query shown
+    assert condition_of(failed, "DisksReady")["message"].startswith(f"disk 'root': {URL}: ")  # no query shown
     assert "ImportFailed" in kubectl("get", "vm", "imported")
     (status,) = kubectl.api.get("vm", "imported")["status"]["imports"]
     assert (status["disk"], status["phase"]) == ("root", "Retrying")
@@ -48,7 +48,7 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
     assert {"ImportStarted", "ImportFailed", "ImportSucceeded", "Started"} <= reasons
     assert "signature=" not in str(kubectl.api.list("events"))
 
-    kubectl.api.delete("pod", "images", timeout=60)  # it gets no more requests
+    kubectl.api.delete("pod", "images", timeout=60)
     kubectl.api.verb("imported", "stop")
     kubectl.api.until("vm", "imported", in_phase("Stopped"), timeout=90, what="phase Stopped")
     kubectl.api.verb("imported", "start")
@@ -71,7 +71,7 @@ def test_guest_boots_from_an_imported_block_device(kubectl: Kubectl, testguest: 
             with console(kubectl, "imported-block") as guest:
                 guest.expect("GUEST-READY", timeout=180)
                 assert str(128 << 10) in guest.run("cat /proc/partitions")
-            kubectl.api.delete("pod", "images", timeout=60)  # it gets no more requests
+            kubectl.api.delete("pod", "images", timeout=60)
             kubectl.api.verb("imported-block", "stop")
             kubectl.api.until("vm", "imported-block", in_phase("Stopped"), timeout=90, what="phase Stopped")
             kubectl.api.verb("imported-block", "start")

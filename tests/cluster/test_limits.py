@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 VM: Final = "bounded"
 EVICTIONS: Final = timedelta(seconds=10)
-"""Interval of the kubelet's eviction checks."""
+"""Of the kubelet's checks."""
 FILLED_BYTES: Final = 8 << 20
-"""Least size of the guest's writes over its disk."""
+"""Least size of the guest's writes."""
 REPLICAS: Final = 2
 
 
@@ -71,11 +71,11 @@ def test_memory_volume_is_limited_and_the_guest_runs_on(machine: Kubectl) -> Non
 
 
 def looked_at(kubectl: Kubectl, least: int) -> datetime | None:
-    """Return when the kubelet last measured the VM's overlay volume, if it found at least ``least`` bytes."""
+    """Return when the kubelet last measured the VM's overlay volume at ``least`` bytes or more."""
     status = kubectl.api.get("vm", VM)["status"]
     try:
         pods = kubectl.api.request("GET", f"/api/v1/nodes/{status['nodeName']}/proxy/stats/summary")["pods"]
-    except errors.StatusError:  # a busy kubelet answers late, or not at all
+    except errors.StatusError:  # a busy kubelet
         return None
     volumes = next((each.get("volume", ()) for each in pods if each["podRef"]["name"] == status["podName"]), ())
     found: dict[str, Any] = next((each for each in volumes if each["name"] == layout.OVERLAYS_VOLUME), {})
@@ -113,7 +113,7 @@ def test_image_larger_than_its_limit_does_not_start(kubectl: Kubectl, testguest:
 
 
 def test_a_pod_that_grows_beyond_its_overlays_volume_is_evicted(kubectl: Kubectl, testguest: None) -> None:
-    """A compromised QEMU can do this; the guest itself cannot."""
+    """A compromised QEMU can do this; the guest cannot."""
     del testguest
     kubectl.api.apply(with_disks(tiny_vm("greedy", runStrategy="Once"), image_disk("256Mi")))
     try:

@@ -43,7 +43,7 @@ def taken(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def seen(kubectl: Kubectl) -> tuple[bool, str]:
-    """Return whether the disk is slow, and the link's state, as the guest sees them."""
+    """Return whether the disk is slow, and the link's state, by the guest."""
     with console(kubectl, VM) as guest:
         guest.type("\n")
         link = words(guest, "cat /sys/class/net/eth0/carrier", 1)[0]
@@ -53,7 +53,7 @@ def seen(kubectl: Kubectl) -> tuple[bool, str]:
 def processors_after_a_reset(kubectl: Kubectl) -> str:
     with console(kubectl, VM) as guest:
         guest.type("\n")
-        guest.run("true")  # drops the replay, with its GUEST-READY
+        guest.run("true")  # drops the replay
         kubectl("virt", "reset", VM, "--wait")
         guest.expect("GUEST-READY", timeout=180)
         return words(guest, "grep -c ^processor /proc/cpuinfo", 1)[0]

@@ -1,4 +1,4 @@
-"""A running guest gets memory in its resized pod and returns it, also after virt-handler was killed, and keeps it over a migration."""
+"""A running guest gets and returns memory in its resized pod, also after virt-handler was killed, and keeps it over a migration."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def taken(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def seen(kubectl: Kubectl, wanted: int = 0) -> int:
-    """Return the MiB that Linux has, once they are ``wanted`` or after ten seconds: it uses a block some time after it took it."""
+    """Return the MiB that Linux has, waiting ten seconds for ``wanted``: it uses a block some time after it took it."""
     read = "m=$(($(grep MemTotal /proc/meminfo | tr -cd 0-9) / 1024))"
     with console(kubectl, VM) as guest:
         guest.type("\n")
@@ -51,7 +51,7 @@ def limit_of(pod: dict[str, Any]) -> int:
 
 
 def pod_has(kubectl: Kubectl, vm: dict[str, Any], low: int, high: int) -> dict[str, Any]:
-    """Wait until the kubelet reports a memory limit in this range, in MiB, and return the pod."""
+    """Return the pod once the kubelet reports a memory limit in this range of MiB."""
     name = vm["status"]["podName"]
     return kubectl.api.until("pod", name, lambda pod: low <= limit_of(pod) <= high, timeout=60, what=f"a limit from {low} to {high} MiB")
 

@@ -1,5 +1,3 @@
-"""Metrics over TLS, only for authorized service accounts."""
-
 from __future__ import annotations
 
 import ssl
@@ -52,7 +50,7 @@ def ask(system: Kubectl, pod: str, token: str, scheme: str = "https", port: int 
 
 
 def _ask(address: str, token: str, scheme: str) -> tuple[int, str]:
-    # The server's identity does not matter here: a scrape by a pod's address has no name to verify.
+    # A scrape by a pod's address has no name to verify.
     context = ssl._create_unverified_context()
     request = urllib.request.Request(f"{scheme}://{address}/metrics", headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
@@ -73,7 +71,7 @@ def answers(system: Kubectl, pod: str, token: str) -> bool:
 def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: Kubectl, reader: str, component: str) -> None:
     stranger = kubectl("create", "token", "default").strip()
     found = system.api.list("pods", label_selector=f"kubevirt.io={component}")
-    pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]  # an earlier upgrade may have replaced some
+    pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]  # an earlier upgrade may replace some
     assert pods
     for pod in (str(each["metadata"]["name"]) for each in pods):
         eventually(partial(answers, system, pod, reader), timeout=90, what=f"metrics of {component} in {pod}")
@@ -86,7 +84,7 @@ def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: K
 
 
 def values(page: str, name: str, machine: str) -> dict[str, float]:
-    """Return the values of a metric for a machine, by the labels of the series."""
+    """Return a metric's values for a machine, by the labels of the series."""
     found = (each.rsplit(" ", 1) for each in page.splitlines() if each.startswith(f"{name}{{") and f'name="{machine}"' in each)
     return {labels: float(value) for labels, value in found}
 
@@ -123,7 +121,7 @@ def test_etcd_tells_nothing_without_a_certificate(system: Kubectl) -> None:
 
     name = str(pod["metadata"]["name"])
     assert ask(system, name, "", "https", 2379)[0] == 0
-    if testbed_kubectl.is_own_cluster():  # by the pod's address, past the policies: a node reaches its pods
+    if testbed_kubectl.is_own_cluster():  # past the policies: a node reaches its pods
         found = [subprocess.run(_connect(pod, port), check=False, capture_output=True).returncode for port in (2379, 2381)]
         assert found == [0, 1]
 

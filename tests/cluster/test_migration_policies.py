@@ -1,4 +1,4 @@
-"""Migrations that do not converge are reported, and end by their MigrationPolicy."""
+"""Migrations that do not converge end by their MigrationPolicy."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.cluster.test_migrations import COUNTER, final_phase, last_tick, runni
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 WRITES = "counter,dirty=500"
-"""The tiny guest's commands: it counts, and dirties 39 MiB/s, ten times the migration's rate."""
+"""The tiny guest dirties 39 MiB/s, ten times the migration's rate."""
 MEMORY = "16Mi"
-"""Small, because a Migration needs several iterations until it counts as not converging."""
+"""Small: it takes several iterations to count as not converging."""
 WRITER = (
     "dd if=/dev/urandom of=/x bs=1M count=12 2>/dev/null; "
     "(while :; do dd if=/x of=/y bs=1M conv=notrunc 2>/dev/null; done) & echo WRIT''ES\n"
 )
-"""For a shell, and for auto-converge, which takes hardly any ticks from the tiny guest."""
+"""A shell, because auto-converge takes few ticks from the tiny guest."""
 CONVERGE_SECONDS = 90
-"""Several times what an auto-converging guest needs; without it, no time suffices."""
+"""Several times what auto-converge needs."""
 
 
 def labelled(machine: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_endlessly_writing_guest_stays_after_the_timeout(kubectl: Kubectl, impat
         made = kubectl.api.create(migration("impatient"))["metadata"]["name"]
         assert final_phase(kubectl, made) == "Failed"
     status = kubectl.api.get("migration", made)["status"]
-    assert status["policy"] == "impatient"  # the other one is first by name
+    assert status["policy"] == "impatient"  # not the first by name
     assert status["options"]["completionTimeoutSeconds"] == 30
     assert (
         "timed out: the migration did not complete within 30 s (completionTimeoutPerGiB of MigrationPolicy impatient)" in status["message"]
@@ -135,7 +135,7 @@ def test_endlessly_writing_guest_stays_after_the_timeout(kubectl: Kubectl, impat
 
 
 def test_auto_converge_lets_a_writing_guest_arrive(kubectl: Kubectl, hasty: dict[str, Any]) -> None:
-    """Both policies are equal except for auto-converge."""
+    """The policies differ only in auto-converge."""
     terms: dict[str, Any] = {"machines": {"policy": "hasty"}, "bandwidth": "8Mi", "completionTimeoutPerGiB": CONVERGE_SECONDS}
     with a_policy(kubectl, "unslowed", **terms):
         made = kubectl.api.create(migration("hasty"))["metadata"]["name"]
@@ -184,7 +184,7 @@ def test_several_connections_carry_a_guest(kubectl: Kubectl) -> None:
         machine["metadata"]["labels"] = {"policy": "parallel"}
         running(kubectl, machine)
         with console(kubectl, "parallel") as guest:
-            guest.expect("GUEST-READY", timeout=120)  # QEMU's memory grows if a booting guest migrates
+            guest.expect("GUEST-READY", timeout=120)  # a booting guest's QEMU grows
         made = kubectl.api.create(migration("parallel"))["metadata"]["name"]
         assert final_phase(kubectl, made) == "Succeeded"
 

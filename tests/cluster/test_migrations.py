@@ -61,19 +61,18 @@ def test_a_running_guest_moves_and_its_counter_goes_on(kubectl: Kubectl) -> None
 
 
 def settings(greeting: str, size: int = 0) -> dict[str, Any]:
-    """Return a ConfigMap with the files of a disk."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"greeting": greeting, "more": "x" * size}}
 
 
 def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> None:
-    """Its other disk is made from a ConfigMap, which changes meanwhile: the guest reads the bytes of its start."""
+    """Its other disk is from a ConfigMap that changes meanwhile: the guest reads the bytes of its start."""
     kubectl.api.apply(shared_claim("travels"), blank_disk("travels"), settings("hello-from-home"))
     kubectl.api.until("job", "make-travels", is_true("Complete"), timeout=120, what="job make-travels is Complete")
     made_disk = {"name": "settings", "type": "ConfigMap", "device": "disk", "source": {"name": "settings"}}
     vm = running(kubectl, with_disks(linux_vm("traveller"), claim_disk("travels"), made_disk))
 
     def settings_seen(guest: Console) -> tuple[str, ...]:
-        """Return the disk's checksum, a file of it, and the number of its errors."""
+        """Return the disk's checksum, a file, and the number of errors."""
         said = guest.run(
             "echo 3 > /proc/sys/vm/drop_caches; echo sum=$(dd if=/dev/vdb bs=4k iflag=direct 2>/dev/null | md5sum | cut -c1-32)"
             " file=$(cat /tmp/cd/greeting) errors=$(dmesg | grep -c 'vdb.*I/O\\|I/O.*vdb')"
@@ -99,7 +98,7 @@ def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> No
 
 
 def test_pod_only_disks_move_with_the_guest_and_back(kubectl: Kubectl) -> None:
-    """An empty disk, and an overlay over a claim, while the guest writes to one of them."""
+    """An empty disk, and an overlay over a claim, while the guest writes."""
     kubectl.api.apply(shared_claim("golden"), blank_disk("golden"))
     kubectl.api.until("job", "make-golden", is_true("Complete"), timeout=120, what="job make-golden is Complete")
     golden = claim_disk("golden")
@@ -122,7 +121,7 @@ def test_pod_only_disks_move_with_the_guest_and_back(kubectl: Kubectl) -> None:
         before = sums(guest)
         guest.run("(i=0; while :; do i=$((i+1)); echo $i | dd of=/dev/vda conv=notrunc,fsync 2>/dev/null; sleep 1; done) & true")
     home = vm["status"]["nodeName"]
-    # Slow enough that progress is written during the memory phase, which follows the disks: more than 5 s after the first figures.
+    # Slow enough to write progress during the memory phase: over 5 s after the first figures.
     slowly = a_policy(kubectl, "slowly", machines={"moves": "slowly"}, bandwidth="8Mi")
     for target, policy in ((other_node(kubectl, home), slowly), (home, contextlib.nullcontext())):
         with policy:
@@ -169,7 +168,7 @@ def test_deleted_unfinished_migration_leaves_the_guest(kubectl: Kubectl) -> None
 
 def test_migration_progress_is_shown_and_a_queued_one_cancelled(kubectl: Kubectl) -> None:
     vm = running(kubectl, linux_vm("shown"))
-    with console(kubectl, "shown") as guest:  # a guest that probes its devices must not migrate slowly: docs/decisions/migration.md
+    with console(kubectl, "shown") as guest:  # a guest that probes devices must not migrate slowly: docs/decisions/migration.md
         guest.expect("GUEST-READY", timeout=90)
     done = kubectl.try_run("virt", "migrate", "shown", "--wait", "--timeout", "3m", timeout=200)
     lines = done.stdout.splitlines()

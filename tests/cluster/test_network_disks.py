@@ -1,4 +1,4 @@
-"""An NBD server in a pod over TLS, and an iSCSI target outside the cluster with CHAP. Both fail and return."""
+"""NBD over TLS from a pod, and iSCSI with CHAP from outside the cluster. Both fail and return."""
 
 from __future__ import annotations
 

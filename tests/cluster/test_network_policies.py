@@ -1,4 +1,4 @@
-"""NetworkPolicies for plain pods, which proves that they are enforced, for guests, and for our own pods."""
+"""NetworkPolicies are enforced for plain pods, guests, and our own pods."""
 
 from __future__ import annotations
 

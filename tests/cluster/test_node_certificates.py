@@ -1,5 +1,3 @@
-"""Certificates of nodes, effects of a revocation, and life without a signer."""
-
 from __future__ import annotations
 
 import asyncio
@@ -84,7 +82,7 @@ def attached(kubectl: Kubectl, name: str) -> Iterator[Console]:
 
 @contextmanager
 def revoked(system: Kubectl, node: str) -> Iterator[None]:
-    """Revoke a node with the command of docs/operating/nodes.md; undo it afterwards."""
+    """Revoke a node as docs/operating/nodes.md says; undo it afterwards."""
     try:
         system.api.patch("configmap", "kubevirt-trust", {"data": {f"revoked.{node}": "lost"}})
         yield
@@ -135,7 +133,7 @@ def test_revoked_node_loses_its_streams_and_its_guests_run_on(system: Kubectl, k
         assert "revoked" in refused
         assert kubectl.api.get("vm", "lost")["status"]["phase"] == "Running"
         made = kubectl.api.create(migration("lost"))["metadata"]["name"]
-        time.sleep(30)  # much longer than this guest's migration: the revoked node must not complete one
+        time.sleep(30)  # longer than this guest's migration
         assert (kubectl.api.get("migrations", made).get("status") or {}).get("phase") != "Succeeded"
         assert kubectl.api.get("vm", "lost")["status"]["nodeName"] == node
         kubectl.api.delete("migrations", made)

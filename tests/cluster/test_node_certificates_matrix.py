@@ -31,7 +31,7 @@ def all_present_another_certificate(system: Kubectl, old: str) -> bool:
         with forwarded(system, f"pod/{pod['metadata']['name']}", 8443) as port:
             try:
                 presented = ssl.get_server_certificate(("127.0.0.1", port), timeout=10)
-            except OSError:  # the machine is busy: the caller tries again
+            except OSError:  # the caller tries again
                 return False
         if presented.strip() not in wanted:
             return False
@@ -69,8 +69,7 @@ def test_deleted_authority_is_replaced_without_a_restart(system: Kubectl, kubect
     system.api.delete("secret", "kubevirt-ca")
 
     eventually(lambda: openssl(system, node, "-serial") != old, timeout=120, what="a new certificate of the node", interval=1)
-    # The kubelet delivers virt-api's new certificate. While either replica presents the old one, kube-apiserver sometimes reports the API
-    # as unavailable, in this test and later ones.
+    # Wait for virt-api's new certificate: until both replicas have it, kube-apiserver sometimes reports the API as unavailable.
     eventually(
         lambda: all_present_another_certificate(system, presented), timeout=240, what="new certificates of all virt-apis", interval=2
     )

@@ -1,4 +1,4 @@
-"""Lost nodes: one without power, which a person fences, and one that is cut off, which a fence agent switches off."""
+"""A node without power, which a person fences, and one cut off, which a fence agent switches off."""
 
 from __future__ import annotations
 

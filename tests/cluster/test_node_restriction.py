@@ -1,4 +1,4 @@
-"""Rights of the token of a node's virt-handler, in an attacker's hands."""
+"""An attacker with the token of a node's virt-handler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Stolen = Callable[[str | None], Kubectl]
 
 @pytest.fixture(scope="module")
 def stolen(kubectl: Kubectl, system: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Stolen:
-    """Return a function from a node to kubectl with its virt-handler's token; None: a token that is not bound to a pod."""
+    """Return a function from a node to kubectl with its virt-handler's token; None: not bound to a pod."""
     directory = tmp_path_factory.mktemp("stolen")
 
     def make(node: str | None) -> Kubectl:
@@ -70,7 +70,7 @@ def refusal(thief: Kubectl, owner: Kubectl, kind: str, name: str, changes: Json,
         body = {**obj, "metadata": kept, "status": {**(obj.get("status") or {}), **changes}}
         try:
             thief.api.request("PUT", path, body=body, headers=headers)
-        except errors.Conflict:  # virt-handler itself writes in between
+        except errors.Conflict:  # virt-handler writes, too
             continue
         except errors.StatusError as error:
             return str(error)
@@ -78,9 +78,9 @@ def refusal(thief: Kubectl, owner: Kubectl, kind: str, name: str, changes: Json,
 
 
 KEPT = ("name", "namespace", "uid", "resourceVersion")
-"""Metadata that a status update keeps."""
+"""Kept by a status update."""
 FORGERY: Json = {"phase": "Succeeded"}
-"""One of those in test_node_restriction_matrix.py."""
+"""One of test_node_restriction_matrix.py."""
 
 
 def is_refused_to_another_node(kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json, changes: Json) -> None:
@@ -112,12 +112,11 @@ def test_a_token_that_is_bound_to_no_pod_writes_nothing(kubectl: Kubectl, stolen
 
 
 def test_account_without_its_claim_writes_nothing(kubectl: Kubectl, victim: Json) -> None:
-    """An administrator who impersonates the account has no node without the claim."""
+    """An administrator who impersonates the account has no node."""
     assert "names no node" in refusal(kubectl, kubectl, "vm", victim["metadata"]["name"], {}, **{"Impersonate-User": ACCOUNT})
 
 
 def test_the_guests_memory_is_sent_nowhere_but_to_the_target(kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json) -> None:
-    """A Migration to a node that does not exist stays unfinished."""
     source = victim["status"]["nodeName"]
     target = other(system, source)
     made = {

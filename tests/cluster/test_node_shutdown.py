@@ -1,4 +1,4 @@
-"""Graceful node shutdown: the real kubelet, with the test bed's partial logind."""
+"""Graceful node shutdown by the real kubelet and a partial logind."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.testbed.logind import Logind
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SETTINGS = {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "30s"}
-"""Settings of docs/operating/nodes.md, with more time for emulated guests."""
+"""docs/operating/nodes.md, with more time for emulated guests."""
 DEAF_SECONDS = 20
-"""Grace period of a guest that ignores power button and agent: virt-handler must outlive it."""
+"""Grace period of a guest that ignores power button and agent."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
             system.api.ready("node", node.name, timeout=90)
             for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
                 system("rollout", "status", each, "--timeout=300s", timeout=310)
-            for namespace in (system.namespace, "kube-system"):  # ended pods stay, and other tests would count them
+            for namespace in (system.namespace, "kube-system"):  # other tests would count ended pods
                 for phase in ("Succeeded", "Failed"):
                     chosen = f"--field-selector=spec.nodeName={node.name},status.phase={phase}"
                     system.within(namespace)("delete", "pods", chosen, "--ignore-not-found", timeout=120)
@@ -79,7 +79,7 @@ def test_guests_end_first_on_node_shutdown_and_start_elsewhere(kubectl: Kubectl,
     with delaying_shutdowns(system, node) as service:
         with console(kubectl, "orderly") as guest:
             guest.expect("GUEST-READY", timeout=180)
-            guest.run("exec 3<>/dev/vda; echo not-yet-on-the-disk >&3")  # written only if the guest powers off by itself
+            guest.run("exec 3<>/dev/vda; echo not-yet-on-the-disk >&3")  # written only at a clean power-off
             begun = datetime.now(UTC)
             service.prepare_for_shutdown(True)
             guest.expect("Power down", timeout=60)

@@ -1,4 +1,4 @@
-"""The ordinary life of a VM: stops during a start, missing images, corrected mistakes."""
+"""Stops during a start, missing images, corrected mistakes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cluster.manifests import tiny_vm
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 GRACE_SECONDS = 120
-"""Grace period of the stopped VMs: a lost signal causes a wait of this length."""
+"""A lost signal causes a wait of this length."""
 
 
 def starting(name: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def asked(kubectl: Kubectl, name: str, start: Held) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "Halted"])
 def test_stop_during_the_start_skips_the_grace_period(kubectl: Kubectl, testguest: None, how: str) -> None:
-    """With the verb, while virt-launcher starts; with ``Halted``, as soon as there is a pod."""
+    """With the verb, while virt-launcher starts; with ``Halted``, once there is a pod."""
     name = f"early-{how.lower()}"
     with held(kubectl, starting(name)) as start:
         if how == "stop":
@@ -97,7 +97,7 @@ def test_image_pull_failure_is_awaited_and_a_fixed_one_runs(kubectl: Kubectl, te
     kubectl.api.create(manifest)
     eventually(lambda: word(kubectl, "far-away") in {"ErrImagePull", "ImagePullBackOff"}, timeout=60, what="the table says that it waits")
 
-    time.sleep(2 * manifest["spec"]["rerun"]["startTimeoutSeconds"])  # longer than the start timeout
+    time.sleep(2 * manifest["spec"]["rerun"]["startTimeoutSeconds"])
 
     assert word(kubectl, "far-away") in {"ErrImagePull", "ImagePullBackOff"}
     assert len(attempts(kubectl.api.get("vm", "far-away"))) <= 1

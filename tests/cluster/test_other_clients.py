@@ -37,6 +37,6 @@ def test_stream_of_pythons_kubernetes_client_is_a_console(kubectl: Kubectl, test
     stream = ws_client.websocket_call(configuration, "GET", url, headers={}, _preload_content=False)
     try:
         stream.sock.settimeout(60)
-        assert b"GUEST-READY" in stream.sock.recv()  # the console's replay; the client's own channels are those of exec
+        assert b"GUEST-READY" in stream.sock.recv()  # the channels are those of exec
     finally:
         stream.close()

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 Pod = dict[str, Any]
 WATCHED_SECONDS = 20
-"""Without protection, a second pod appeared within a second, and a second QEMU within a minute."""
+"""Without protection, a second pod came within a second, and a second QEMU within a minute."""
 
 
 class Tenant:
@@ -107,7 +107,7 @@ def pods_made_for(kubectl: Kubectl, name: str) -> set[str]:
 
 
 def stay_alone(kubectl: Kubectl, pods: Mapping[str, Pod]) -> None:
-    """Check for a while that the VMs get no other pods, and their attempts do not end."""
+    """Check that the VMs get no other pods, and their attempts do not end."""
     deadline = time.monotonic() + WATCHED_SECONDS
     while time.monotonic() < deadline:
         for name, pod in pods.items():
@@ -184,7 +184,7 @@ def test_forged_pod_named_like_the_next_attempt_is_replaced(kubectl: Kubectl, te
     kubectl.api.apply(tiny_vm("squatted", runStrategy="Halted"))
     vm = vm_of(kubectl, "squatted")
     forged = tenant.create(stranger(names.launcher_pod_name("squatted", vm["metadata"]["uid"], 1), vm, owned=True))
-    # A halted VM deletes pods of the right form that claim to be its own, so the start must meet one.
+    # A halted VM deletes well-formed pods that claim to be its own, so the start must meet one.
     kubectl.api.verb("squatted", "start")
     kubectl.api.ready("vm", "squatted", timeout=120)
 
@@ -226,7 +226,7 @@ def test_virt_controller_creates_and_deletes_launcher_pods_only(kubectl: Kubectl
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
     vm = tiny_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
     pod = stranger("virt-launcher-nobody-aaaaa", vm, owned=True)
-    pod["spec"] |= {"automountServiceAccountToken": True}  # Pod Security allows that and its image; only the policy does not
+    pod["spec"] |= {"automountServiceAccountToken": True}  # Pod Security allows it; only the policy does not
 
     refused = kubectl.try_run(account, "create", "-f", "-", stdin=json.dumps(pod))
 
@@ -240,7 +240,7 @@ def test_virt_controller_creates_and_deletes_launcher_pods_only(kubectl: Kubectl
 
 
 def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
-    """Return a launcher pod that the policy allows to virt-controller, in another namespace, with a Secret."""
+    """Return a launcher pod in another namespace with a Secret, which the policy allows to virt-controller."""
     spec = {key: value for key, value in copy.deepcopy(pod["spec"]).items() if key not in ("nodeName", "priority", "preemptionPolicy")}
     spec["volumes"].append({"name": "stolen", "projected": {"sources": [{"secret": {"name": secret}}]}})
     mount = {"name": "stolen", "mountPath": f"{layout.SOURCES_DIRECTORY}/stolen", "readOnly": True}
@@ -253,7 +253,7 @@ def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
 def test_virt_controller_hands_no_machine_to_a_pod_with_secrets(
     kubectl: Kubectl, system: Kubectl, testguest: None, make_namespace: Callable[[str], Kubectl], tmp_path: Path
 ) -> None:
-    """In another tenant's namespace, where the thief has no rights, and in the VM's own."""
+    """In another tenant's namespace, and in the VM's own."""
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
     thief = patching.as_account(kubectl, system("create", "token", "virt-controller").strip(), tmp_path / "thief.kubeconfig")
     bank = make_namespace("bank")

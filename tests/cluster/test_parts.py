@@ -31,7 +31,7 @@ def running(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str, Any]) -> None:
-    """Each node's Lease has the result of its trial guest; kvm is offered only where that is ``kvm``."""
+    """Each node's Lease has its trial guest's result; kvm is offered only for ``kvm``."""
     leases = {
         each["spec"]["holderIdentity"]: each
         for each in kubectl.api.within(LEASES).list("leases", label_selector="kubevirt.io=virt-handler")
@@ -50,7 +50,7 @@ def test_libvirt_uses_the_nodes_cache_of_qemus_capabilities(kubectl: Kubectl, ru
 
 
 def test_each_node_owns_the_lease_of_its_virt_handler(kubectl: Kubectl, running: dict[str, Any]) -> None:
-    """The garbage collector deletes the Lease with its owner, the Node."""
+    """The garbage collector deletes the Lease with the Node."""
     assert running["status"]["nodeName"]
     nodes = {each["metadata"]["name"]: each["metadata"]["uid"] for each in kubectl.api.list("nodes")}
     wanted = {name: [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}] for name, uid in nodes.items()}
@@ -104,7 +104,7 @@ def test_usb_device_is_redirected_and_a_second_one_refused(kubectl: Kubectl, run
             port = json.loads(proxy.stdout.readline())["port"]
             with Peer(socket.create_connection(("127.0.0.1", port), timeout=20), vendor=0x1209, product=1) as peer:
                 assert peer.hello.wait(90)
-                assert peer.rejected.wait(90)  # by the VM's filter: QEMU has read the device's class
+                assert peer.rejected.wait(90)  # by the VM's filter
                 for more in ([], ["--slot", "0"]):
                     second = kubectl.try_run("virt", "usbredir", "parts", *more)
                     assert second.returncode == 1

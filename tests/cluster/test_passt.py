@@ -1,5 +1,3 @@
-"""A guest behind passt, over IPv4 and IPv6."""
-
 from __future__ import annotations
 
 import functools
@@ -27,7 +25,7 @@ def process_of(pod: dict[str, Any]) -> int:
 
 
 def serve(guest: Console, port: int, program: str = "") -> None:
-    """Serve each connection with its own process: a connection lost with passt stays open in the guest."""
+    """Serve each connection with its own process: one that passt lost stays open."""
     guest.run(f"(nc -ll -p {port} -e {program or f'echo hello-from-{port}'}) >/dev/null 2>&1 & true")
 
 
@@ -64,13 +62,13 @@ def test_passt_guest_is_connected_and_survives_the_end_of_passt(kubectl: Kubectl
         def fetches(address: str) -> bool:
             return "\nbeside" in guest.run(f"wget -T 5 -q -O - http://{host(address)}:{PORT}/")
 
-        # Out: to a pod by its addresses, and to a name by the cluster's DNS.
+        # Out: to a pod, and to a name by the cluster's DNS.
         for other in others:
             eventually(functools.partial(fetches, other), timeout=60, what=f"an answer of {other}")
             assert pings(guest, other)
         eventually(lambda: services[0] in guest.run(f"nslookup passt.{kubectl.namespace}.svc.cluster.local"), timeout=60, what="a name")
 
-        # In: by a Service, at the pod's addresses, on no other port; by kubectl port-forward.
+        # In: by a Service, at the pod's addresses, by kubectl port-forward; no other port.
         for port in (8080, 8081):
             serve(guest, port)
         for service, address in zip(services, addresses, strict=True):
@@ -82,14 +80,14 @@ def test_passt_guest_is_connected_and_survives_the_end_of_passt(kubectl: Kubectl
         with port_of_guest(kubectl, "passt-one", "8080") as own:
             eventually(lambda: said_at(own) == "hello-from-8080", timeout=60, what="an answer by kubectl virt port-forward")
 
-        # passt ends three times and is restarted; the guest gets no notice of lost connections.
+        # passt ends three times; the guest gets no notice of lost connections.
         serve(guest, 22, "cat")
         eventually(lambda: ":22 " in guest.run("netstat -ltn"), timeout=60, what="the port")
         for _ in range(3):
             with forwarded(kubectl, f"pod/{vm['status']['podName']}", 22) as own, socket.create_connection(("127.0.0.1", own)) as open_one:
                 echoed(open_one)
                 before = process_of(pod)
-                assert before, "passt does not run"  # a signal to pid 0 would hit the tests
+                assert before, "passt does not run"  # pid 0 would hit the tests
                 os.kill(before, signal.SIGKILL)
                 eventually(lambda: process_of(pod) not in (0, before), timeout=60, what="another passt")  # noqa: B023  # it is called at once
                 for service, other in zip(services, others, strict=True):

@@ -1,6 +1,6 @@
 """The example plugins, installed as their READMEs say, and plugins that hang, lie or disappear.
 
-One upgrade of the release names both plugins and allows files of nodes as disks, because they do not conflict.
+One upgrade installs both plugins and files of nodes as disks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 ISOLATED = Plugin.of(ROOT / "examples/plugins/isolated")
 IMAGES = Plugin.of(ROOT / "examples/plugins/images")
 FILES = "/var/lib/kubevirt-files/{namespace}"
-"""A directory of each node for files that may be disks."""
+"""For files that may be disks."""
 HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [FILES], 'maxCreated': '8Mi'})}'"
 NO_HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [], 'maxCreated': '100Gi'})}'"
 ONE, OTHER = "192.168.9.1", "192.168.9.2"
@@ -190,7 +190,7 @@ def a_plugin(add: str) -> str:
 
 HANGS = a_plugin("setsid sleep 1000000 & sleep 1000000")
 LIES = a_plugin("""echo '{"version": "1.0.0", "tap": "tap0", "mac": "02:00:00:00:00:07"}'""")
-"""It returns the pod's own network."""
+"""Returns the pod's own network."""
 
 
 def test_faulty_plugin_is_reported_and_heals_harming_no_other(kubectl: Kubectl, system: Kubectl, plugin_files: str) -> None:
@@ -223,9 +223,6 @@ def test_faulty_plugin_is_reported_and_heals_harming_no_other(kubectl: Kubectl, 
     at_node("mv /plugins/.saved /plugins/isolated")
     kubectl.api.ready("vm", "isolated-late", timeout=150)
     assert condition(kubectl, "isolated-late", "NetworkReady")["status"] == "True"
-
-
-# Disks
 
 
 def a_file(path: str, **source: Any) -> dict[str, Any]:

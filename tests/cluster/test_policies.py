@@ -42,7 +42,7 @@ def halted(name: str, memory: str = "128Mi") -> dict[str, Any]:
 
 
 def test_validating_policy_with_a_config_map_denies_a_machine(kubectl: Kubectl) -> None:
-    """ADM-04: kubectl shows Go's message; the operator granted reading the parameter."""
+    """kubectl shows Go's message; the operator granted reading the parameter."""
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]
     group = "rbac.authorization.k8s.io"
     subjects = [{"kind": "ServiceAccount", "name": "virt-api", "namespace": release.NAMESPACE}]
@@ -84,7 +84,7 @@ def test_validating_policy_with_a_config_map_denies_a_machine(kubectl: Kubectl) 
 
 
 def test_a_mutating_policy_labels_machines(kubectl: Kubectl) -> None:
-    """ADM-05: by an ApplyConfiguration and by a JSON patch."""
+    """By an ApplyConfiguration and by a JSON patch."""
     apply = "Object{metadata: Object.metadata{labels: {'added': 'yes'}}}"
     patch = "[JSONPatch{op: 'add', path: '/metadata/labels/by', value: request.operation.lowerAscii()}]"
     spec = {

@@ -1,5 +1,3 @@
-"""Probes of real guests: effects on a Service, and on a guest that does not answer."""
-
 from __future__ import annotations
 
 import time
@@ -32,7 +30,7 @@ def readiness(kubectl: Kubectl, name: str, status: str, reason: str) -> dict[str
 
 
 def test_a_service_knows_a_guest_while_its_probe_succeeds(kubectl: Kubectl) -> None:
-    """A policy excludes all other pods, but the node still reaches the guest, as it reaches every pod."""
+    """A policy excludes all pods, but the node reaches the guest."""
     probe = {"httpGet": {"port": PORT, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
     kubectl.api.apply(NOBODY_IN, a_service("probed", "probed"), a_machine("probed", readinessProbe=probe))
     kubectl.api.until("vm", "probed", in_phase("Running"), timeout=150, what="vm probed is Running")
@@ -59,7 +57,7 @@ def test_a_service_knows_a_guest_while_its_probe_succeeds(kubectl: Kubectl) -> N
     kubectl.api.until("migration", made, in_phase("Succeeded"), timeout=300, what=f"migration {made} is Succeeded")
     vm = kubectl.api.get("vm", "probed")
     ready = condition_of(vm, "Ready")
-    assert (ready["status"], ready["reason"]) == ("True", "GuestRunning")  # as on the source
+    assert (ready["status"], ready["reason"]) == ("True", "GuestRunning")
     leads_to(kubectl, "probed", {address_of(kubectl, vm["status"]["podName"])})
 
 
@@ -74,7 +72,7 @@ def test_a_guest_that_is_not_alive_is_started_again(kubectl: Kubectl) -> None:
     time.sleep(4 * PERIOD_SECONDS)
     kubectl.api.verb("alive", "pause")
     kubectl.api.until("vm", "alive", is_true("Paused"), timeout=60, what="vm alive is Paused")
-    time.sleep(6 * PERIOD_SECONDS)  # probes are off, and no status says so: twice the failure time
+    time.sleep(6 * PERIOD_SECONDS)  # probes are off: twice the failure time
     kubectl.api.verb("alive", "unpause")
     kubectl.api.ready("vm", "alive", timeout=120)
     assert kubectl.api.get("vm", "alive")["status"]["attempts"][0].get("result") is None

@@ -1,4 +1,4 @@
-"""Each rule of a set, for Kubernetes' ReplicaSet with pods, and for ours with machines: both must do the same."""
+"""Kubernetes' ReplicaSet with pods, and ours with machines, must do the same."""
 
 from __future__ import annotations
 
@@ -24,17 +24,14 @@ NO_SCALE: Final = "virtualmachines.kubevirt.io does not implement the scale subr
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of set, and what it replicates."""
-
     set: str
     api_version: str
     kind: str
     replica: str
     replica_kind: Object
-    """The apiVersion and kind of a replica."""
     spec: Object
     cost: str
-    """The annotation with the cost of a deletion."""
+    """Annotation with the cost of a deletion."""
 
     def manifest(self, replicas: int, name: str = "web", labels: dict[str, str] | None = None) -> Object:
         given = labels or WEB
@@ -43,7 +40,6 @@ class Kind:
         return {"apiVersion": self.api_version, "kind": self.kind, "metadata": {"name": name}, "spec": spec}
 
     def one(self, name: str, labels: dict[str, str]) -> Object:
-        """Return a replica of no set."""
         return {**self.replica_kind, "metadata": {"name": name, "labels": labels}, "spec": self.spec}
 
 
@@ -76,8 +72,6 @@ KINDS: Final = (
 
 
 class Sets:
-    """The sets of one kind in the namespace."""
-
     def __init__(self, kubectl: Kubectl, kind: Kind) -> None:
         self.kubectl, self.kind, self._api = kubectl, kind, kubectl.api
 
@@ -91,12 +85,12 @@ class Sets:
         return self._api.get(self.kind.set, name)
 
     def until(self, claim: Callable[[list[Object]], Any], what: str) -> list[Object]:
-        """Wait until the claim about the replicas that are not in deletion holds; return those."""
+        """Return the replicas that are not being deleted once the claim about them holds."""
         found = self._api.until_list(self.kind.replica, lambda all_: claim(list(filter(stays, all_))), timeout=WAIT, what=what)
         return list(filter(stays, found))
 
     def settled(self, count: int, name: str = "web") -> list[Object]:
-        """Wait until the set has this number of replicas, and says so; return them."""
+        """Return the replicas once the set has, and reports, this number."""
         owner = uid_of(self.get(name))
         found = self.until(lambda all_: len(owned(all_, owner)) == count, f"{count} replicas")
         self._api.until(
@@ -138,7 +132,7 @@ def names(objects: list[Object]) -> set[str]:
 
 
 def scales(sets: Sets) -> Any:
-    """It creates, scales up and down, and replaces; return the replicas' owner."""
+    """Create, scale up and down, and replace; return the replicas' owner."""
     sets.create(2)
     first = sets.settled(2)
     sets.scale(4)
@@ -152,7 +146,7 @@ def scales(sets: Sets) -> Any:
 
 
 def adopts(sets: Sets) -> Any:
-    """It adopts replicas with its labels and no controller, and counts them."""
+    """The set adopts replicas with its labels and no controller, and counts them."""
     for name, labels in (("one", WEB), ("two", WEB), ("other", {"app": "db"})):
         sets.create_one(name, labels)
     sets.create(3)
@@ -162,7 +156,7 @@ def adopts(sets: Sets) -> Any:
 
 
 def releases(sets: Sets) -> Any:
-    """It releases a replica without its labels and replaces it; if the labels return, one is too many."""
+    """The set replaces a replica without its labels; if they return, one is too many."""
     sets.create(2)
     first, _ = sets.settled(2)
     sets.label(name_of(first), "debug")
@@ -176,7 +170,6 @@ def releases(sets: Sets) -> Any:
 
 
 def leaves_others_alone(sets: Sets) -> Any:
-    """Two sets with one selector keep to their own replicas."""
     sets.create(2)
     first = names(sets.settled(2))
     sets.create(1, "twin")
@@ -186,7 +179,7 @@ def leaves_others_alone(sets: Sets) -> Any:
 
 
 def orphans(sets: Sets) -> Any:
-    """Deleted with ``Orphan``, it leaves its replicas, which the next set adopts."""
+    """Deleted with ``Orphan``, a set leaves its replicas to the next one."""
     sets.create(2)
     first = names(sets.settled(2))
     sets.delete("Orphan")
@@ -197,7 +190,7 @@ def orphans(sets: Sets) -> Any:
 
 
 def goes_after_its_replicas(sets: Sets) -> Any:
-    """Deleted with ``Foreground``, it goes last."""
+    """Deleted with ``Foreground``, a set goes last."""
     sets.create(2)
     held, _ = sets.settled(2)
     sets.kubectl.api.patch(sets.kind.replica, name_of(held), {"metadata": {"finalizers": [*finalizers(held), "example.test/held"]}})
@@ -213,7 +206,7 @@ def goes_after_its_replicas(sets: Sets) -> Any:
 
 
 def goes_before_its_replicas(sets: Sets) -> Any:
-    """Deleted with ``Background``, it goes at once, and its replicas follow."""
+    """Deleted with ``Background``, a set goes first."""
     sets.create(2)
     sets.settled(2)
     sets.delete("Background")
@@ -221,12 +214,12 @@ def goes_before_its_replicas(sets: Sets) -> Any:
 
 
 def keeps_the_expensive(sets: Sets) -> Any:
-    """Scaled down, it deletes those with the lowest cost first."""
+    """Scaled down, a set deletes the lowest cost first."""
     sets.create(4)
     found = sorted(sets.settled(4), key=name_of)
     for cost, each in zip(("5", "-3", "100", "7"), found, strict=True):
         sets.kubectl.api.patch(sets.kind.replica, name_of(each), {"metadata": {"annotations": {sets.kind.cost: cost}}})
-    if sets.kind.replica == "pods":  # pods that run go last, whatever they cost
+    if sets.kind.replica == "pods":  # running pods go last, whatever they cost
         sets.kubectl.api.until(
             sets.kind.set, "web", lambda each: dig(each, "status", "readyReplicas") == 4, timeout=WAIT, what="ready pods"
         )
@@ -236,7 +229,6 @@ def keeps_the_expensive(sets: Sets) -> Any:
 
 
 def refuses_a_selector_of_other_labels(sets: Sets) -> Any:
-    """The selector must match the template, and is immutable."""
     wrong = sets.kind.manifest(1)
     wrong["spec"]["template"]["metadata"]["labels"] = {"app": "db"}
     done = sets.kubectl.try_run("create", "-f", "-", stdin=json.dumps(wrong))
@@ -252,7 +244,7 @@ def refuses_a_selector_of_other_labels(sets: Sets) -> Any:
 
 
 def is_scaled_by_an_autoscaler(sets: Sets) -> Any:
-    """A HorizontalPodAutoscaler without metrics still enforces its minimum, by ``/scale``."""
+    """A HorizontalPodAutoscaler without metrics enforces its minimum, by ``/scale``."""
     sets.create(1)
     sets.settled(1)
     target = {"apiVersion": sets.kind.api_version, "kind": sets.kind.kind, "name": "web"}
@@ -311,7 +303,7 @@ def test_the_example_of_a_set_is_accepted(kubectl: Kubectl) -> None:
 
 
 def test_guests_of_a_set_are_ready_and_unlike(kubectl: Kubectl, testguest: None) -> None:
-    """Each machine has its own MAC address and UUID; a PodDisruptionBudget counts their pods, if it gives their number."""
+    """Each machine has its own MAC address and UUID; a PodDisruptionBudget with a number counts their pods."""
     del testguest
     kind = KINDS[1]
     manifest = kind.manifest(2, "guests", {"app": "guests"})

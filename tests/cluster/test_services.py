@@ -22,7 +22,7 @@ from tests.testbed import kubectl as testbed_kubectl
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SETTLED_SECONDS = 30
-"""Time after a hand-over for kubelets, kube-proxies and the slowest connection."""
+"""For kubelets, kube-proxies and the slowest connection."""
 WORD = "from-the-guest"
 ANOTHER = "another answer"
 NOBODY = ("refused", "no route to host", "unreachable")
@@ -82,7 +82,7 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
     def is_ready_at_last(pods: list[dict[str, Any]]) -> bool:
         if not any(is_ready(each) for each in pods):
             return False
-        vm = kubectl.api.get("vm", "served")  # after the pods, because it determines them
+        vm = kubectl.api.get("vm", "served")  # the pods depend on it
         assert vm["status"]["phase"] == "Running"
         return True
 
@@ -118,17 +118,13 @@ def answers(kubectl: Kubectl, place: str) -> bool:
 
 
 def probed(node: str, address: str) -> str:
-    from tests.testbed import progress  # only in the test bed
+    from tests.testbed import progress  # not in other clusters
 
     return progress.output_of(["ip", "netns", "exec", node, "busybox", "wget", "-q", "-O", "-", f"http://{host(address)}:{PORT}/"]).strip()
 
 
 def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
-    """Watch a migration until it ends.
-
-    Returns:
-        Its phase and the status of the target's gate, for each look before the VM changed its pod.
-    """
+    """Return the phase and the status of the target's gate at each look, until the VM changes its pod."""
     found: list[tuple[str, str]] = []
     target = kubectl.api.until("migration", migration, lambda each: each["status"]["targetPod"], timeout=120, what="the target's pod")[
         "status"
@@ -192,11 +188,11 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
     assert [word for word in before if word != "ok"] == [], told
     assert [word for _, word in failed if word.startswith(ANOTHER) or any(each in word.lower() for each in NOBODY)] == [], told
     assert [word for time, word in failed if (time - at["Succeeded"]).total_seconds() > SETTLED_SECONDS] == [], told
-    left = kubectl.api.find("pod", moved["sourcePod"])  # it is being deleted
+    left = kubectl.api.find("pod", moved["sourcePod"])
     assert left is None or said_in(left) == ("False", "GuestElsewhere")
     assert said(kubectl, moved["targetPod"]) == ("True", "GuestRunning")
     known = kubectl.api.get("pod", moved["targetPod"])["status"]["conditions"]
-    for kind in (names.GUEST_RUNNING_GATE, "Ready"):  # their times are in whole seconds
+    for kind in (names.GUEST_RUNNING_GATE, "Ready"):  # in whole seconds
         since = datetime.fromisoformat((condition(known, kind) or {})["lastTransitionTime"])
         assert since >= at["Running"].replace(microsecond=0)
 

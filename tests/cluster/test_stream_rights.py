@@ -1,4 +1,4 @@
-"""Rights to consoles and screens through the real aggregator: the chart's roles, duration, and origins."""
+"""Rights to consoles and screens through the real aggregator."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_cross_origin_pages_get_no_console_by_kube_apiserver(machine: Kubectl) -
     here = way(machine)
     url = here.server + VIRTUAL_MACHINES.path(machine.namespace, VM, "console")
 
-    # Tenants can serve pages from kube-apiserver's own address (services/…/proxy), so this origin must be listed as well.
+    # Tenants can serve pages from kube-apiserver's address (services/…/proxy), so it must be listed as well.
     for origin in (EVIL, "null", here.server, "http://localhost:8001"):
         assert dial(url, here.tls, [*here.headers, BROWSER], origin) == 403, origin
         assert dial(url, here.tls, list(here.headers), origin) == 101, origin  # a program
@@ -123,10 +123,10 @@ def test_pages_of_virt_apis_own_address_get_a_console(machine: Kubectl, system: 
     machine("create", "rolebinding", "direct", "--clusterrole=edit", f"--serviceaccount={machine.namespace}:direct")
     token = machine("create", "token", "direct").strip()
     tls = ssl.create_default_context()
-    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # its certificate is for the Service's names
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # for the Service's names
 
     def ask(origin: str) -> int:
-        # kubectl port-forward ends when one of its connections is reset, as that of an abandoned stream is.
+        # kubectl port-forward ends when a stream is abandoned.
         with forwarded(system, "service/virt-api", 443) as port:
             own = f"https://127.0.0.1:{port}"
             url = own + VIRTUAL_MACHINES.path(machine.namespace, VM, "console")

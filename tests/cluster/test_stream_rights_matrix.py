@@ -1,5 +1,3 @@
-"""Every stream for every read-only user; other tests have some of these pairs."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""A suspended guest: no pod, through restarts of all components, then on the other node from where it was."""
+"""A suspended guest has no pod through restarts of all components, then continues on the other node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def a_vm(name: str, claim: str, **spec: Any) -> dict[str, Any]:
 
 
 def boot_of(kubectl: Kubectl, vm: str) -> str:
-    """Return the guest's identifier of its boot."""
     with console(kubectl, vm) as guest:
         answers(guest)
         guest.type("uptime\n")
@@ -37,13 +36,12 @@ def boot_of(kubectl: Kubectl, vm: str) -> str:
 
 
 def pods(kubectl: Kubectl, vm: str) -> list[dict[str, Any]]:
-    """Return the pods of a machine that are not over."""
+    """Return a machine's pods that may run."""
     found = kubectl.api.list("pods", label_selector=f"vm.kubevirt.io/name={vm}")
     return [each for each in found if each["status"].get("phase") not in ("Succeeded", "Failed")]
 
 
 def files(vm: dict[str, Any]) -> set[str]:
-    """Return the names of a machine's files in its claim."""
     return {each.name for each in layout.shared_volumes().rglob(f"{vm['metadata']['uid']}/*")}
 
 
@@ -76,7 +74,7 @@ def test_a_suspended_guest_goes_on_on_the_other_node(kubectl: Kubectl, system: K
     counts_on(kubectl, "sleeper", count)
     assert boot_of(kubectl, "sleeper") == boot
 
-    kubectl.api.verb("sleeper", "suspend")  # again: the first image is not in the way
+    kubectl.api.verb("sleeper", "suspend")  # the first image is not in the way
     kubectl.api.until("vm", "sleeper", in_phase("Suspended"), timeout=60, what="Suspended")
     kubectl("virt", "start", "sleeper", "--discard-state")
     kubectl.api.ready("vm", "sleeper", timeout=120)

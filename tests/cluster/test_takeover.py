@@ -1,4 +1,4 @@
-"""A lost certificate is reissued, and another virt-controller takes over. Our processes end for it, so the tests run alone."""
+"""A lost certificate is reissued, and another virt-controller takes over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def served(system: Kubectl, pod: dict[str, Any], authorities: str) -> bytes:
                 tls.wrap_socket(plain, server_hostname=f"virt-api.{system.namespace}.svc") as wrapped,
             ):
                 return wrapped.getpeercert(binary_form=True) or b""
-        except OSError:  # includes ssl.SSLCertVerificationError
+        except OSError:
             return b""
 
 
@@ -60,7 +60,7 @@ def test_lost_certificate_is_reissued_and_used_without_a_restart(system: Kubectl
     again = system.api.until("secret", SECRET, is_made, timeout=60, what="a new certificate")
     made = ssl.PEM_cert_to_DER_cert(text(again, "tls.crt"))
     assert made != old
-    # The kubelet updates the volumes; then every replica presents the new one on new connections.
+    # The kubelet updates the volumes, then replicas present the new one.
     eventually(lambda: set(presented(text(again, "ca.crt"))) == {made}, timeout=180, what="the new certificate is served", interval=3)
     assert starts() == before
     eventually(lambda: is_served(system), timeout=60, what="the API is served")

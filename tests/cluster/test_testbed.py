@@ -1,4 +1,4 @@
-"""Properties of the test cluster that other tests rely on."""
+"""What other tests rely on."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) ->
         bare_kubectl.api.ready("pod", name, timeout=120)
 
     ipv4, ipv6 = bare_kubectl.api.get("service", "web")["spec"]["clusterIPs"]
-    known = 'until [ "$(fetch http://$host/ 2>/dev/null)" = $pod ]; do sleep 0.2; done'  # kube-proxy learns of the pods with a delay
+    known = 'until [ "$(fetch http://$host/ 2>/dev/null)" = $pod ]; do sleep 0.2; done'  # kube-proxy lags
     ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $host $(fetch http://$host/) || exit 1; done"
     hosts = ("web", ipv4, f"[{ipv6}]")
     wait = f"for host in {' '.join(hosts)}; do for pod in web1 web2; do {known}; done; done"
@@ -122,7 +122,7 @@ def test_a_shared_claim_is_the_same_directory_on_both_nodes(bare_kubectl: Kubect
 
 
 def test_a_pod_reaches_nothing_outside_the_machine(bare_kubectl: Kubectl) -> None:
-    # Documentation addresses (RFC 5737, RFC 3849), to which the node has no route.
+    # Documentation addresses (RFC 5737, RFC 3849) without a route.
     ask = "for host in 192.0.2.1 [2001:db8::1]; do fetch http://$host/ 2>&1 && exit 1; done; true"
     printed = output_of(bare_kubectl, a_pod("outside", "sh", "-c", ask))
 

@@ -1,5 +1,3 @@
-"""Uninstalling the chart while VMs run."""
-
 from __future__ import annotations
 
 import subprocess
@@ -85,7 +83,7 @@ def watching(kubectl: Kubectl, journal: Journal, *what: str) -> Iterator[None]:
 
 
 def settled(system: Kubectl) -> None:
-    """Wait until pods that an earlier upgrade replaced are gone, because Helm waits only for new ones."""
+    """Wait until replaced pods are gone; Helm waits only for new ones."""
 
     def holds(pods: list[Object]) -> bool:
         return not any("deletionTimestamp" in pod["metadata"] for pod in pods)

@@ -1,6 +1,6 @@
-"""An upgrade of the chart: guests keep running under new virt-handlers, and move out one by one.
+"""Guests keep running under new virt-handlers, and move out one by one.
 
-A client sends requests to one of them throughout; one that cannot migrate is evicted if the chart says so.
+A client requests one of them throughout; one that cannot migrate is evicted if the chart says so.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 GUESTS = ("first", "second", "third")
 SERVED = "second"
-"""The one that the client uses."""
 GAP_SECONDS = 30
-"""The guest pauses to switch over, and the previous release's virt-launcher exits immediately."""
+"""The switch-over, and the end of the previous release's virt-launcher."""
 BOUND = "bound"
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
 PACE_SECONDS = 10
@@ -80,7 +79,7 @@ def guests(kubectl: Kubectl, before: str) -> dict[str, int]:
         kubectl.api.ready("vm", name, timeout=180)
     with console(kubectl, SERVED) as guest:
         guest.expect("GUEST-READY", timeout=120)
-        serve(guest, client.WORD, "10.0.2.2")  # the previous virt-launcher gives no IPv6
+        serve(guest, client.WORD, "10.0.2.2")  # the previous virt-launcher has no IPv6
         guest.type(COUNTER)
         guest.expect(r"tick 1\b", timeout=60)
     kubectl.api.apply(a_service(SERVED, SERVED))
@@ -128,7 +127,7 @@ def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
         assert "localhost/kubevirt/virt-launcher:dev" in found["message"]
     listed = kubectl("virt", "outdated")
     assert [line.split()[0] for line in listed.splitlines()] == ["NAME", BOUND, "ends", *GUESTS]
-    for name in GUESTS:  # under the new virt-handler: console, status, power
+    for name in GUESTS:
         counts_on(kubectl, name, numbers[name])
     kubectl.api.verb("first", "pause")
     kubectl.api.until("vm", "first", is_true("Paused"), timeout=60, what="a guest that is paused")
@@ -141,7 +140,7 @@ def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
 
 
 def moved(kubectl: Kubectl, guests: dict[str, int]) -> None:
-    """Let guests move into this release, and check the rate."""
+    """Let guests move into this release at the right rate."""
     numbers = counted(kubectl, *GUESTS)
     release.install("workloadUpdate.batchSize=1", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
 

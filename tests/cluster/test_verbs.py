@@ -1,4 +1,4 @@
-"""Verbs and SPICE, from kubectl to a tiny guest, which prints its power button, its keys and its NMIs."""
+"""Verbs and SPICE; the tiny guest prints its power button, keys and NMIs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_guest_gets_keys_and_an_nmi(machine: Kubectl) -> None:
 
 
 def test_guest_sees_the_keys_of_a_spice_client(kubectl: Kubectl, testguest: None) -> None:
-    """Each channel is a stream: the main one, the screen and the keyboard."""
+    """The main channel, the screen and the keyboard are streams."""
     del testguest
     vm = tiny_vm(SPICE)
     vm["spec"]["domain"]["devices"]["graphics"] = [{"type": "spice"}]
@@ -91,7 +91,7 @@ def test_soft_reboot_presses_the_power_button_poweroff_does_not(machine: Kubectl
         guest.expect(READY)
         machine("virt", "poweroff", VM, "--wait", "--timeout", "60s")
         with pytest.raises(AssertionError, match="console did not show"):
-            guest.expect("POWER-BUTTON", timeout=20)  # until the console ends with the guest
+            guest.expect("POWER-BUTTON", timeout=20)  # the console ends with the guest
         assert guest.process.wait(timeout=60) == 0
     vm = machine.api.get("vm", VM)
     assert (vm["status"]["phase"], len(vm["status"]["attempts"])) == ("Stopped", 1)

@@ -80,7 +80,7 @@ def test_machine_deleted_while_its_pod_is_created_is_gone(kubectl: Kubectl) -> N
     kubectl.api.delete("vm", "short-lived", timeout=60)
 
     left = kubectl.api.list("pods", label_selector="vm.kubevirt.io/name=short-lived")
-    # The VM goes once no guest of it can run; the kubelet still has to clean up a finished pod.
+    # The kubelet still has to clean up a finished pod.
     assert all(each["status"]["phase"] in {"Succeeded", "Failed"} and "deletionTimestamp" in each["metadata"] for each in left)
     kubectl.api.until_list(
         "pods", lambda found: not found, label_selector="vm.kubevirt.io/name=short-lived", timeout=60, what="the pod is gone"

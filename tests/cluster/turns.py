@@ -44,11 +44,11 @@ ALONE = frozenset(
 class Turn:
     """A shared or exclusive file lock on the cluster for one test module at a time.
 
-    Waiting processes lock a second file, so that later modules do not overtake one that waits for exclusive use.
+    A second file queues those that wait, so that none overtakes one that waits for exclusive use.
     """
 
     def __init__(self, lock: Path, alone: Collection[str] = ALONE) -> None:
-        """Initialise without a hold. ``alone`` lists exclusive modules."""
+        """Hold nothing yet; ``alone`` lists exclusive modules."""
         self._lock = lock
         self._alone = alone
         self._held: tuple[Path, int] | None = None

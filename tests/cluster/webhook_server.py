@@ -1,4 +1,4 @@
-"""A validating webhook in plain Python, for a pod: every VM must have an owner."""
+"""A validating webhook for a pod: every VM must have an owner."""
 
 import base64
 import json

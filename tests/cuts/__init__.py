@@ -1,1 +1,1 @@
-"""Cuts of processes and links at each step of a migration, a drain and an upgrade, for docs/faults.md."""
+"""Cuts of processes and links at each step of a migration, drain and upgrade, for docs/faults.md."""

@@ -24,7 +24,7 @@ from tests.testbed import layout
 from tests.testbed.progress import StepFailed
 
 FAULTS_OF_THE_RUN = (Late, AssertionError, LookupError, OSError, subprocess.SubprocessError, StepFailed)
-"""Errors that the cut did not cause: another deployment, a kubectl without an answer."""
+"""Not caused by the cut: another deployment, a kubectl without an answer."""
 AGAIN_SECONDS = 20
 TRIES = 3
 
@@ -42,14 +42,14 @@ def main() -> int:
     if given.list:
         print("\n".join(each.name for each in cases))
         return 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # on SIGTERM it repairs its cuts
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM repairs the cuts
     if given.fresh:
         outcomes.forget(cases)
     if not testbed_kubectl.is_own_cluster():
         parser.error("KUBECONFIG names another cluster than that of `make cluster-up`, whose processes and links this machine has")
     known = outcomes.kept(cases)
     left = [each for each in cases if each.name not in known or known[each.name].faults]
-    with turns.one_at_a_time(layout.cache() / ".tests-of-the-cluster.lock"):  # keeps cluster tests away from the cuts
+    with turns.one_at_a_time(layout.cache() / ".tests-of-the-cluster.lock"):  # keeps cluster tests away
         bad = play(left)
     table.write(outcomes.kept(description.cases()), datetime.now(UTC).strftime("%Y-%m-%d"))
     print(f"{len(cases) - len(bad)} of {len(cases)} cases are good; {table.DOCUMENT.relative_to(layout.REPOSITORY)} has them")
@@ -69,7 +69,7 @@ def play(cases: Sequence[Case]) -> list[str]:
                     outcomes.write(found)
                     passed = f"{len(cases) - len(left)}/{len(cases)} {(time.monotonic() - began) / 60:.1f} min"
                     print(f"{passed} {case.name}: {found.text} {'; '.join(found.faults) or 'good'}", flush=True)
-                    is_well, failures = not found.faults, 0  # after a bad case the next ones get new guests
+                    is_well, failures = not found.faults, 0  # new guests after a bad case
                     bad += [case.name] if found.faults else []
         except FAULTS_OF_THE_RUN as fault:
             failures += 1

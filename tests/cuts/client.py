@@ -1,6 +1,6 @@
 """``python -m tests.cuts.client ADDRESS``: sends ten HTTP requests per second, each on a new connection.
 
-Each line has a time in seconds and ``ok``, or why the guest did not answer. The monotonic clock is equal for all processes.
+A line has a time in seconds, by the machine's monotonic clock, and ``ok`` or the failure.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ PATIENCE_SECONDS = 3
 WORD: Final = "counted-by-the-guest"
 OK: Final = "ok"
 ANOTHER: Final = "another answer"
-"""Start of a line about an answer that is not the guest's."""
+"""Start of a line about another server's answer."""
 CUT_OFF: Final = "cut off"
-"""The guest left the pod after a part of the answer, or before it."""
+"""The guest left the pod during the answer, or before it."""
 NOBODY: Final = frozenset(errno.errorcode[each] for each in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH))
-"""Errors of a connection to a pod without the guest."""
+"""From a pod without the guest."""
 
 
 async def ask(address: str) -> None:
@@ -40,7 +40,7 @@ async def ask(address: str) -> None:
 
 
 def told(answer: bytes) -> str:
-    """Return the meaning of the received bytes: :data:`OK`, :data:`CUT_OFF`, or :data:`ANOTHER` with their start."""
+    """Return what received bytes mean: :data:`OK`, :data:`CUT_OFF`, or :data:`ANOTHER` with their start."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status, end, _ = head.partition(b"\r\n")
     if end and b" 200 " not in f"{status.decode(errors='replace')} ".encode():

@@ -1,4 +1,4 @@
-"""Cuts: SIGKILL through the machine's process table, and links at the nodes' veth pairs."""
+"""Cuts: SIGKILL to processes, and links at the nodes' veth pairs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Place:
     target: str
     source_pod: str
     target_pod: str = ""
-    """Empty if there is none or the cut does not need it."""
+    """Empty if the cut needs none."""
     target_pod_name: str = ""
 
 
@@ -123,7 +123,7 @@ class Cuts:
         assert pids, f"{program} does not run in {[pod['metadata']['name'] for pod in pods]}"
         try:
             for pid in pids:
-                with suppress(ProcessLookupError):  # one may end meanwhile
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
             yield
         finally:
@@ -149,7 +149,7 @@ def go_on(pids: Sequence[int]) -> None:
 
 
 def heal() -> None:
-    """Undo the cuts of an interrupted run: connect links, and start kubelets."""
+    """Undo the cuts of an interrupted run."""
     for node in layout.NODES:
         progress.run(["bridge", "link", "set", "dev", node.link, "isolated", "off", "state", "forwarding"])
         if "syncFrequency" not in (node.directory / "kubelet.json").read_text():

@@ -1,4 +1,4 @@
-"""Cuts, their steps and expected results: the rows, columns and cases of docs/faults.md."""
+"""Cuts, steps and expected results: rows, columns and cases of docs/faults.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Operation = Literal["migration", "drain", "upgrade"]
 OPERATIONS: Final[tuple[Operation, ...]] = ("migration", "drain", "upgrade")
 
 OFF_SECONDS: Final = 12.0
-"""Seconds during which a link is cut."""
+"""How long a link is cut."""
 KUBELET_SECONDS: Final = 8.0
 """A kubelet's absence; in production its supervisor restarts it."""
 
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def is_undisturbed(self) -> bool:
-        """True if nothing is cut, so that clients may only see the documented interruption."""
+        """True if nothing is cut: clients may only see the documented interruption."""
         return self.cut.name == NOTHING
 
 
@@ -139,7 +139,7 @@ APPLIES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
         "target-off": _at("Running", "hand-over") + _at("middle", operation="drain"),
     }
 )
-"""The steps at which a cut makes sense: a process that has not started cannot be cut."""
+"""Steps at which a cut makes sense: its process has started."""
 
 WORST: Final = (
     "migration.nothing.Running",

@@ -1,4 +1,4 @@
-"""VMs that count on consoles and disks, in a separate namespace."""
+"""VMs that count on consoles and disks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.cuts.watching import SECTORS, Disk, Watch, Watched, qemus
 from tests.testbed import layout
 
 MOVER: Final = "mover"
-"""The guest that answers the Service's client."""
+"""Answers the Service's client."""
 OTHER: Final = "other"
 BANDWIDTH: Final = {MOVER: "20Mi", OTHER: "5Mi"}
 """The memory phase is long enough to cut, and one of two guests arrives first."""
 FINAL: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 START_SECONDS: Final = 300
 LOOK_SECONDS: Final = 4.0
-"""For a counting guest to write another number."""
+"""For another number of a guest."""
 CONSOLE_SECONDS: Final = 20
 """To attach a console and read a line."""
 QUIET_SAMPLES: Final = 6
@@ -44,7 +44,7 @@ class Guests:
         self._watch = watch
 
     def get(self, path: str) -> Any:
-        """Return an object or list of the namespace; empty if it is absent; None without an answer."""
+        """Return an object or list of the namespace; empty if absent; None without an answer."""
         return self.reader.get(f"/apis/kubevirt.io/v1alpha1/namespaces/{self.kubectl.namespace}/{path}")
 
     def status(self, guest: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Guests:
             if number := _grown(disk):
                 if not on_console or self._is_seen(guest, number):
                     return True
-                continue  # the console is not reachable yet, or belonged to an ended guest
+                continue  # not reachable yet, or an ended guest's
             if status.get("phase") == "Running" and str(status.get("podUID")) in self.qemus(guest):
                 self._tell(guest, disk.newest())
         return False
@@ -118,7 +118,7 @@ class Guests:
                 screen.type(SERVE)
                 screen.type(COUNT % (number, SECTORS))
                 screen.expect(r"tick \d+\r?\n", timeout=CONSOLE_SECONDS)
-        except (AssertionError, OSError, subprocess.TimeoutExpired):  # it is not at its prompt yet, or is unreachable
+        except (AssertionError, OSError, subprocess.TimeoutExpired):  # not at its prompt yet, or unreachable
             return
 
     def _known_as(self, guest: str) -> str:

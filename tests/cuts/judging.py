@@ -1,4 +1,4 @@
-"""Decides whether a case lost data, ran a guest twice, or hung, by its observations."""
+"""Decides whether a case lost data, ran a guest twice, or hung."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.cuts import client
 from tests.cuts.description import Expected
 
 WINDOW_SECONDS: Final = 0.8
-"""Time between two looks that reveals two running guests."""
+"""Between two looks that reveal two running guests."""
 RUNNING_SHARE: Final = 0.02
-"""Share of a processor of a counting guest; a paused one uses none."""
+"""Of a processor, by a counting guest; a paused one uses none."""
 PASSING_SECONDS: Final = 10.0
 """Seconds without an answer, beyond the guest's own pause, if nothing is cut.
 
@@ -23,12 +23,10 @@ For this long the old pod forwards new connections (docs/networks.md).
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One observation of a guest from outside."""
-
     at: float
     counter: int
     processors: Mapping[int, float]
-    """Seconds of vCPU time of each QEMU of the VM, by pid."""
+    """vCPU seconds of each QEMU of the VM, by pid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +34,15 @@ class Guest:
     name: str
     samples: Sequence[Sample]
     lost: Sequence[int]
-    """Numbers that the guest had written with fsync, and that its disk lacked at the end."""
+    """Numbers that the guest wrote with fsync, and its disk lacked."""
     boots: int
-    """Boots of the guest that wrote those numbers."""
+    """Boots of the guest that wrote the numbers."""
     counts: bool
-    """True if it counted at the end, on disk and console."""
+    """It counted at the end, on disk and console."""
     phase: str
     seconds: float | None = None
-    """Seconds from the cut to the Migration's end; None: not in time."""
+    """From the cut to the Migration's end; None: not in time."""
     attempts: int = 1
-    """Attempts of the Migration."""
     message: str = ""
 
 
@@ -65,11 +62,11 @@ class Seen:
     step_seen: str
     """Empty if the step was certain at the cut."""
     operation_seconds: float | None
-    """Seconds from the cut to the end of the drain or upgrade; None: not in time."""
+    """From the cut to the drain's or upgrade's end; None: not in time."""
     answers: Sequence[float] = field(default=())
     failures: Sequence[Failure] = field(default=())
     is_answered: bool = True
-    """True if the client got answers at the end."""
+    """The client got answers at the end."""
     is_undisturbed: bool = False
     repeated: int = 0
 
@@ -103,7 +100,7 @@ def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
 
 
 def _of_client(seen: Seen) -> Iterator[str]:
-    """Return the client's violations: a foreign answer; without a cut, a connection without the guest, or a long silence."""
+    """Yield the client's violations: a foreign answer; without a cut, a connection without the guest, or a long silence."""
     if others := [each for each in seen.failures if each.words.startswith(client.ANOTHER)]:
         yield f"{len(others)} answers were not the guest's: {others[0].words}"
     if not seen.is_answered:

@@ -33,7 +33,7 @@ ANSWERS: Final = 5
 BLIND_SECONDS: Final = 3
 """A longer gap in the observations makes the case inconclusive."""
 DRAINS: Final = 6
-"""``kubectl drain`` gives up on transient errors; users repeat it as well."""
+"""``kubectl drain`` gives up on transient errors."""
 
 
 class Player:

@@ -1,4 +1,4 @@
-"""Cheap reads of Kubernetes' API, many per second."""
+"""Reads of Kubernetes' API, many per second."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reader:
         self._connection: http.client.HTTPSConnection | None = None
 
     def get(self, path: str) -> Any:
-        """Return an object or list; empty if it is absent; None if it cannot be read."""
+        """Return an object or list; empty if absent; None if unreadable."""
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPSConnection(
@@ -61,7 +61,7 @@ class Reader:
 
 
 class Late(Exception):
-    """The message has the purpose of the wait and the last observation."""
+    """The message has the wait's purpose and the last observation."""
 
 
 def until(look: Callable[[], Any], *, seconds: float, what: str, period: float = PERIOD_SECONDS) -> Any:

@@ -1,4 +1,4 @@
-"""Steps of an operation, each held by stopping the process with the next action."""
+"""Steps of an operation, held by stopping the process with the next action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cuts.reading import until
 
 STEP_SECONDS: Final = 120
 MOVING_BYTES: Final = 2 << 20
-"""The memory phase has begun after this many bytes."""
+"""The memory phase has begun."""
 RESTARTED: Final = ("deployment/virt-api", "deployment/virt-controller", "daemonset/virt-handler")
 
 
@@ -45,8 +45,6 @@ class Steps:
                 return self._drain(step, place)
             case _:
                 return self._with_target(self._upgrade(step, place))
-
-    # A migration
 
     def _migration(self, step: str, place: Place, held: ExitStack) -> Reached:
         match step:
@@ -113,8 +111,6 @@ class Steps:
         place = replace(reached.place, target_pod=str(status.get("targetPodUID") or ""), target_pod_name=str(status.get("targetPod") or ""))
         return replace(reached, place=place)
 
-    # A drain
-
     def _drain(self, step: str, place: Place) -> Reached:
         self._together(place)
         guests = (MOVER, OTHER)
@@ -146,8 +142,6 @@ class Steps:
             return
         made = self._guests.kubectl.create(migration(OTHER))["metadata"]["name"]
         until(lambda: self._guests.migration(made).get("phase") in FINAL, seconds=STEP_SECONDS, what="the other guest moves", period=0.3)
-
-    # An upgrade
 
     def _upgrade(self, step: str, place: Place) -> Reached:
         reached = self._moving(place)

@@ -61,7 +61,7 @@ def _head(made: str) -> str:
 
 
 def read(document: str) -> dict[str, str]:
-    """Return the texts by case, without cases that have nothing to cut or were not run."""
+    """Return the texts by case, without cases that cut nothing or did not run."""
     found: dict[str, str] = {}
     for section in document.split("\n## ")[1:]:
         operation = section.partition("\n")[0].lower()
@@ -73,7 +73,6 @@ def read(document: str) -> dict[str, str]:
 
 
 def axes(document: str) -> dict[str, tuple[list[str], list[str]]]:
-    """Return the rows and columns of each operation's table."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for section in document.split("\n## ")[1:]:
         lines = [[word.strip() for word in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]

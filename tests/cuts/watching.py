@@ -1,4 +1,4 @@
-"""Continuous observation of guests: processes on both nodes, writes to disk, and clients' answers.
+"""Observes guests' processes, writes to disk, and clients' answers.
 
 The nodes are namespaces of this machine, so /proc has their processes, and volumes are directories.
 """
@@ -24,7 +24,7 @@ from tests.testbed import layout
 PERIOD_SECONDS = 0.2
 SECTOR = 512
 SECTORS = 32768
-"""Sectors of a disk, used in a circle; each has a number and the boot that wrote it."""
+"""Used in a circle; each has a number and the boot that wrote it."""
 AHEAD = 64
 
 
@@ -85,7 +85,7 @@ def qemus(guest: str) -> list[Qemu]:
                 continue
             if f"guest={guest},".encode() in (directory / "cmdline").read_bytes():
                 found.append(Qemu(int(directory.name), _pod_uid((directory / "cgroup").read_text()), _processors(directory)))
-        except (OSError, ValueError):  # it has just ended
+        except (OSError, ValueError):
             continue
     return found
 
@@ -98,7 +98,7 @@ def _processors(directory: Path) -> float:
     """Return the vCPU threads' time in seconds (/proc/PID/schedstat: nanoseconds)."""
     total = 0
     for thread in (directory / "task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # short-lived threads end while QEMU continues
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # threads end while QEMU continues
             if (thread / "comm").read_text().startswith("CPU "):
                 total += int((thread / "schedstat").read_text().split()[0])
     return total / 1e9
