@@ -1,4 +1,4 @@
-"""Rotation against an API server on loopback, with handshakes between the resulting certificates."""
+"""Rotation, with handshakes between the resulting certificates."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ async def test_authority_rotation_never_requires_missing_trust(world: World) -> 
     world.now += POLICY.authority * 0.67
 
     await world.settle(3)
-    assert world.certificate("kubevirt-ca") == old  # the old one still signs
+    assert world.certificate("kubevirt-ca") == old  # the old one signs
     assert len(world.bundle()) == 2
     assert world.bundle() == world.bundle("kubevirt-virt-api-tls") == [each.pem for each in reading.read_bundle(world.published())]
     template = world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["spec"]["template"]
@@ -223,12 +223,12 @@ async def test_authority_rotation_never_requires_missing_trust(world: World) -> 
     new = world.certificate("kubevirt-ca")
     assert new != old
     assert reading.signed_by(world.certificate("kubevirt-virt-api-tls"), new)
-    assert old.pem in world.bundle()  # a server may still present the old one's leaf for a while
+    assert old.pem in world.bundle()  # a server may present the old leaf
     world.check()
 
     world.now += POLICY.node - timedelta(seconds=2)
     await world.settle()
-    assert old.pem in world.bundle()  # nodes renew their certificates later
+    assert old.pem in world.bundle()  # nodes renew later
     assert len(world.bundle("kubevirt-etcd-ca")) == 1  # it signs for no node
     world.now += timedelta(seconds=3)
     await world.settle()
@@ -250,7 +250,7 @@ async def test_next_authority_waits_for_an_unreachable_consumer(world: World) ->
         await world.settle()
 
     assert world.certificate("kubevirt-etcd-ca") == old
-    assert world.certificate("kubevirt-ca").not_before > old.not_before  # the other one was rotated
+    assert world.certificate("kubevirt-ca").not_before > old.not_before
 
 
 async def test_everything_is_recreated_after_years_of_standstill(world: World) -> None:

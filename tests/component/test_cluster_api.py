@@ -70,7 +70,6 @@ async def expired(fake: FakeAPI) -> None:
 
 
 async def expired_in_the_watch(fake: FakeAPI) -> None:
-    """Let the list succeed and its watch be too old."""
     fake.refusals = [errors.ServiceUnavailable("the server is starting"), errors.Expired("too old resource version")]
     await fake.cut()
 

@@ -1,4 +1,4 @@
-"""``kubectl virt move-etcd`` with a fake kubectl for two nodes: with a real etcd, and interrupted at any of its calls."""
+"""``kubectl virt move-etcd`` with a fake kubectl: with a real etcd, and interrupted at any call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""examples/fence_agents/redfish.py, as virt-controller runs it, at a board with TLS."""
+"""examples/fence_agents/redfish.py at a board with TLS."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def strict(**of):
     return context
 ssl.create_default_context = strict
 """
-"""What Python 3.13, as in our images, does by default; /usr/bin/python3 may be older."""
+"""Python 3.13's default, in our images."""
 
 
 class Installed:
-    """The agent, with a Secret in a directory of the test."""
+    """The agent, with a Secret in a directory."""
 
     def __init__(self, root: Path) -> None:
         self.secret = root / "secret"

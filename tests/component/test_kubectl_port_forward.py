@@ -34,8 +34,6 @@ async def way(server: FakeStreams) -> AsyncIterator[Access]:
 
 @contextlib.asynccontextmanager
 async def forwarded(way: Access, capsys: pytest.CaptureFixture[str], *ports: str) -> AsyncIterator[list[int]]:
-    """Yield the local ports."""
-
     async def load() -> Access:
         return way
 
@@ -57,7 +55,7 @@ async def test_each_connection_is_a_websocket_to_its_port(server: FakeStreams, w
             writer.write(b"hello")
             assert await reader.readexactly(5) == b"HELLO"
             writer.write_eof()
-            assert await reader.read() == b"OK"  # the other direction is still open
+            assert await reader.read() == b"OK"  # the other direction is open
             writer.close()
     assert [path for _, path, headers in server.requests if "Upgrade" in dict(headers)] == [f"{PATH}/22/tcp", f"{PATH}/80/tcp"]
     assert set(server.subprotocols) == {streams.SUBPROTOCOL}

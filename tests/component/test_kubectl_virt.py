@@ -505,7 +505,7 @@ async def test_each_viewer_connection_has_its_own_websocket(server: FakeStreams,
             await until(lambda: not server.open)
         task.cancel()
     assert server.typed == b"helloagain"
-    assert capsys.readouterr().err == 'Warning: virtual machine "testvm" is paused\n'  # only the second websocket was opened after that
+    assert capsys.readouterr().err == 'Warning: virtual machine "testvm" is paused\n'  # the second websocket came after that
 
 
 @pytest.mark.parametrize("kind", displays.DISPLAYS)
@@ -729,7 +729,7 @@ async def program(tmp_path: Path, url: str, *arguments: str, shell: str = 'exec 
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", shell, "sh", sys.executable, "-m", "apiserver.kubectl", *arguments,
         cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        # Unflushed output shows only where output is buffered, whatever the tests' environment says.
+        # With a buffer, unflushed output shows.
         env={**os.environ, "KUBECONFIG": str(path), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
     )  # fmt: skip
     out, err = await process.communicate()
@@ -738,7 +738,7 @@ async def program(tmp_path: Path, url: str, *arguments: str, shell: str = 'exec 
 
 
 NOBODY_READS = """{ trap '' PIPE; while echo 2>/dev/null; do sleep 0.05; done; trap - PIPE; "$@"; echo $? >&2; } | true"""
-"""A command that starts after the reader of its output has gone."""
+"""Starts after the reader of its output has gone."""
 
 
 @pytest.mark.parametrize("arguments", [("start", "testvm"), ("console", "testvm"), ("--help",)], ids=" ".join)
@@ -825,10 +825,10 @@ async def test_a_viewer_that_does_not_start_is_a_line(
 async def test_a_signal_ends_the_program_without_a_word(
     url: str, server: FakeStreams, tmp_path: Path, number: signal.Signals, late: bool
 ) -> None:
-    """No traceback, early (during its imports) or late (while attached)."""
+    """No traceback, during its imports or while attached."""
     path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
     process = await asyncio.create_subprocess_exec(
-        # Shells without job control, and nohup, may have made the tests ignore these signals.
+        # Shells without job control, and nohup, may ignore these signals.
         "env", "--default-signal", sys.executable, "-v", "-m", "apiserver.kubectl",
         "console", "testvm", "--kubeconfig", str(path), "--linger", "1h",
         cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
@@ -845,7 +845,7 @@ async def test_a_signal_ends_the_program_without_a_word(
 
 
 async def test_the_program_restores_the_terminal_when_it_is_ended(url: str, server: FakeStreams, tmp_path: Path) -> None:
-    """The installed program as a user runs it: a controlling terminal, a kubeconfig, SIGTERM."""
+    """A controlling terminal, a kubeconfig, SIGTERM."""
     path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
     far, near = pty.openpty()
     before = termios.tcgetattr(near)

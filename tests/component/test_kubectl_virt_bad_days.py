@@ -1,4 +1,4 @@
-"""Expired credentials, redirecting servers, and other failures around the plugin."""
+"""Expired credentials, redirecting servers, and other failures."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_invalid_new_credential_ends_the_session(server: FakeStreams, way:
 async def screen(
     load: Callable[[], Awaitable[Access]], capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[Callable[[], Coroutine[None, None, bytes]]]:
-    """Run a proxy of a screen; yield a function that connects a viewer and returns the first bytes."""
+    """Run a screen's proxy; yield a function that connects a viewer and returns the first bytes."""
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(displays.Vnc("testvm", load).run(port=0, proxy_only=True))
         said = ""
@@ -141,7 +141,7 @@ async def test_viewers_that_come_at_once_load_new_credentials_once(
 
 
 async def test_failed_connection_reloads_the_credentials(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As with an expired certificate that is refused before any read."""
+    """As for an expired certificate."""
     ways = iter([Access(url, "default"), Access("http://127.0.0.1:1", "default"), Access(url, "default")])
     loaded: list[Access] = []
 
@@ -173,7 +173,7 @@ async def test_permanent_refusals_are_not_retried(server: FakeStreams, way: Acce
 
 
 async def test_a_server_that_is_not_there_is_not_waited_for() -> None:
-    """It fails at once: ``--wait`` waits for the VM."""
+    """``--wait`` waits for the VM, not for a server."""
     one = Attached(Access("http://127.0.0.1:1", "default"), console.Settings("testvm", wait_seconds=60.0), terminal=True)
     async with asyncio.timeout(30):
         with pytest.raises(Failure, match="Unable to connect"):
@@ -236,7 +236,7 @@ async def test_hung_up_terminal_ends_no_session(server: FakeStreams, way: Access
 
 
 class Counted(console.Session):
-    """A session that counts its prints, empty ones included."""
+    """Counts prints, also empty ones."""
 
     printed = 0
 
@@ -250,13 +250,13 @@ async def test_start_of_a_connection_is_compared_briefly(server: FakeStreams, wa
     async with attached(way, replay=0.05, session=Counted) as (one, _):
         await until(lambda: one.read() == server.scrollback)
         seen = server.scrollback
-        server.scrollback = b"the first line of the boot\r\n"  # of another pod: it could still become equal to the printed text
+        server.scrollback = b"the first line of the boot\r\n"  # of another pod: it could become equal to the printed text
         server.cut()
         await until(lambda: one.read() == seen + server.scrollback)
         assert isinstance(one.session, Counted)
         printed = one.session.printed
         await asyncio.sleep(0.3)
-        assert one.session.printed == printed  # once, not repeatedly
+        assert one.session.printed == printed  # once
         one.type(b"a")
         await until(lambda: one.read().endswith(b"first line of the boot\r\nA"))
 
@@ -283,7 +283,7 @@ def test_first_connection_holds_nothing_scrollback_is_limited() -> None:
 
 
 async def test_no_credential_is_sent_where_an_answer_points(way: Access, server: FakeStreams) -> None:
-    """Otherwise a redirecting server could collect the token at any address."""
+    """Otherwise a redirecting server could collect the token."""
     asked: list[str] = []
 
     async def elsewhere(request: web.Request) -> web.Response:
@@ -311,7 +311,7 @@ async def test_no_credential_is_sent_where_an_answer_points(way: Access, server:
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
 async def test_no_stream_is_opened_where_an_answer_points(status: int, host: str) -> None:
-    """The library would send the certificate and all headers except the token to another host, and to this host also the token."""
+    """The library would send the certificate and other headers to another host, and to this host also the token."""
     asked: list[bytes] = []
 
     async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

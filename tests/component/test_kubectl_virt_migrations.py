@@ -43,7 +43,7 @@ class World:
         return await access.load(Selection(kubeconfig=str(self.kubeconfig), namespace="ns"))
 
     async def write(self, resource: Any, name: str, **changes: Any) -> dict[str, Any]:
-        """Change a status as virt-controller and virt-handlers do; return the object."""
+        """Change a status as our processes do; return the object."""
         while True:
             found = await self.client.get(resource, name, "ns")
             status = {**(found.get("status") or {}), **changes}
@@ -238,7 +238,7 @@ async def test_a_guest_that_moves_while_it_is_cancelled_is_1(world: World) -> No
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_ctrl_c_leaves_the_migration_running_with_advice(world: World, number: signal.Signals) -> None:
-    """The installed program on a terminal: the bar is shown, and the message begins on its own line."""
+    """The bar is shown, and the message begins on its own line."""
     far, near = pty.openpty()
     process = await asyncio.create_subprocess_exec(
         "env", "--default-signal", sys.executable, "-m", "apiserver.kubectl",
@@ -263,8 +263,6 @@ async def test_ctrl_c_leaves_the_migration_running_with_advice(world: World, num
     os.close(far)
     os.close(near)
 
-
-# --- failing connections: the API server in memory fails on demand ---
 
 PATH = "/apis/kubevirt.io/v1alpha1/migrations"
 QUICK = watching.Times(look=0.05)

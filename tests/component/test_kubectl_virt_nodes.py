@@ -1,4 +1,4 @@
-"""``kubectl virt nodes``, ``fence`` and ``unfence`` against the fake API server."""
+"""``kubectl virt nodes``, ``fence`` and ``unfence``."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_node_that_returns_during_the_question_is_kept(api: FakeAPI, acc
 
 
 async def test_a_node_that_changes_before_the_write_is_kept(api: FakeAPI, access: Access) -> None:
-    """The write has the resource version of the Node that was judged."""
+    """The write has the judged Node's resource version."""
     refused = False
 
     def authorize(method: str, path: str, _: object) -> bool:

@@ -1,4 +1,4 @@
-"""Verbs of ``kubectl virt`` against the real virt-api; the tests write what virt-handler would."""
+"""Verbs of ``kubectl virt`` against the real virt-api; the tests play virt-handler."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def test_the_same_id_adds_nothing_and_a_dry_run_neither(world: World) -> N
 
 
 async def test_end_of_the_attempt_ends_its_operations_in_one_write(world: World) -> None:
-    """virt-controller of an earlier release knows nothing of operations."""
+    """An earlier virt-controller knows no operations."""
     await world.client.request("PUT", VIRTUAL_MACHINES.path("ns", "web", "reset"), body={"id": "mine"})
     await world.write(phase="Failed", attempts=[{"number": 1, "result": "Failed", "endTime": "2026-01-02T00:00:00Z"}])
     (operation,) = (await world.status())["operations"]
@@ -163,7 +163,7 @@ async def test_timeout_names_what_the_machine_waits_for(world: World, capsys: py
 
 
 async def test_one_password_is_set_in_several_guests(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """As a dry run, because no node answers here."""
+    """A dry run, because no node answers."""
     given = Password("debian", "secret")
 
     async def set_it(name: str) -> None:

@@ -1,4 +1,4 @@
-"""``kubectl virt suspend``, ``resume``, ``start --discard-state`` against the real virt-api; the tests write what our processes would."""
+"""``kubectl virt suspend``, ``resume``, ``start --discard-state``; the tests play our processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGE: dict[str, Any] = {"id": "s", "claimName": "memory", "file": "u/s", "diges
 
 @pytest.fixture
 async def suspended(world: World) -> World:  # noqa: F811 - the fixture
-    """A machine that was suspended; its hardware was edited before."""
+    """A suspended machine with hardware edited before."""
     found = await world.client.get(VIRTUAL_MACHINES, "web", "ns")
     found["spec"]["managedSave"] = {"claimName": "memory"}
     found["spec"]["domain"]["memory"]["guest"] = "128Mi"

@@ -1,4 +1,4 @@
-"""``kubectl virt addvolume`` and ``removevolume`` against the fake API server."""
+"""``kubectl virt addvolume`` and ``removevolume``."""
 
 from __future__ import annotations
 

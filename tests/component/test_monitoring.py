@@ -1,6 +1,6 @@
-"""A real Prometheus scrapes the pages of our processes, and answers the queries of dashboards and alerts.
+"""A real Prometheus scrapes our processes' pages, and answers dashboards and alerts.
 
-virt-api is a process; the pages of virt-controller and virt-handler come from their code, with a launcher that has every statistic.
+virt-api is a process; the other pages come from their code, with a launcher that has every statistic.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ kubevirt_node_acceleration{node="node2",job="virt-api",namespace="ns",reason="fo
 kubevirt_vm_info{namespace="ns",name="forged",status_group="error"} 1
 up{job="virt-api",instance="forged"} 0
 """
-"""Lines that a hostile virt-handler adds to its page."""
+"""Lines that a hostile virt-handler adds."""
 KUBEVIRTS = (
     # The dashboard "Top Consumers" of kubevirt/monitoring.
     "topk(5, sum by (namespace, name) (avg_over_time(kubevirt_vmi_memory_available_bytes[20s])"
@@ -68,12 +68,12 @@ KUBEVIRTS = (
     "topk(5, sum by (namespace, name) (rate(kubevirt_vmi_vcpu_wait_seconds_total[20s])))",
     "topk(5, sum by (namespace, name) (rate(kubevirt_vmi_memory_swap_in_traffic_bytes[20s])"
     " + rate(kubevirt_vmi_memory_swap_out_traffic_bytes[20s])))",
-    # Its alerts about machines that have all of their metrics here.
+    # Its alerts about machines with metrics here.
     "kubevirt_vmi_non_evictable * on (name, namespace) group_left () topk by (name, namespace) (1, kubevirt_vmi_info{phase='running'})",
     "sum by (vmi, namespace) (topk by (vmi, namespace, vmim) (1, max_over_time(kubevirt_vmi_migration_succeeded[1d])))",
     "sum by (name, namespace, status) (kubevirt_vm_info{status_group='error'} == 1) unless on (name, namespace) kubevirt_vmi_info",
 )
-"""Queries with the metrics, labels and matchers of KubeVirt's, without thresholds."""
+"""With KubeVirt's metrics, labels and matchers, without thresholds."""
 
 
 def a_machine(name: str, phase: str, **status: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ async def controller_page(stack: AsyncExitStack) -> Page:
 
 
 def every_statistic() -> str:
-    """Return libvirt's answer about a guest with a balloon driver, a disk and an interface."""
+    """Return libvirt's answer for a guest with a balloon driver, a disk and an interface."""
     devices = {"net.0.name": "tap0", "block.0.name": "vda", "vcpu.0.state": 1}
     return statistics.encoded({**{each.key.replace("*", "0"): 1 << 20 for each in METRICS}, **devices})
 
@@ -154,12 +154,12 @@ async def handler_page(root: Path, stack: AsyncExitStack) -> Page:
 async def api_page(root: Path, stack: AsyncExitStack) -> Page:
     ours = await stack.enter_async_context(AggregatingAPI().aggregating(root, f"--etcd-binary={etcd_binary()}"))
     client = await stack.enter_async_context(Client(ours, user_agent="test"))
-    await stack.enter_async_context(running(Informer(client, MIGRATIONS).run()))  # has a watch
+    await stack.enter_async_context(running(Informer(client, MIGRATIONS).run()))
     return partial(_of_virt_api, ours)
 
 
 async def _of_virt_api(ours: Config) -> bytes:
-    """Return virt-api's page, after a request that it answers with 404."""
+    """Return virt-api's page after a 404."""
     url = f"{ours.server}{VIRTUAL_MACHINES.path('ns')}/absent"
     async with aiohttp.ClientSession() as session:
         async with session.get(url, ssl=ours.ssl_context()) as answer:
@@ -189,7 +189,7 @@ async def served(pages: Mapping[str, Page]) -> AsyncIterator[int]:
 
 
 def rules_for_labels(endpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of a ServiceMonitor's endpoint, as Prometheus has them: the Prometheus Operator renames them too."""
+    """Return a ServiceMonitor endpoint's label rules as the Prometheus Operator renames them."""
 
     def renamed(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [{re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key): value for key, value in rule.items()} for rule in rules]
@@ -230,8 +230,6 @@ async def prometheus(directory: Path, port: int, jobs: Iterable[str]) -> AsyncIt
 
 
 class Asked:
-    """Prometheus' API of queries."""
-
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self._url, self._session = url, session
 
@@ -243,7 +241,6 @@ class Asked:
         return result
 
     async def scraped(self, times: int, jobs: int) -> None:
-        """Wait until each job was scraped that often."""
         async with asyncio.timeout(60):
             while True:
                 with suppress(aiohttp.ClientError):
@@ -274,7 +271,7 @@ def as_grafana(expression: str) -> str:
 
 
 def selectors(expression: str) -> Iterator[str]:
-    """Yield the selectors of an alert, with any value of each label: a healthy system has no series with the values."""
+    """Yield an alert's selectors, with any value of each label, because a healthy system has no series with the values."""
     for name, matchers in monitoring.SELECTOR.findall(expression):
         labels = [f'{label}!=""' for label in re.findall(r"(\w+)[!=~]+", matchers)]
         yield f"{name}{{{','.join(labels)}}}"

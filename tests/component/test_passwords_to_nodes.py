@@ -1,4 +1,4 @@
-"""A password on its way from the verb of virt-api to a launcher: who gets it, and that no one tells it."""
+"""A password's way from virt-api's verb to a launcher: only they learn it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.component.handler.world import eventually
 from tests.fakes.launcher import FakeLauncher
 
 POD = "pod-1"
-SECRET = "Tr0ub4dor"  # of this test
+SECRET = "Tr0ub4dor"
 BODY = {"user": "debian", "password": SECRET}
 
 

@@ -68,7 +68,7 @@ async def test_uninstall_waits_for_guest_pods_and_names_the_rest() -> None:
         assert "innocent" not in said
         assert "stranger" not in said
         assert "--no-hooks" in said
-        assert len([1 for method, _, _ in api.writes if method == "DELETE"]) == 1  # requested once, then waited
+        assert len([1 for method, _, _ in api.writes if method == "DELETE"]) == 1
 
 
 async def test_a_strangers_pod_with_our_label_holds_nothing_up() -> None:
@@ -77,7 +77,7 @@ async def test_a_strangers_pod_with_our_label_holds_nothing_up() -> None:
 
         assert await shut_down(client) == (True, "all guests have ended")
     [looked] = [query for _, path, query in api.requests if path == PODS]
-    assert looked["limit"] == "10"  # limits memory, whatever the length of foreign pods
+    assert looked["limit"] == "10"  # limits memory, whatever foreign pods hold
 
 
 async def test_an_api_that_refuses_is_told_and_ends_in_time() -> None:

@@ -26,7 +26,7 @@ STOPPED = {"phase": "Stopped", "attempt": 1, "attempts": [{"number": 1, "result"
 
 
 class Machine:
-    """A machine in virt-api, whose status the tests write."""
+    """A machine in virt-api with a status from the tests."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

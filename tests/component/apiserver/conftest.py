@@ -1,4 +1,4 @@
-"""The API machinery in process, over memory, on loopback with TLS, serving widgets."""
+"""The API machinery in process, over memory, with TLS, serving widgets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMESPACE = "acc"
 
 @pytest.fixture(autouse=True)
 def nobody_changes_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Check that no request changed a cached object, or one that a write replaced."""
+    """Check that no request changed a cached or replaced object."""
     monkeypatch.setattr(changes.Record, "cool", lambda _: None)
     items._warm.clear()
     yield
@@ -58,7 +58,7 @@ class Api:
     path: str = WIDGETS.path(NAMESPACE)
     extra: dict[str, Any] = field(default_factory=dict)
     served: Process | None = None
-    """The server, if it runs in this process."""
+    """In this process, if any."""
 
     @property
     def process(self) -> Process:

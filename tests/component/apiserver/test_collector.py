@@ -1,4 +1,4 @@
-"""The garbage collector's requests, as kube-controller-manager sends them: META-11, META-12, NEG-06, POM-01, POM-02."""
+"""The garbage collector's requests, as kube-controller-manager sends them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_meta_11_orphan_is_collected_and_shared_dependent_freed(api: Api) 
     freed = await api.call("PATCH", "shared", json.dumps(patch).encode(), Accept=ONE, Content_Type=STRATEGIC)
     assert (freed.code, freed.json["kind"]) == (200, "PartialObjectMetadata")
     assert [each["name"] for each in freed.json["metadata"]["ownerReferences"]] == ["stays"]
-    patch["metadata"]["uid"] = gone["metadata"]["uid"]  # another object with that name
+    patch["metadata"]["uid"] = gone["metadata"]["uid"]  # another object of that name
     assert (await api.call("PATCH", "shared", json.dumps(patch).encode(), Accept=ONE, Content_Type=STRATEGIC)).code == 409
 
 

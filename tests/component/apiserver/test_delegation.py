@@ -123,7 +123,7 @@ async def test_the_front_proxy_speaks_for_others(cluster: Cluster) -> None:
 
 
 async def test_the_front_proxy_may_tell_of_hundreds_of_groups(cluster: Cluster) -> None:
-    """Each has its own field; clients without a certificate may send 16 KiB and 100 fields."""
+    """One field each; clients without a certificate may send 16 KiB and 100 fields."""
     groups = [f"https://login.example.test/groups/{number:040}" for number in range(600)]
     headers = [("X-Remote-User", "alice"), *(("X-Remote-Group", each) for each in groups)]
     code, _ = await cluster.ask("front-proxy-client", cluster.proxies, headers=headers)
@@ -135,7 +135,7 @@ async def test_the_front_proxy_may_tell_of_hundreds_of_groups(cluster: Cluster) 
 async def test_only_the_front_proxy_is_believed_about_other_users(cluster: Cluster) -> None:
     masters = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     assert (await cluster.ask("somebody-else", cluster.proxies, headers=masters))[0] == 401
-    code, status = await cluster.ask("front-proxy-client", None, headers=masters)  # the right name, from the clients' authority
+    code, status = await cluster.ask("front-proxy-client", None, headers=masters)  # the right name, the wrong authority
     assert (code, cluster.reviews[-1]["user"]) == (403, "front-proxy-client")
     assert "front-proxy-client" in status["message"]
     code, _ = await cluster.ask(None, headers=masters)

@@ -118,7 +118,7 @@ async def test_a_hung_etcd_gives_errors_in_time_and_then_goes_on(pki: Pki, tmp_p
     try:
         async with serving(pki, storage=EtcdStorage(Settings((etcd.endpoint,), timeout_seconds=1))) as api:
             await api.make(widget())
-            assert (await api.get("w1")).code == 200  # now the cache has it
+            assert (await api.get("w1")).code == 200
             etcd.pause()
             async with asyncio.timeout(10):
                 assert (await api.get("w1")).code in {503, 504}

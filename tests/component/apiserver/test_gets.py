@@ -63,7 +63,7 @@ async def test_writes_and_deletions_are_visible_at_once(api: Api, query: str) ->
     made["metadata"]["labels"] = {"a": "b"}
     written = (await api.call("PUT", "w1", made)).json
     if query:
-        await api.get("w1")  # the cache has it now
+        await api.get("w1")  # fills the cache
     assert (await api.get(f"w1{query}")).json == written
     await api.call("DELETE", "w1")
     if query:
@@ -88,7 +88,6 @@ async def test_when_storage_does_not_answer_that_is_said(pki: Pki) -> None:
 
 
 async def aborts(api: Api) -> list[str]:
-    """Return the counts of aborted widget requests."""
     page = (await api.get("/metrics")).body.decode()
     aborted = [line for line in page.splitlines() if line.startswith("apiserver_request_aborts_total") and "widgets" in line]
     return [line.rpartition(" ")[2] for line in aborted]
@@ -136,7 +135,7 @@ async def test_response_during_a_drain_is_the_connections_last(pki: Pki) -> None
         held = storage.hold()
         line.send("")
         await storage.asked.wait()
-        asyncio.get_running_loop().call_later(0.3, held.set)  # leaving the block stops the server in the meantime
+        asyncio.get_running_loop().call_later(0.3, held.set)  # leaving the block stops the server
     head, body = await line.answer()
     assert head.startswith("HTTP/1.1 200 ")
     assert "Connection: close\r\n" in head

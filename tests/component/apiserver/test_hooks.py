@@ -1,4 +1,4 @@
-"""Hooks of strategies change objects in place, so no request may pass them cached objects."""
+"""Strategies' hooks change objects in place, so no request may pass them cached ones."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ def spoil(obj: Object) -> None:
 
 
 class Spoiling(WidgetStrategy):
-    """Changes every object that a hook receives."""
-
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         spoil(obj)
 

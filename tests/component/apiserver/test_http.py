@@ -140,7 +140,7 @@ async def test_neg_09_people_get_lines_and_programs_do_not(api: Api) -> None:
 async def test_neg_10_large_lists_are_compressed_and_small_ones_not(api: Api) -> None:
     for number in range(40):
         await api.make({**widget(f"w{number}"), "metadata": {"name": f"w{number}", "annotations": {"a": "x" * 5000}}})
-    api.session._auto_decompress = False  # in the client, so that the test sees the received bytes
+    api.session._auto_decompress = False  # so that the test sees the received bytes
     large = await api.get("", Accept_Encoding="gzip")
     assert (large.headers["Content-Encoding"], large.headers["Vary"]) == ("gzip", "Accept-Encoding")
     plain = await api.get("", Accept_Encoding="identity")
@@ -209,7 +209,7 @@ async def test_wch_16_watches_end_cleanly_and_spread_at_shutdown(pki: Pki) -> No
 
     async def follow(api: Api) -> None:
         async with api.session.get(f"{api.url}{api.path}?watch=1") as answer:
-            assert [each async for each in answer.content] == []  # a clean end: anything else raises
+            assert [each async for each in answer.content] == []  # anything but a clean end raises
         ends.append(asyncio.get_running_loop().time())
 
     async with asyncio.TaskGroup() as tasks, serving(pki, times=Times(watches_end=0.5)) as api:
@@ -236,7 +236,7 @@ async def test_shd_01_a_stop_loses_no_request(pki: Pki) -> None:
                 try:
                     answer = await api.get("w1")
                 except aiohttp.ClientConnectorError:
-                    return  # it no longer listens: the client's load balancer chooses another server
+                    return  # it no longer listens
                 codes.append(answer.code)
                 if answer.code == 429:
                     assert (answer.headers["Retry-After"], answer.headers["Connection"]) == ("5", "close")

@@ -1,4 +1,4 @@
-"""The real virt-api process in development mode, with the real kubectl."""
+"""The real virt-api in development mode, with the real kubectl."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.testbed import build
 ROOT = Path(__file__).parents[3]
 Kubectl = Callable[..., str]
 
-pytestmark = pytest.mark.slow  # the first run builds kubectl with all of Kubernetes
+pytestmark = pytest.mark.slow  # builds kubectl with all of Kubernetes
 
 
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     program = build.program("kubernetes", "kubectl")
     directory = tmp_path_factory.mktemp("dev")
-    plugins = ("--network-plugins=isolated", "--storage-plugins=images")  # plugins of the examples
+    plugins = ("--network-plugins=isolated", "--storage-plugins=images")
     command = [sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0", *plugins]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
@@ -101,7 +101,7 @@ TERSE = {
         },
     },
 }
-"""Every list, with elements as short as possible, and a quantity that is not in its shortest form."""
+"""Every list, with short elements, and a quantity that is not in its shortest form."""
 MACHINES = [
     (path.stem, manifest)
     for path in sorted((ROOT / "examples").rglob("*.yaml"))
@@ -118,7 +118,7 @@ def test_applying_a_manifest_again_changes_nothing(kubectl: Kubectl, namespace: 
         return kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
 
     assert "created" in apply()
-    if "status" in manifest:  # the slides show a running VM; kubectl compares its status as well
+    if "status" in manifest:  # the slides show a running VM
         kubectl("patch", "vm", name, "-n", namespace, "--subresource=status", "-p", json.dumps({"status": manifest["status"]}))
     before = loaded(kubectl("get", "vm", name, "-n", namespace, "-o", "json"))
     assert "unchanged" in apply()
@@ -146,7 +146,7 @@ def test_each_machine_has_one_unfinished_migration(kubectl: Kubectl) -> None:
     [holder] = kubectl("get", "migrations", "-o", "name").split()
     name = holder.rpartition("/")[2]
     assert f'a migration of virtual machine "testvm" is already in progress: "{name}", begun 20' in said
-    assert 'migrations.kubevirt.io "my-migration": ' in said  # the second one has no known name
+    assert 'migrations.kubevirt.io "my-migration": ' in said  # the second has no known name
     assert name in kubectl("get", f"migrations/{name}")
     kubectl("delete", "vmmig", "--all", "--wait=false")
 
@@ -159,7 +159,7 @@ def test_ssa_12_and_meta_05_server_side_apply_takes_over(kubectl: Kubectl) -> No
     kubectl("apply", "-f", "-", stdin=first)
     manifest["spec"]["runStrategy"] = "Halted"
     second = yaml.safe_dump(manifest)
-    assert "Halted" in kubectl("diff", "--server-side", "-f", "-", stdin=second, fails=True)  # 1: there are differences
+    assert "Halted" in kubectl("diff", "--server-side", "-f", "-", stdin=second, fails=True)  # 1: differences
     assert "serverside-applied" in kubectl("apply", "--server-side", "-f", "-", stdin=second)
     obj = loaded(kubectl("get", "vm", "ssa", "-o", "json", "--show-managed-fields"))
     entries = {(each["manager"], each["operation"]): each["fieldsV1"] for each in obj["metadata"]["managedFields"]}

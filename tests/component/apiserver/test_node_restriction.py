@@ -64,7 +64,6 @@ def entered(status: Json, phase: str, **more: Any) -> Json:
 
 
 def launcher_pod(machine: Json, name: str, uid: str, *volumes: Json, namespace: str = "acc") -> Json:
-    """Return a pod controlled by the VM."""
     owner = {"kind": "VirtualMachine", "name": machine["metadata"]["name"], "uid": machine["metadata"]["uid"], "controller": True}
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": uid, "ownerReferences": [owner]},
@@ -350,7 +349,7 @@ async def test_the_claim_is_read_however_it_is_spelled(cluster: Cluster) -> None
 
 
 async def test_only_the_front_proxy_passes_a_node_claim(cluster: Cluster) -> None:
-    """By a client certificate for the account's name with the header, and by a direct token without a node."""
+    """A client certificate for the account with the header, and a direct token, have no node."""
     obj = await cluster.admin("GET", VM)
     body = {**obj, "status": RUNNING}
     smuggled = [("X-Remote-User", "admin"), (f"X-Remote-Extra-{CLAIM.replace('/', '%2F')}", "node1")]

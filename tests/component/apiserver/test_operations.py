@@ -1,4 +1,4 @@
-"""Rows of docs/apiserver-checklist.md about health, limits, timeouts, shutdown and flags."""
+"""Health, limits, timeouts, shutdown and flags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.component.apiserver.conftest import NAMESPACE, Api, Pki, flags, servi
 from tests.component.apiserver.test_delegation import Cluster, cluster
 from tests.component.apiserver.widgets import WIDGETS, Shine, WidgetStrategy, widget
 
-__all__ = ["cluster"]  # the fixture
+__all__ = ["cluster"]
 
 
 async def test_hlt_02_every_check_has_gos_name(api: Api) -> None:
@@ -108,7 +108,7 @@ async def test_flw_01_beyond_the_limit_is_429_and_masters_are_answered(pki: Pki)
         refused = await api.get("w1")
         assert (refused.code, refused.json["reason"], refused.headers["Retry-After"]) == (429, "TooManyRequests", "1")
         assert refused.json["message"] == "Too many requests, please try again later."
-        assert (await api.call("POST", "", widget("w2"))).code == 201  # writes have a separate limit
+        assert (await api.call("POST", "", widget("w2"))).code == 201  # a separate limit
         go.set()
         assert [(await each).code for each in waiting] == [200, 200]
 
@@ -130,7 +130,7 @@ async def test_flw_03_a_refused_body_is_not_read(pki: Pki) -> None:
 
 
 async def test_imp_01_impersonation_is_authorized_then_applied(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """The aggregator impersonates before it forwards; this is ``kubectl --as`` on our own address."""
+    """``kubectl --as`` on our own address; the aggregator impersonates before it forwards."""
     caplog.set_level(logging.INFO)
     headers = {"Impersonate-User": "bob", "Impersonate-Group": "g"}
     code, status = await cluster.ask("carol", headers=headers)
@@ -188,7 +188,7 @@ async def test_auz_07_a_watch_outlives_the_right_to_it(cluster: Cluster) -> None
     session = aiohttp.ClientSession(cluster.url, connector=aiohttp.TCPConnector(ssl=cluster.pki.client("alice")))
     async with session, session.get(WIDGETS.path(NAMESPACE), params={"watch": "1", "timeoutSeconds": "5"}) as stream:
         cluster.allowed_users.clear()
-        assert (await cluster.ask("alice", method="POST", json=widget("x")))[0] == 403  # a new review
+        assert (await cluster.ask("alice", method="POST", json=widget("x")))[0] == 403
         cluster.allowed_users.add("bob")
         assert (await cluster.ask("bob", method="POST", json=widget("y")))[0] == 201
         assert json.loads(await stream.content.readline())["object"]["metadata"]["name"] == "y"
@@ -281,7 +281,7 @@ async def test_flg_01_without_a_certificate_one_is_made(tmp_path: Path) -> None:
 
 
 async def test_shd_03_answers_are_503_until_caches_are_filled(pki: Pki) -> None:
-    """DIS-09, LST-13: the namespace controller would read a 404 as an empty collection."""
+    """The namespace controller would read a 404 as an empty collection."""
 
     class Slow(MemoryStorage):
         go = asyncio.Event()

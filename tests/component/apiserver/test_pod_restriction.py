@@ -45,7 +45,7 @@ PODS = "/api/v1/pods"
 async def cluster(pki: Pki, tmp_path: Path) -> AsyncIterator[Cluster]:
     async with serving(pki, tmp_path) as made:
         granted = rbac.authorizer("virt-api")
-        made.kube.authorize = lambda *request: request[1] in (REVIEWS, TOKENS) or granted(*request)  # system:auth-delegator grants these
+        made.kube.authorize = lambda *request: request[1] in (REVIEWS, TOKENS) or granted(*request)  # granted by system:auth-delegator
         yield made
 
 
@@ -84,7 +84,7 @@ async def test_the_name_of_an_own_pod_does_not_bring_in_anothers_uid(cluster: Cl
 
 @pytest.mark.parametrize(("volume", "what"), [(SECRET, "Secret password"), (CLAIM, "database"), (IMAGE, "Image evil.example/os:v1")])
 async def test_machine_is_not_handed_to_a_pod_with_foreign_mounts(cluster: Cluster, volume: Json, what: str) -> None:
-    """The image's author could read a Secret that the pod mounts."""
+    """The image's author could read a mounted Secret."""
     machine = await cluster.admin("GET", VM)
     await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9", volume))
     code, status = await named(cluster, "virt-launcher-vm1-aaaaa", "uid-9")
@@ -109,7 +109,7 @@ async def test_a_disk_that_the_machine_names_may_be_there(cluster: Cluster) -> N
 
 
 async def test_recorded_pod_of_a_disk_is_own_and_has_only_its_claim(cluster: Cluster) -> None:
-    """virt-handler takes the mount of this pod."""
+    """virt-handler takes this pod's mount."""
     disks = [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}]
     spec = {"domain": {"memory": {"guest": "64Mi"}, "devices": {"disks": disks}}}
     machine = await cluster.admin("POST", f"{BASE}/virtualmachines", {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})
@@ -208,7 +208,7 @@ async def test_status_without_another_pod_causes_no_lookup(cluster: Cluster) -> 
 
 
 async def test_a_guests_memory_goes_into_no_pod_of_another_namespace(cluster: Cluster) -> None:
-    """Nor into one with another image, as a migration's target."""
+    """Nor into a target with another image."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
@@ -222,7 +222,7 @@ async def test_a_guests_memory_goes_into_no_pod_of_another_namespace(cluster: Cl
 
 
 async def test_moved_guests_connections_go_to_its_own_target_pod_only(cluster: Cluster) -> None:
-    """The source's node forwards them to that pod, from its own address."""
+    """The source's node forwards them to that pod from its own address."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
@@ -247,7 +247,7 @@ async def test_moved_guests_connections_go_to_its_own_target_pod_only(cluster: C
 
 
 async def test_addresses_of_one_target_are_not_left_to_the_next(cluster: Cluster) -> None:
-    """By then the address may belong to another pod."""
+    """By then another pod may have the address."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)

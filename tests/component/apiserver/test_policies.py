@@ -1,4 +1,4 @@
-"""Admission policies on a real server; reference: ``k8s.io/apiserver/pkg/admission/plugin/policy``."""
+"""Admission policies; reference: ``k8s.io/apiserver/pkg/admission/plugin/policy``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def put(world: World, effect: str, spec: Json, *, name: str = "p", binding
 
 
 async def test_validating_policy_denies_false_expressions(world: World) -> None:
-    """ADM-01, ADM-04: Go's message, code and reason."""
+    """Go's message, code and reason."""
     await put(world, "validating", {"validations": [{"expression": "object.spec.size == 1"}]})
     async with world.api() as api:
         answer = await api.call("POST", "", widget(size=2))
@@ -59,7 +59,7 @@ async def test_validating_policy_denies_false_expressions(world: World) -> None:
     ("reason", "code"), [("Forbidden", 403), ("Unauthorized", 401), ("RequestEntityTooLarge", 413), ("Invalid", 422)]
 )  # fmt: skip
 async def test_a_validation_says_its_reason_and_its_message(world: World, reason: str, code: int) -> None:
-    """ADM-04: reason, message and messageExpression, which falls back to the message."""
+    """messageExpression falls back to the message."""
     validations = [
         {"expression": "object.spec.size < 5", "message": " too large ", "messageExpression": "'size is %d'.format([object.spec.size])"}
     ]
@@ -82,7 +82,7 @@ async def test_a_validation_says_its_reason_and_its_message(world: World, reason
 
 
 async def test_warn_and_audit_let_the_request_pass(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """ADM-04, AUD: validationActions Warn and Audit; auditAnnotations are in the log."""
+    """validationActions Warn and Audit; auditAnnotations are in the log."""
     caplog.set_level(logging.INFO)
     spec = {
         "validations": [{"expression": "object.spec.size < 5", "message": "large"}],
@@ -100,7 +100,7 @@ async def test_warn_and_audit_let_the_request_pass(world: World, caplog: pytest.
 
 
 async def test_parameters_come_from_config_maps_and_may_change(world: World) -> None:
-    """ADM-04: paramKind, paramRef by name and by selector, parameterNotFoundAction; the newest parameter counts."""
+    """paramKind, paramRef by name and by selector, parameterNotFoundAction; the newest parameter counts."""
     world.kube.discovery["/api/v1"] = [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]
     limits = {"metadata": {"name": "limits", "namespace": "acc", "labels": {"limit": "yes"}}, "data": {"size": "3"}}
     await world.kube.put(CONFIG_MAPS, limits)
@@ -126,7 +126,6 @@ async def test_parameters_come_from_config_maps_and_may_change(world: World) -> 
 
 
 async def test_unknown_parameter_kind_fails_closed_unless_ignored(world: World) -> None:
-    """ADM-04, ADM-08: unknown paramKind; failurePolicy."""
     spec = {"paramKind": {"apiVersion": "toys.test/v1", "kind": "Rule"}, "validations": [{"expression": "false"}]}
     await put(world, "validating", spec, binding={"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}})
     async with world.api() as api:
@@ -143,7 +142,6 @@ async def test_unknown_parameter_kind_fails_closed_unless_ignored(world: World) 
 
 
 async def test_a_failing_expression_follows_the_failure_policy(world: World) -> None:
-    """ADM-04: errors of evaluation and compilation; failurePolicy."""
     await put(world, "validating", {"validations": [{"expression": "object.spec.none == 1"}]})
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -156,7 +154,7 @@ async def test_a_failing_expression_follows_the_failure_policy(world: World) -> 
 
 
 async def test_variables_conditions_and_the_namespace(world: World) -> None:
-    """ADM-04: matchConditions, variables that build on each other, namespaceObject, request, oldObject."""
+    """matchConditions, variables that build on each other, namespaceObject, request, oldObject."""
     spec = {
         "matchConditions": [{"name": "not-me", "expression": "request.userInfo.username != 'nobody' && request.operation != 'DELETE'"}],
         "variables": [
@@ -180,7 +178,7 @@ async def test_variables_conditions_and_the_namespace(world: World) -> None:
 
 
 async def test_expressions_ask_the_authorizer(world: World) -> None:
-    """ADM-04: authorizer, authorizer.requestResource; the server sends a SubjectAccessReview."""
+    """authorizer and authorizer.requestResource send a SubjectAccessReview."""
     asked: list[Json] = []
 
     def review(path: str, obj: Json) -> None:
@@ -204,7 +202,7 @@ async def test_expressions_ask_the_authorizer(world: World) -> None:
 
 
 async def test_a_policy_for_another_version_sees_the_object_converted(world: World) -> None:
-    """ADM-04: matchPolicy Equivalent."""
+    """matchPolicy Equivalent."""
     rules = [{"apiGroups": ["example.test"], "apiVersions": ["v1beta1"], "operations": ["CREATE"], "resources": ["widgets"]}]
     constraints = {"resourceRules": rules, "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
     expression = "object.spec.extent < 3 && request.resource.version == 'v1beta1' && request.requestResource.version == 'v1'"
@@ -216,7 +214,7 @@ async def test_a_policy_for_another_version_sees_the_object_converted(world: Wor
 
 
 async def test_selectors_and_exclusions_narrow_a_policy(world: World) -> None:
-    """ADM-04: namespaceSelector, objectSelector, excludeResourceRules, resourceNames, matchResources of the binding."""
+    """namespaceSelector, objectSelector, excludeResourceRules, resourceNames, matchResources of the binding."""
     base: Json = {"resourceRules": RULES, "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
     never = [{"expression": "false"}]
     narrowed: dict[str, Json] = {
@@ -238,7 +236,6 @@ async def test_selectors_and_exclusions_narrow_a_policy(world: World) -> None:
 
 
 async def test_mutating_policy_adds_a_label_by_apply_configuration(world: World) -> None:
-    """ADM-05: ApplyConfiguration merges with the object."""
     expression = "Object{metadata: Object.metadata{labels: {'added': 'yes'}}, spec: Object.spec{size: object.spec.size + 1}}"
     mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]
     await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never"})
@@ -250,7 +247,7 @@ async def test_mutating_policy_adds_a_label_by_apply_configuration(world: World)
 
 
 async def test_a_mutating_policy_adds_a_label_by_a_json_patch(world: World) -> None:
-    """ADM-05: JSONPatch, escapeKey, conditions; a failing test operation changes nothing."""
+    """Also escapeKey and conditions; a failing test operation changes nothing."""
     expression = """
       !has(object.metadata.labels) ? [
         JSONPatch{op: 'add', path: '/metadata/labels', value: {'example.test/added': 'yes'}},
@@ -266,7 +263,7 @@ async def test_a_mutating_policy_adds_a_label_by_a_json_patch(world: World) -> N
 
 
 async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: World) -> None:
-    """ADM-05: Go's message; atomic lists are not merged; type names must fit their place."""
+    """Atomic lists are not merged; type names must fit their place."""
     cases = {
         "Object{metadata: Object.metadata{managedFields: []}}": (
             "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .metadata.managedFields"
@@ -330,7 +327,7 @@ async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: Worl
 async def test_json_patch_of_a_policy_must_keep_the_objects_identity(
     world: World, operation: str, failure: str, code: int, message: str
 ) -> None:
-    """ADM-05: Go's messages; failurePolicy does not cover a patch's result."""
+    """failurePolicy does not cover a patch's result."""
     mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{{{operation}}}]"}}]
     await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never", "failurePolicy": failure})
     async with world.api() as api:
@@ -339,7 +336,7 @@ async def test_json_patch_of_a_policy_must_keep_the_objects_identity(
 
 
 async def test_apply_configuration_cannot_move_an_object(world: World) -> None:
-    """ADM-05: otherwise its key would name one namespace, and its metadata another."""
+    """Its key would name one namespace, and its metadata another."""
     expression = "Object{metadata: Object.metadata{namespace: 'other'}}"
     mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]
     await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never"})
@@ -348,7 +345,7 @@ async def test_apply_configuration_cannot_move_an_object(world: World) -> None:
 
 
 async def test_a_policy_may_be_about_how_something_is_deleted(world: World) -> None:
-    """ADM-04: ``kubectl delete --force --grace-period=0``, in the body or in the query."""
+    """``kubectl delete --force --grace-period=0``, in the body or in the query."""
     expression = "request.operation != 'DELETE' || !has(request.options.gracePeriodSeconds) || request.options.gracePeriodSeconds > 0"
     await put(world, "validating", {"validations": [{"expression": expression}]})
     async with world.api() as api:
@@ -359,7 +356,7 @@ async def test_a_policy_may_be_about_how_something_is_deleted(world: World) -> N
 
 
 async def test_mutating_policies_run_by_name_and_reinvoked_on_request(world: World) -> None:
-    """ADM-05: order, reinvocationPolicy IfNeeded."""
+    """reinvocationPolicy IfNeeded."""
 
     def appends(key: str) -> Json:
         value = f"object.metadata.?annotations[?'{key}'].orValue('') + '{key}' + string(size(object.metadata.?annotations.orValue({{}})))"
@@ -374,7 +371,7 @@ async def test_mutating_policies_run_by_name_and_reinvoked_on_request(world: Wor
 
 
 async def test_match_conditions_of_webhooks_are_evaluated(world: World) -> None:
-    """ADM-03: matchConditions; an error follows the webhook's failurePolicy."""
+    """An error follows the webhook's failurePolicy."""
     conditions = [{"name": "large", "expression": "object.spec.size > 3"}]
     await world.validating(world.hook("large", lambda review: webhooks.deny(review, message="large"), matchConditions=conditions))
     async with world.api() as api:
@@ -393,7 +390,7 @@ async def test_match_conditions_of_webhooks_are_evaluated(world: World) -> None:
 
 
 async def test_nothing_is_admitted_before_the_policies_are_known(world: World) -> None:
-    """ADM-08: a starting server fails closed; it does not wait for kinds that the cluster lacks."""
+    """A starting server does not wait for kinds that the cluster lacks."""
     world.kube.authorize = lambda _method, path, _query: "admissionpolic" not in path
     async with world.api(times=Times(admission=0.2)) as api:
         answer = await api.call("POST", "", widget())

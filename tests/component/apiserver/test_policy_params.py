@@ -1,4 +1,4 @@
-"""Parameters of policies: informers for any kind, started on demand and stopped after use."""
+"""Informers for policies' parameters of any kind, started on demand."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ def names(found: Any) -> list[str]:
 
 
 async def test_parameters_are_found_by_name_or_selector() -> None:
-    """ADM-04: paramRef."""
     kube = FakeAPI()
     for namespace, name, labels in (("a", "x", {"use": "yes"}), ("a", "y", {}), ("b", "x", {"use": "yes"})):
         await kube.put(RULES, {"metadata": {"namespace": namespace, "name": name, "labels": labels}})
@@ -70,7 +69,7 @@ async def test_parameters_are_found_by_name_or_selector() -> None:
 
 
 async def test_parameters_of_the_cluster_are_in_no_namespace() -> None:
-    """ADM-04: a cluster-scoped paramKind."""
+    """A cluster-scoped paramKind."""
     kube = FakeAPI()
     await kube.put(SCOPES, {"metadata": {"name": "one"}})
     async with following(kube) as params:
@@ -82,7 +81,7 @@ async def test_parameters_of_the_cluster_are_in_no_namespace() -> None:
 
 
 async def test_unreadable_parameter_kind_fails_until_readable(caplog: pytest.LogCaptureFixture) -> None:
-    """ADM-04, ADM-08: policies fail until the operator grants reading their kind; the log names the missing right."""
+    """Until the operator grants reading the kind; the log names the missing right."""
     kube = FakeAPI()
     await kube.put(RULES, {"metadata": {"namespace": "a", "name": "x"}})
     kube.authorize = lambda _method, path, _query: path != RULES
@@ -103,7 +102,7 @@ async def test_unreadable_parameter_kind_fails_until_readable(caplog: pytest.Log
 
 
 async def test_unused_parameter_kind_is_not_followed() -> None:
-    """ADM-04: an informer of parameters ends with the last policy that names its kind."""
+    """The informer ends with the last policy that names its kind."""
     kube = FakeAPI()
     async with following(kube) as params:
         params.want({RULE, SCOPE})

@@ -1,4 +1,4 @@
-"""QUO-01: virt-api's rights on quotas, on the real kube-apiserver with the chart's policy."""
+"""virt-api's rights on quotas, on the real kube-apiserver with the chart's policy."""
 
 from __future__ import annotations
 

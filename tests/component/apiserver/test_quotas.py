@@ -1,4 +1,4 @@
-"""QUO-01: quotas of a cluster, enforced by several servers at once."""
+"""A cluster's quotas, enforced by several servers at once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def codes(api: Api, names: list[str]) -> list[int]:
 
 
 async def test_object_beyond_the_quota_is_forbidden(world: World) -> None:
-    """QUO-01: Go's message; dry runs are checked but not counted; other namespaces are unaffected."""
+    """Go's message; dry runs are checked but not counted; other namespaces are unaffected."""
     await put(world, "1")
     async with world.api(ON) as api:
         assert (await api.call("POST", "?dryRun=All", widget())).code == 201
@@ -65,7 +65,7 @@ async def test_object_beyond_the_quota_is_forbidden(world: World) -> None:
 
 
 async def test_quotas_are_off_by_default(world: World) -> None:
-    """QUO-01: as in a Go aggregated server."""
+    """As in Go."""
     await put(world, "0")
     async with world.api() as api:
         await api.make(widget())
@@ -73,7 +73,7 @@ async def test_quotas_are_off_by_default(world: World) -> None:
 
 
 async def test_a_crowd_gets_what_there_is_in_few_writes(world: World) -> None:
-    """QUO-01: no more than allowed, and one write counts all waiting requests."""
+    """One write counts all waiting requests."""
     await put(world, "7")
     async with world.api(ON) as api:
         assert await codes(api, [f"w{number}" for number in range(20)]) == [201] * 7 + [403] * 13
@@ -82,7 +82,7 @@ async def test_a_crowd_gets_what_there_is_in_few_writes(world: World) -> None:
 
 
 async def test_quota_used_by_another_server_is_seen_in_the_conflict(world: World) -> None:
-    """QUO-01: two servers together admit as many as one, even with late events."""
+    """Two servers together admit as many as one, even with late events."""
     await put(world, "6")
     async with world.api(ON) as one, world.api(ON) as other:
         world.kube.drop_events(on=True)
@@ -94,7 +94,6 @@ async def test_quota_used_by_another_server_is_seen_in_the_conflict(world: World
 
 
 async def test_a_cluster_that_refuses_the_write_refuses_the_object(world: World) -> None:
-    """QUO-01: an object that cannot be counted is not admitted."""
     await put(world, "5")
 
     def authorize(method: str, path: str, query: Any) -> bool:

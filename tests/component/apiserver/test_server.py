@@ -94,7 +94,7 @@ async def test_no_body_makes_the_server_fail(api: Api) -> None:
         for method, path in (("POST", ""), ("PUT", "w1"), ("PATCH", "w1"), ("DELETE", "w1")):
             kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
             answer = await api.call(method, path, body, Content_Type=kind)
-            code = 404 if (method, body) == ("DELETE", b"null") else 400  # null means no options
+            code = 404 if (method, body) == ("DELETE", b"null") else 400  # null: no options
             assert (answer.code, answer.json["kind"]) == (code, "Status"), (method, body, answer.body)
 
 
@@ -174,7 +174,7 @@ class Broken(MemoryStorage):
 
 
 async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki, caplog: pytest.LogCaptureFixture) -> None:
-    """Only the log names the storage, no response does."""
+    """Only the log names the storage."""
     storage = Broken()
     async with serving(pki, storage=storage) as api:
         await api.make(widget())

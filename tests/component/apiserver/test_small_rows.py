@@ -44,7 +44,7 @@ async def test_cre_10_duplicate_owners_are_merged_with_a_warning(api: Api) -> No
     assert [each["uid"] for each in answer.json["metadata"]["ownerReferences"]] == ["1", "2"]
     (warning,) = answer.headers.getall("Warning")
     assert "duplicate entries" in warning
-    assert warning.endswith('observed: 1"') or "observed" not in warning  # a warning is cut at 256 characters
+    assert warning.endswith('observed: 1"') or "observed" not in warning  # cut at 256 characters
 
 
 async def test_del_03_and_07_waiting_deletes_are_202_bad_options_422(api: Api) -> None:
@@ -186,7 +186,7 @@ async def test_wch_05_bookmarks_are_sent_while_idle(api: Api) -> None:
 
 
 class Counting(OldWidgetStrategy):
-    """Counts conversions to the old version; each encoding starts with one."""
+    """Counts conversions to the old version, one per encoding."""
 
     shown = 0
 
@@ -290,7 +290,7 @@ class Noting(WidgetStrategy):
 
 
 class Slow(Noting):
-    """Makes rows that each use up the time of one turn."""
+    """Each row uses up the time of one turn."""
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
         time.sleep(TURN_SECONDS)
@@ -299,7 +299,7 @@ class Slow(Noting):
 
 @pytest.mark.parametrize("strategy", [Noting()])
 async def test_long_table_is_built_in_pieces_while_others_are_served(api: Api, strategy: Noting) -> None:
-    """See docs/differences.md; the answer equals that of single pages."""
+    """See docs/differences.md; the answer equals that of pages."""
     count = 3 * MOST
     async with asyncio.TaskGroup() as tasks:
         for number in range(count):
@@ -314,13 +314,13 @@ async def test_long_table_is_built_in_pieces_while_others_are_served(api: Api, s
     assert max(Counter(strategy.seen[:count]).values()) <= MOST
     for whole, accept, part in ((table, TABLE, "rows"), (small, partial, "items")):
         pages, page, token = list[Any](), {}, ""
-        while len(pages) < 3:  # each is one piece
+        while len(pages) < 3:
             page = (await api.get(f"?limit={MOST}&continue={token}", Accept=accept)).json
             token = page["metadata"].get("continue", "")
             pages.append(page[part])
         assert [len(each) for each in pages] == [MOST] * 3
         for row in (*whole[part], *(row for each in pages for row in each)):
-            row.get("cells", [""]).pop()  # its age
+            row.get("cells", [""]).pop()
         assert [row for each in pages for row in each] == whole[part]
         assert whole.keys() == page.keys()
     assert (yaml.code, yaml.body.count(b"\n- cells:")) == (200, count)

@@ -1,4 +1,4 @@
-"""The STO rows of the checklist, on a server over a real etcd."""
+"""The STO rows of the checklist over a real etcd."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PREFIX = f"/registry/example.test/widgets/{NAMESPACE}/"
 
 @pytest.fixture
 async def etcd(etcd_server: EtcdServer) -> Any:
-    """Yield direct access to etcd, without data of earlier tests."""
+    """Yield direct access to an empty etcd."""
     storage = EtcdStorage(Settings((etcd_server.endpoint,)))
     while (page := await storage.range("", limit=100)).entries:
         await storage.commit([], [Delete(entry.key) for entry in page.entries])
@@ -145,7 +145,7 @@ async def test_sto_06_key_rotation_needs_no_restart_and_noop_rewrites(
         assert int(renewed["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
         assert (await entry_of(etcd, "w1")).value.startswith(b"k8s:enc:aesgcm:v1:new:")
         again = (await api.call("PUT", "w1", renewed)).json
-        assert again == renewed  # once is enough
+        assert again == renewed
         assert (await api.patch("w2", {})).code == 200
         assert (await entry_of(etcd, "w2")).value.startswith(b"k8s:enc:aesgcm:v1:new:")
 
@@ -192,7 +192,7 @@ async def test_sto_06_kms_takes_over_rotates_and_fails_harmlessly(
         made = await api.make(widget("w1"))
         provider = f"{{kms: {{apiVersion: v2, name: one, endpoint: 'unix://{tmp_path}/kms.sock'}}}}"
         file.write_text(file.read_text().replace("providers: [", f"providers: [{provider}, "))
-        await asyncio.sleep(0.2)  # the service is missing: nothing changes
+        await asyncio.sleep(0.2)  # without the service nothing changes
         await api.make(widget("w2"))
         assert (await entry_of(etcd, "w2")).value.startswith(b"k8s:enc:aesgcm:v1:old:")
         async with kms.serving(tmp_path / "kms.sock"):

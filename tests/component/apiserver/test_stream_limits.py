@@ -66,7 +66,7 @@ async def test_excess_stream_is_refused_before_the_upgrade(pki: Pki, limited: Ap
         )
         await streams.enter_async_context(alice.ws_connect(other))
         assert "3 of yours are open on this server, and 3 is the limit" in await refused(alice, other)
-        first = await streams.enter_async_context(bob.ws_connect(url))  # a client at its limit blocks no other client
+        first = await streams.enter_async_context(bob.ws_connect(url))  # a client at its limit blocks no other
         await first.send_bytes(b"x")
         assert await first.receive_bytes() == b"x"
         assert "4 are open on this server, and 4 is the limit" in await refused(bob, url)
@@ -108,7 +108,7 @@ async def test_a_dial_that_fails_or_is_given_up_holds_no_place(pki: Pki, limited
             before = asked
             async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
                 opening = tasks.create_task(until_open(alice, url))
-                while asked == before:  # the server dials the stream's target once there is a place
+                while asked == before:  # the server dials once there is a place
                     await asyncio.sleep(0.02)
                 opening.cancel()
             assert asked == before + 1
@@ -119,7 +119,7 @@ async def test_a_dial_that_fails_or_is_given_up_holds_no_place(pki: Pki, limited
 
 
 class Held(Tap):
-    """A stream whose target learns its user."""
+    """A stream that tells its target the user."""
 
     holder_header = "X-Whose"
 
@@ -172,7 +172,7 @@ async def test_queue_of_a_stalled_stream_server_is_bounded(pki: Pki, limited: Ap
             async with asyncio.timeout(3):
                 for _ in range((64 << 20) // max(len(message), 64)):
                     await stream.send_bytes(message)
-                    await asyncio.sleep(0)  # the servers use this loop as well
+                    await asyncio.sleep(0)
 
         with pytest.raises(TimeoutError):
             await flood()
@@ -205,7 +205,7 @@ async def test_no_compression_is_agreed_on_either_way(pki: Pki, limited: Api) ->
 
 
 async def test_kernel_buffers_of_a_stream_are_bounded_on_both_sides(pki: Pki, limited: Api) -> None:
-    """Otherwise it would grow to megabytes, which count as the pod's memory."""
+    """Otherwise it would grow to megabytes of the pod's memory."""
     async with tapped(pki, limited) as url, session_of(pki, "alice") as alice:
         before = narrowed()
         async with alice.ws_connect(url):
@@ -213,7 +213,7 @@ async def test_kernel_buffers_of_a_stream_are_bounded_on_both_sides(pki: Pki, li
 
 
 def narrowed() -> set[str]:
-    """Return the sockets of this process with limited buffers in the kernel."""
+    """Return this process' sockets with limited kernel buffers."""
     found = set()
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(each.name))) as one:

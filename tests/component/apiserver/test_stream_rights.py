@@ -117,7 +117,6 @@ async def scene_of(pki: Pki, directory: Path, *flags: str, times: Times | None =
 
 
 QUICK = Times(stream_check=(0.05, 0.1), stream_shared=0.05)
-"""Streams are reviewed every tenth of a second."""
 
 
 class Picture(Tap):
@@ -132,7 +131,6 @@ async def scene(pki: Pki, tmp_path: Path, tap: Tap) -> AsyncIterator[Scene]:
 
 @pytest.fixture
 def tap() -> Tap:
-    """Return the widgets' tap, unless a test overrides it."""
     return Tap()
 
 
@@ -161,7 +159,7 @@ async def test_read_only_users_get_no_stream_and_cause_no_dial(scene: Scene) -> 
     code, status = await scene.refusal(X_Remote_User="writer")
     assert (code, 'cannot get resource "widgets/tap"' in status["message"]) == (403, True)
     code, status = await scene.refusal(f"{WIDGETS.path('acc')}/nope/tap", X_Remote_User="reader")
-    assert code == 403  # not 404: unauthorized clients do not learn what exists
+    assert code == 403  # less than a regular review's half minute
     assert scene.dialled == 0
     counted = [each for each in (await scene.api.get("/metrics")).body.decode().splitlines() if each.startswith("apiserver_request_total")]
     assert [each for each in counted if 'code="403"' in each and 'verb="CONNECT"' in each and 'subresource="tap"' in each]
@@ -194,7 +192,7 @@ async def test_a_stream_ends_when_a_right_to_it_is_withdrawn(scene: Scene, left:
         await spoken(alice)
         scene.rights.granted["alice"] = left
         code, reason = await closed(alice)
-        # If both are withdrawn between the two reviews, the message names the second.
+        # If both are withdrawn between the reviews, the message names the second.
         gone = {"get", "create"} - left
         assert (code, reason) in {(1008, f"your permission to {verb} widgets/tap was revoked") for verb in gone}
         await spoken(bob)
@@ -219,7 +217,7 @@ async def test_a_stream_goes_on_while_kube_apiserver_is_away(scene: Scene) -> No
     scene.rights.granted = {"alice": {"get", "create"}}
     async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "alice"}) as socket:
         await spoken(socket)
-        scene.kube.authorize = lambda *_: False  # 403 to our own reviews: no answer is possible
+        scene.kube.authorize = lambda *_: False  # 403 to our own reviews
         while not scene.kube.forbidden:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.3)
@@ -266,7 +264,7 @@ async def test_a_stream_that_a_page_of_another_host_opens_is_refused(scene: Scen
         async with session.ws_connect(TAP, headers=browser, origin=own) as socket:
             await spoken(socket)
         async with session.get(TAP.removesuffix("/w1/tap"), headers={**browser, "Origin": EVIL}) as answer:
-            assert answer.status == 200  # not a websocket: the browser hides the answer from the page
+            assert answer.status == 200  # not a websocket: the browser hides the answer
             assert not [each for each in answer.headers if each.lower().startswith("access-control")]
 
 

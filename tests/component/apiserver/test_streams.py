@@ -1,5 +1,3 @@
-"""SUB-07."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Rows of docs/apiserver-checklist.md about trusted clients and trusted servers."""
+"""Trusted clients and trusted servers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.component.apiserver.test_delegation import (
 from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy, widget
 from tests.fakes.kubeapi import FakeAPI
 
-__all__ = ["cluster"]  # the fixture
+__all__ = ["cluster"]
 
 
 async def serial(api: Api, pki: Pki) -> str:
@@ -64,7 +64,7 @@ async def test_agg_04_new_certificates_and_authorities_need_no_restart(pki: Pki,
                 async with session.get(f"{api.url}/apis") as answer:
                     return answer.status
             except aiohttp.ClientError:
-                return 0  # Python's TLS rejects an unknown certificate during the handshake
+                return 0  # Python's TLS rejects an unknown certificate in the handshake
 
     async with (
         running.running(quick, lambda _: Kinds((WidgetStrategy(),)), MemoryStorage()) as (host, port),
@@ -129,7 +129,7 @@ async def test_aun_11_each_kubeconfig_is_used_for_what_it_is_for(pki: Pki, tmp_p
 
 
 async def test_oas_12_and_aun_08_known_users_may_read_documents(cluster: Cluster) -> None:
-    """The aggregator reads them as a user without groups, but the cluster's roles are for ``system:authenticated``."""
+    """The aggregator reads them without groups, but the cluster's roles are for ``system:authenticated``."""
     cluster.allowed_users.add("system:aggregator")
     for path in ("/openapi/v3", "/openapi/v2"):
         code, _ = await cluster.ask("front-proxy-client", cluster.proxies, path=path, headers={"X-Remote-User": "system:aggregator"})
@@ -162,7 +162,7 @@ async def test_aun_04_server_certificate_is_no_user(cluster: Cluster) -> None:
             async with session.get(WIDGETS.path("acc")) as answer:
                 assert answer.status == 401
         except aiohttp.ClientError:
-            pass  # rejected during the handshake
+            pass
     assert not any(each["user"] == "alice" for each in cluster.reviews)
 
 

@@ -1,4 +1,4 @@
-"""Unreadable entries in storage: reported, harmless to others, removable (STO-08); a wrong cache (STO-11)."""
+"""Unreadable entries in storage are reported, harmless to others, and removable; a wrong cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resources that unauthenticated peers can use; ``make bench-attacks`` measures memory and time."""
+"""What unauthenticated peers can use; ``make bench-attacks`` measures."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Loopback:
 
 
 class Server:
-    """A minimal HTTP server for a webhook; may close after an answer."""
+    """A webhook's server; may close after an answer."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -70,7 +70,7 @@ def hook(pki: Pki, port: int, service: str = "hooks") -> Webhook:
 
 
 async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> None:
-    """ADM-03: the certificate is for the Service's name, whatever its address."""
+    """Whatever its address."""
     loopback = Loopback()
     async with serving(pki, "hooks.acc.svc") as (server, port), Caller(resolve=loopback) as caller:
         assert await caller.call(hook(pki, port), b"{}") == b"{}"
@@ -82,7 +82,6 @@ async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> Non
 
 
 async def test_another_authority_is_another_connection(pki: Pki) -> None:
-    """ADM-03: configurations with different authorities do not share a connection."""
     stranger = new_authority("stranger", HOUR, datetime.now(UTC)).certificate.decode()
     async with serving(pki, "hooks.acc.svc") as (_, port), Caller(resolve=Loopback()) as caller:
         good = hook(pki, port)
@@ -92,7 +91,7 @@ async def test_another_authority_is_another_connection(pki: Pki) -> None:
 
 
 async def test_a_connection_that_ended_while_it_was_idle_is_replaced(pki: Pki) -> None:
-    """ADM-03: a server that closes after its answer costs no request."""
+    """A server that closes after its answer costs no request."""
     async with serving(pki, "hooks.acc.svc") as (server, port), Caller(resolve=Loopback()) as caller:
         server.hangs_up = True
         for _ in range(5):

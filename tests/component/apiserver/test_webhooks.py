@@ -1,4 +1,4 @@
-"""Admission webhooks on a real server; reference: ``k8s.io/apiserver/pkg/admission/plugin/webhook``."""
+"""Admission webhooks; reference: ``k8s.io/apiserver/pkg/admission/plugin/webhook``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ def only_creates(review: Json) -> Json:
 
 
 async def test_a_validating_webhook_denies_a_creation(world: World) -> None:
-    """ADM-01, ADM-03: the client learns which webhook denied it, and why."""
     await world.validating(world.hook("deny", no_means))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -48,7 +47,7 @@ async def test_a_validating_webhook_denies_a_creation(world: World) -> None:
 
 
 async def test_the_request_that_a_webhook_sees(world: World) -> None:
-    """ADM-03: every field of the AdmissionReview."""
+    """Every field of the AdmissionReview."""
     await world.validating(world.hook("see"))
     async with world.api() as api:
         made = await api.make(widget(size=3), "?fieldManager=me&fieldValidation=Strict")
@@ -76,7 +75,7 @@ async def test_the_request_that_a_webhook_sees(world: World) -> None:
 
 
 async def test_webhooks_mutate_in_order_then_validate_the_result(world: World) -> None:
-    """ADM-03, CRE-11: decode, mutate, default, validate, validating webhooks, write."""
+    """Decode, mutate, default, validate, validating webhooks, write."""
 
     def grow(review: Json) -> Json:
         return patch(review, {"op": "replace", "path": "/spec/size", "value": review["request"]["object"]["spec"]["size"] + 1})
@@ -93,7 +92,7 @@ async def test_webhooks_mutate_in_order_then_validate_the_result(world: World) -
 
 
 async def test_mutating_webhooks_result_is_validated(world: World) -> None:
-    """CRE-11: a mutating webhook cannot bypass the kind's rules or leave a malformed object."""
+    """A mutating webhook cannot bypass the kind's rules."""
     bad: list[Json] = [{"op": "replace", "path": "/spec/size", "value": -1}]
     await world.mutating(world.hook("bad", lambda review: patch(review, *bad)))
     async with world.api() as api:
@@ -147,7 +146,7 @@ async def test_validating_webhooks_are_asked_at_once(world: World) -> None:
 
 
 async def test_a_refusal_may_choose_its_status(world: World) -> None:
-    """ADM-03: the webhook chooses code, reason and details; a success code is ignored."""
+    """The webhook chooses code, reason and details; a success code is ignored."""
     status: Json = {}
     await world.validating(world.hook("deny", lambda review: deny(review, **status)))
     async with world.api() as api:
@@ -170,7 +169,7 @@ async def test_a_refusal_may_choose_its_status(world: World) -> None:
 
 
 async def test_warnings_reach_the_client(world: World) -> None:
-    """ADM-03: also for refusals."""
+    """Also for refusals."""
     await world.mutating(world.hook("m", lambda review: allow(review, warnings=["think again"])))
     await world.validating(world.hook("v", lambda review: deny(review) | {"x": 1}))
     async with world.api() as api:
@@ -200,7 +199,7 @@ async def test_deletions_are_seen_one_by_one(world: World) -> None:
 
 
 async def test_a_patch_of_a_deletion_is_an_error(world: World) -> None:
-    """ADM-06: there is no object to change."""
+    """No object can change."""
     await world.mutating(world.hook("m"))
     async with world.api() as api:
         await api.make(widget())
@@ -214,7 +213,7 @@ async def test_a_patch_of_a_deletion_is_an_error(world: World) -> None:
 
 
 async def test_a_stream_is_refused_before_its_upgrade(world: World) -> None:
-    """SUB-04, ADM-06: CONNECT, with the subresource."""
+    """CONNECT, with the subresource."""
     await world.validating(world.hook("v", only_creates))
     async with world.api() as api:
         await api.make(widget())
@@ -249,7 +248,6 @@ async def test_updates_of_all_kinds_are_updates(world: World) -> None:
 
 
 async def test_dry_runs_call_only_webhooks_without_side_effects(world: World) -> None:
-    """ADM-07, DRY-01."""
     await world.mutating(world.hook("safe", sideEffects="NoneOnDryRun"))
     await world.validating(world.hook("unsafe", sideEffects="Some", failurePolicy="Ignore"))
     async with world.api() as api:
@@ -264,7 +262,7 @@ async def test_dry_runs_call_only_webhooks_without_side_effects(world: World) ->
 
 
 async def test_selectors_choose(world: World) -> None:
-    """ADM-03: by the namespace's labels, and by those of the old or the new object."""
+    """By the labels of the namespace, and of the old or the new object."""
     await world.validating(
         world.hook("team", namespaceSelector={"matchLabels": {"team": "a"}}),
         world.hook("red", objectSelector={"matchExpressions": [{"key": "color", "operator": "In", "values": ["red"]}]}),
@@ -286,7 +284,7 @@ async def test_selectors_choose(world: World) -> None:
 
 
 async def test_equivalent_versions_match_and_are_converted(world: World) -> None:
-    """ADM-03: matchPolicy. The object stays what it was."""
+    """matchPolicy. The object stays what it was."""
     old = RULE | {"apiVersions": [OLD_WIDGETS.version]}
 
     def stretch(review: Json) -> Json:
@@ -307,7 +305,7 @@ async def test_equivalent_versions_match_and_are_converted(world: World) -> None
 
 
 async def test_webhooks_result_must_match_the_version_it_was_shown(world: World) -> None:
-    """ADM-03: validation before the conversion, which relies on it. A Scale has one version."""
+    """The conversion relies on validation. A Scale has one version."""
     old = RULE | {"apiVersions": [OLD_WIDGETS.version], "resources": ["widgets", "widgets/scale"]}
     operations: list[Json] = [{"op": "add", "path": "/spec/extent", "value": "x"}]
     await world.mutating(world.hook("m", lambda review: patch(review, *operations), rules=[old]))
@@ -346,7 +344,7 @@ async def test_webhooks_result_must_match_the_version_it_was_shown(world: World)
     ids=["uid", "no response", "no kind", "patch", "patch type", "warnings", "status", "no JSON", "a list"],
 )
 async def test_an_answer_that_is_none_fails_the_call(world: World, reply: Any, message: str) -> None:
-    """ADM-03: an invalid response fails the request unless failurePolicy is Ignore."""
+    """Unless failurePolicy is Ignore."""
     await world.validating(world.hook("v", reply))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -369,14 +367,13 @@ async def test_an_answer_that_is_none_fails_the_call(world: World, reply: Any, m
     ],
 )
 async def test_a_patch_needs_its_type(world: World, reply: Any, message: str) -> None:
-    """ADM-03."""
     await world.mutating(world.hook("m", reply))
     async with world.api() as api:
         assert message in (await api.call("POST", "", widget())).json["message"]
 
 
 async def test_unappliable_patch_fails_under_every_failure_policy(world: World) -> None:
-    """ADM-03: also an unknown operation. A patch that is not a list follows the failurePolicy."""
+    """Also an unknown operation. A patch that is not a list follows the failurePolicy."""
     world_hook = world.hook("m", failurePolicy="Ignore")
     await world.mutating(world_hook)
     async with world.api() as api:
@@ -390,7 +387,7 @@ async def test_unappliable_patch_fails_under_every_failure_policy(world: World) 
 
 
 async def test_error_names_the_webhook_that_set_a_wrong_type(world: World) -> None:
-    """ADM-03: 500, as in Go, because it is not the client's error."""
+    """500, as in Go."""
     await world.mutating(world.hook("m", lambda review: patch(review, {"op": "replace", "path": "/spec/size", "value": "large"})))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -400,7 +397,7 @@ async def test_error_names_the_webhook_that_set_a_wrong_type(world: World) -> No
 
 
 async def test_a_webhook_that_does_not_answer_in_time(world: World) -> None:
-    """ADM-03: timeoutSeconds and failurePolicy."""
+    """timeoutSeconds and failurePolicy."""
     await world.validating(world.hook("slow", timeoutSeconds=1))
     world.hooks["slow"].seconds = 5
     async with world.api() as api:
@@ -413,7 +410,7 @@ async def test_a_webhook_that_does_not_answer_in_time(world: World) -> None:
 
 
 async def test_webhooks_that_cannot_be_reached_follow_their_policy(world: World, pki: Pki) -> None:
-    """ADM-03: refused, unknown, other authority, other name, plain HTTP, redirect, too long, failing."""
+    """Refused, unknown, other authority, other name, plain HTTP, redirect, too long, failing."""
     stranger = world.hook("x")["clientConfig"] | {"caBundle": ""}
     cases: list[tuple[Json, Any, str]] = [
         ({"url": "https://127.0.0.1:9/x", "caBundle": world.bundle}, allow, "dial tcp 127.0.0.1:9: connect: connection refused"),
@@ -439,7 +436,7 @@ async def test_webhooks_that_cannot_be_reached_follow_their_policy(world: World,
 
 
 async def test_a_server_may_ask_for_another_try(world: World) -> None:
-    """ADM-03: 429 and 5xx with Retry-After, within the timeout, as client-go does."""
+    """429 and 5xx with Retry-After, within the timeout, as client-go does."""
     await world.validating(world.hook("v"))
 
     def second(review: Json) -> Json | web.Response:
@@ -453,7 +450,7 @@ async def test_a_server_may_ask_for_another_try(world: World) -> None:
 
 
 async def test_old_webhooks_are_spoken_to_in_v1beta1(world: World) -> None:
-    """ADM-03: v1beta1 does not require the uid or the patch type."""
+    """v1beta1 does not require the uid or the patch type."""
 
     def old(review: Json) -> Json:
         answer = label(review, "old", "yes")
@@ -473,7 +470,6 @@ async def test_old_webhooks_are_spoken_to_in_v1beta1(world: World) -> None:
 
 
 async def test_a_change_of_a_configuration_counts_at_once(world: World) -> None:
-    """ADM-03."""
     async with world.api() as api:
         await api.make(widget())
         await world.validating(world.hook("deny", no_means))
@@ -487,7 +483,6 @@ async def test_a_change_of_a_configuration_counts_at_once(world: World) -> None:
 
 
 async def test_unknown_configurations_admit_nothing(world: World) -> None:
-    """ADM-08."""
     world.kube.authorize = lambda _, path, __: not path.startswith(VALIDATING)
     async with world.api(ready=False) as api:
         for _ in range(3):
@@ -498,7 +493,6 @@ async def test_unknown_configurations_admit_nothing(world: World) -> None:
 
 
 async def test_plugins_can_be_turned_off(world: World) -> None:
-    """ADM-09."""
     await world.validating(world.hook("deny", no_means))
     async with world.api("--disable-admission-plugins=ValidatingAdmissionWebhook") as api:
         await api.make(widget())
@@ -509,7 +503,7 @@ async def test_plugins_can_be_turned_off(world: World) -> None:
 
 
 async def test_metrics_have_gos_names(world: World) -> None:
-    """MET: apiserver_admission_*."""
+    """apiserver_admission_*."""
     await world.mutating(world.hook("m", failurePolicy="Ignore", clientConfig={"url": "https://127.0.0.1:9/"}))
     await world.validating(world.hook("v", lambda review: deny(review, code=403)))
     async with world.api() as api:
@@ -531,7 +525,7 @@ async def test_metrics_have_gos_names(world: World) -> None:
 
 
 async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> None:
-    """ADM-03: here an unreachable address names the service."""
+    """An unreachable address here."""
     hook = world.hook("v")
     hook["clientConfig"] = {"service": {"name": "hooks", "namespace": "acc", "port": 8443, "path": "/v"}, "caBundle": world.bundle}
     await world.validating(hook)
@@ -541,7 +535,7 @@ async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> N
 
 
 async def test_webhook_is_called_once_per_change(world: World) -> None:
-    """ADM-03: also not for refused changes, dry runs and empty changes."""
+    """Also not for refused changes, dry runs and empty changes."""
     await world.validating(world.hook("v", only_creates))
     async with world.api() as api:
         await api.make(widget())
@@ -556,7 +550,7 @@ async def test_webhook_is_called_once_per_change(world: World) -> None:
 
 
 async def test_match_conditions_leave_requests_out(world: World) -> None:
-    """ADM-03: CEL; one false condition decides, an error follows the failurePolicy."""
+    """One false condition decides, an error follows the failurePolicy."""
     user = {"name": "user", "expression": "request.userInfo.username == 'developer'"}
     big = {"name": "big", "expression": "object.spec.size > 5"}
     wrong = {"name": "wrong", "expression": "object.spec.nope == 1"}
@@ -592,7 +586,7 @@ def answered(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 async def test_webhook_audit_annotations_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """ADM-03, AUD: webhooks' annotations, and ignored failures; no line about other requests."""
+    """Also ignored failures; no line about other requests."""
     caplog.set_level(logging.INFO)
 
     def speak(review: Json) -> Json:
@@ -614,7 +608,7 @@ async def test_webhook_audit_annotations_are_logged(world: World, caplog: pytest
 
 
 async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """ADM-03, AUD: the webhooks' time is not the server's."""
+    """The webhooks' time is not the server's."""
     caplog.set_level(logging.INFO)
     await world.mutating(world.hook("m"))
     await world.validating(world.hook("v"))
@@ -627,7 +621,7 @@ async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, ca
 
 
 async def test_charts_rights_suffice_for_admission(world: World) -> None:
-    """ADM-01: webhooks and policies of the cluster, with the rights of virt-api and of all users."""
+    """With the rights of virt-api and of all users."""
     granted = rbac.authorizer("virt-api")
     discovery = re.compile("/apis?(/[^/]+){0,2}/?")
     world.kube.authorize = lambda method, path, query: bool(discovery.fullmatch(path)) or granted(method, path, query)
@@ -640,7 +634,7 @@ async def test_charts_rights_suffice_for_admission(world: World) -> None:
 
 
 async def test_managed_fields_that_a_webhook_breaks_are_put_back(world: World) -> None:
-    """CRE-11: with Go's warning."""
+    """With Go's warning."""
     broken: list[Any] = []
     await world.mutating(
         world.hook("m", lambda review: patch(review, {"op": "add", "path": "/metadata/managedFields", "value": broken}))
@@ -662,7 +656,7 @@ async def test_managed_fields_that_a_webhook_breaks_are_put_back(world: World) -
 
 
 async def test_applying_is_a_creation_or_an_update(world: World) -> None:
-    """ADM-03: as Go shows it; no options of a patch."""
+    """Without options of a patch, as in Go."""
     await world.validating(world.hook("v"))
     async with world.api() as api:
         for color, expected in (("red", 201), ("green", 200)):
@@ -677,7 +671,7 @@ async def test_applying_is_a_creation_or_an_update(world: World) -> None:
 
 
 async def test_scaling_shows_the_scale(world: World) -> None:
-    """ADM-03: kind autoscaling/v1 Scale of the resource's subresource; a mutating webhook may change the number."""
+    """autoscaling/v1 Scale; a mutating webhook may change the number."""
 
     def limit(review: Json) -> Json:
         if review["request"]["operation"] != "UPDATE":
@@ -697,7 +691,7 @@ async def test_scaling_shows_the_scale(world: World) -> None:
 
 
 async def test_request_past_its_timeout_does_not_wait_for_a_webhook(world: World) -> None:
-    """ADM-03: whatever timeoutSeconds and failurePolicy are; nothing is stored."""
+    """Whatever timeoutSeconds and failurePolicy are; nothing is stored."""
     await world.validating(world.hook("slow", failurePolicy="Ignore"))
     world.hooks["slow"].seconds = 5
     async with world.api() as api:
@@ -707,7 +701,6 @@ async def test_request_past_its_timeout_does_not_wait_for_a_webhook(world: World
 
 
 async def test_while_a_server_starts_nothing_gets_past_a_webhook(world: World) -> None:
-    """ADM-08: clients send requests from the first moment on."""
     await world.validating(world.hook("deny", no_means))
     for number in range(3):
         async with world.api(ready=False) as api:

@@ -15,7 +15,7 @@ from tests.component.apiserver.webhooks import World, allow, deny
 from tests.component.apiserver.widgets import widget
 from tests.testbed import build
 
-pytestmark = pytest.mark.slow  # the first run builds kubectl with all of Kubernetes
+pytestmark = pytest.mark.slow  # builds kubectl with all of Kubernetes
 
 
 @pytest.fixture
@@ -44,7 +44,6 @@ async def kubectl(api: Api, pki: Pki, directory: Path, *arguments: str, stdin: s
 
 
 async def test_a_refusal_and_a_warning_reach_a_person(world: World, tmp_path: Path) -> None:
-    """ADM-01, ADM-03: kubectl prints the denying webhook with its reason, and warnings."""
     await world.validating(world.hook("v", lambda review: deny(review, message="not on a Friday")))
     async with world.api() as api:
         body = json.dumps(widget())

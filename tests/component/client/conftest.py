@@ -1,4 +1,4 @@
-"""Run the client's tests with asyncio's loop and with uvloop."""
+"""With asyncio's loop and with uvloop."""
 
 from __future__ import annotations
 

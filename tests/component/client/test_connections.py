@@ -172,7 +172,7 @@ async def test_a_turn_that_comes_with_the_cancellation_is_not_lost() -> None:
 
 @pytest.mark.parametrize("turns", range(12))
 async def test_a_cancelled_exchange_leaves_nothing_behind(turns: int) -> None:
-    """At every turn of the loop: during connecting, sending, waiting and reading."""
+    """At every turn of the loop: connecting, sending, waiting and reading."""
 
     async def act(peer: Peer) -> None:
         await peer.hear()

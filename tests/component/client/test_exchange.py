@@ -53,7 +53,7 @@ async def test_every_form_of_an_answer_ends_where_it_ends(method: str, answer: b
 
     async with world(act) as (server, origin, connections):
         assert await ask(connections, origin, method) == expected
-        assert await ask(connections, origin, method) == expected  # byte by byte
+        assert await ask(connections, origin, method) == expected
         assert await ask(connections, origin) == b"ok"
         assert len(server.peers) == 1
 
@@ -81,7 +81,7 @@ async def test_truncated_response_is_an_error_and_not_repeated(begun: bytes) -> 
         with pytest.raises(Disconnected) as broken:
             await read(connections, origin, pieces)
         assert (broken.value.is_answered, len(server.peers)) == (True, 1)
-        assert b"".join(pieces) == (b"part" if b"part" in begun else b"")  # received data is delivered before the error
+        assert b"".join(pieces) == (b"part" if b"part" in begun else b"")  # received data precedes the error
 
 
 async def read(connections: Connections, origin: Origin, pieces: list[bytes]) -> None:
@@ -140,7 +140,7 @@ async def test_a_reader_that_does_not_read_stops_the_server() -> None:
 
     async with world(act) as (_, origin, connections):
         with await send(connections, origin, idle_seconds=1) as response:
-            await asyncio.sleep(1.2)  # longer than the server's silence limit: here the client does not read
+            await asyncio.sleep(1.2)  # beyond the silence limit: here the client does not read
             (connection,) = connections._open
             assert connection._size < 4 * BUFFER_BYTES
             assert sent < 32 << 20
@@ -159,7 +159,7 @@ async def test_tiny_chunks_yield_to_other_tasks() -> None:
                 turns += 1
 
         with await send(connections, origin) as response:
-            await asyncio.sleep(0.05)  # it is complete
+            await asyncio.sleep(0.05)
             counting = tasks.create_task(other())
             assert len(await response.read(20_000)) == 20_000
             assert turns >= 20_000 // MAX_CHUNKS - 1
@@ -195,14 +195,14 @@ async def test_an_early_answer_is_the_answer() -> None:
     async with world(act, answering(OK)) as (_, origin, connections):
         with await send(connections, origin, "POST", bytes(32 << 20)) as response:
             assert (response.status, await response.read(9)) == (413, b"no")
-        await closed(connections)  # the rest of the body would be parsed as the next response
+        await closed(connections)  # the rest would be parsed as the next response
         assert await ask(connections, origin) == b"ok"
 
 
 async def test_a_server_that_is_silent_is_given_up() -> None:
     async with world(answering(OK, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok", then=silent), silent) as (_, origin, connections):
         await ask(connections, origin, total_seconds=1)
-        await asyncio.sleep(1.1)  # the deadline of a finished exchange has no effect
+        await asyncio.sleep(1.1)  # past a finished exchange's deadline
         with await send(connections, origin, idle_seconds=0.5) as response:
             assert await anext(response) == b"ok"
             with pytest.raises(TimeoutError, match=r"nothing came for 0\.5 s"):

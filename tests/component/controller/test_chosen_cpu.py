@@ -53,14 +53,14 @@ async def api() -> FakeAPI:
 
 @pytest.mark.parametrize("model", ["EPYC-Rome-v2", ""])
 async def test_a_guest_moves_to_whatever_has_what_was_chosen_for_it(api: FakeAPI, pool: Pool, model: str) -> None:
-    """The target needs the reported ``model``, or the whole processor if it is empty (an older virt-handler started it)."""
+    """Its ``model``, or the whole processor if that is empty (an older virt-handler)."""
     pod = await pool.restarted("EPYC-Rome-v2")
     assert set(pod["spec"]["nodeSelector"]) == ROME_V2
     await pool.start_pod(pod)
     await pool.phase_is("Scheduled")
     await pool.report_running()
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(domain={"type": "kvm", "cpuModel": model}))
-    await pool.has("node2", CASCADELAKE)  # no model would be chosen now
+    await pool.has("node2", CASCADELAKE)
 
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
     await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["metadata"].update(finalizers=[names.MIGRATION_FINALIZER]))
@@ -80,13 +80,13 @@ async def test_pod_of_an_interrupted_start_is_replaced_for_another_cpu(api: Fake
     made = posts()
 
     def forget(obj: dict[str, Any]) -> None:
-        obj.pop("status", None)  # as if the pass had ended before its write
+        obj.pop("status", None)
 
     await api.edit(VMS, "ns", "testvm", forget)
     await pool.until(lambda: pool.vm().get("status", {}).get("podUID"), "a start")
-    while pool.vm()["status"]["cpu"]["model"] != "EPYC-Milan":  # started before it saw the node
+    while pool.vm()["status"]["cpu"]["model"] != "EPYC-Milan":
         assert pool.vm()["status"]["podUID"] == uid_of(left)
-        made = posts()  # each such start reads the existing pod
+        made = posts()  # reads the existing pod
         await api.edit(VMS, "ns", "testvm", forget)
         await pool.until(lambda: pool.vm().get("status", {}).get("podUID"), "a start")
     (pod,) = api.all(PODS)

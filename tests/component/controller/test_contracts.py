@@ -1,5 +1,3 @@
-"""virt-controller with virt-handlers of another release and contract version."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -72,5 +70,5 @@ async def test_machine_naming_an_unsupported_node_waits(api: FakeAPI, cluster: C
     assert api.all(PODS) == []
     await api.edit(
         LEASES, "kubevirt-node-lease", names.handler_lease("node2"), lambda obj: obj["metadata"]["annotations"].clear()
-    )  # as written by a virt-handler without versions
+    )  # by a virt-handler without versions
     await cluster.pod()

@@ -1,4 +1,4 @@
-"""virt-controller with an API server in memory; the test plays scheduler, kubelet and virt-handler."""
+"""virt-controller over memory; the test plays scheduler, kubelet and virt-handler."""
 
 from __future__ import annotations
 
@@ -458,7 +458,7 @@ async def test_machines_that_are_off_do_not_hide_who_holds_a_claim(api: FakeAPI,
 
 
 async def test_crashed_machine_keeps_its_disk_from_a_waiting_one(api: FakeAPI, cluster: Cluster) -> None:
-    """After two crashes it has no pod during the pause, and must still keep its disk from a waiting VM with the same claim."""
+    """After two crashes it has no pod during the pause."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
     await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
@@ -523,7 +523,6 @@ async def test_second_machine_with_a_network_disk_waits_for_the_first(api: FakeA
 
 
 async def test_foreign_host_file_does_not_hold_a_claim_of_equal_name(api: FakeAPI, cluster: Cluster) -> None:
-    """Equal claim names in two namespaces are two claims."""
     file = {"name": "file", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}, "readOnly": True}
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [file, disk]}}
@@ -573,7 +572,7 @@ async def test_foreign_namesake_does_not_hide_a_rival(api: FakeAPI, cluster: Clu
 
 
 async def test_machine_with_the_guest_precedes_another_with_a_pod(api: FakeAPI, cluster: Cluster) -> None:
-    """Two virt-controllers each created a pod at once; virt-api accepts one hand-over."""
+    """Two virt-controllers each created a pod; virt-api accepts one assignment."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     other = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "other"}}
     for claim in ("data", "other"):
@@ -629,7 +628,7 @@ async def test_a_pod_that_is_refused_is_said_once(api: FakeAPI, cluster: Cluster
 
 
 async def test_modified_pod_is_not_handed_over_and_reported(api: FakeAPI, cluster: Cluster) -> None:
-    """For example a webhook rewrote image references: virt-api refuses the hand-over to such a pod."""
+    """A webhook rewrote image references: virt-api refuses the assignment."""
 
     def rewrite(collection: str, obj: dict[str, Any]) -> None:
         if collection == PODS:
@@ -676,13 +675,13 @@ async def test_migration_creates_a_target_pod_and_deletes_the_source(api: FakeAP
     assert cluster.phase() == "Running"
     await cluster.until(lambda: "Migrated" in cluster.events(), "event")
 
-    asked = len(api.requests)  # virt-controller no longer reads a finished, cleaned-up Migration, whatever happens to its VM
+    asked = len(api.requests)  # finished Migrations are not read again
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
         moved["podIP"] = address
         await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(moved))
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.2)
-    of_the_process = ("/leases/", "/validatingwebhookconfigurations/")  # leader election, and rotation of the webhook's secret
+    of_the_process = ("/leases/", "/validatingwebhookconfigurations/")  # leader election, rotation of the secret
     reads = [path for method, path, query in api.requests[asked:] if method == "GET" and not query]
     assert [path for path in reads if not any(part in path for part in of_the_process)] == []
 
@@ -720,7 +719,7 @@ async def test_success_seen_before_the_move_keeps_the_guest(api: FakeAPI, cluste
 
 
 async def test_move_seen_last_keeps_the_guest(api: FakeAPI, cluster: Cluster) -> None:
-    """virt-api was away at the hand-over: the watches return one by one, the one of VMs last."""
+    """virt-api was away at the assignment: watches return one by one, the one of VMs last."""
     source = await cluster.running()
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
     name = names.target_pod_name("testvm", made["metadata"]["uid"])

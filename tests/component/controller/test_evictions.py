@@ -1,4 +1,4 @@
-"""The eviction webhook over TLS, with virt-controller's rights from the chart."""
+"""The eviction webhook over TLS, with virt-controller's rights."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_eviction_creates_one_migration_and_waits_for_the_guest(api: FakeA
 
 
 async def test_client_of_a_moving_eviction_is_logged(api: FakeAPI, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If the secret leaked, another client than kube-apiserver can move guests."""
+    """With a leaked secret, another client can move guests."""
     caplog.set_level("INFO")
     async with served(api, tmp_path) as ask:
         await ask(review())
@@ -203,7 +203,7 @@ async def test_migratability_depends_on_claims_of_the_own_namespace(
     disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     await api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": [disk]}))
     async with served(api, tmp_path) as ask:
-        assert (await ask(review()))[1]["response"]["allowed"] == (not moves)  # a guest that cannot move and need not may be evicted
+        assert (await ask(review()))[1]["response"]["allowed"] == (not moves)  # immovable guests may be evicted
         assert len(api.all(MIGRATIONS)) == moves
 
 
@@ -212,7 +212,7 @@ async def test_dry_run_moves_no_guest(api: FakeAPI, tmp_path: Path, dry: dict[st
     async with served(api, tmp_path) as ask:
         _, answer = await ask(review(**dry))
         assert api.all(MIGRATIONS) == []
-        # kubectl drain would repeat a 429 until its timeout, in vain.
+        # kubectl drain would repeat a 429 until its timeout.
         assert (answer["response"]["allowed"], "status" in answer["response"]) == (True, False)
         (warning,) = answer["response"]["warnings"]
         assert "must move to another node first" in warning
@@ -234,7 +234,7 @@ async def test_dry_run_of_a_manual_eviction_is_refused_for_good(api: FakeAPI, tm
 
 
 def words(answer: tuple[int, dict[str, Any]]) -> str:
-    """Return the reason against an eviction, from the refusal or from a dry run's warning."""
+    """Return the reason against an eviction: the refusal, or a dry run's warning."""
     response = answer[1]["response"]
     return str(response["warnings"][0] if response["allowed"] else response["status"]["message"])
 
@@ -253,7 +253,7 @@ async def test_guest_to_be_ended_records_the_eviction_first(api: FakeAPI, tmp_pa
         assert (await ask(review(dryRun=True)))[1]["response"]["allowed"]
         assert disruption(api) == {}
 
-        for _ in range(2):  # kube-apiserver repeats a request after a lost answer
+        for _ in range(2):  # kube-apiserver may repeat a request
             assert (await ask(review()))[1]["response"]["allowed"]
             assert disruption(api)["reason"] == "EvictionAllowed"
 
@@ -309,7 +309,7 @@ async def test_pods_that_are_no_machines_may_go(api: FakeAPI, tmp_path: Path) ->
 
 async def test_failed_lookup_asks_to_retry(api: FakeAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path) as ask:
-        await ask(review(dryRun=True))  # loads the path's secret
+        await ask(review(dryRun=True))
         for before in (0, 1):  # the pod, then the VM
             api.refusals += [
                 *[web.Response(text=json.dumps(a_pod()), content_type="application/json")] * before,
@@ -338,7 +338,7 @@ async def test_caller_without_the_secret_moves_nothing_and_gets_429(api: FakeAPI
 
 
 async def test_large_body_without_the_secret_is_not_read(api: FakeAPI, tmp_path: Path) -> None:
-    """It would block the event loop of all reconcilers."""
+    """It would block all reconcilers."""
     large = {**review(), "padding": ["x" * 100] * 60}
     async with served(api, tmp_path) as ask:
         assert (await ask(large, f"{PREFIX}guessed"))[0] == 429
@@ -366,7 +366,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(api: FakeAPI, tmp_pat
 async def test_unavailable_secret_refuses_evictions_until_later(api: FakeAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path) as ask:
         api.refusals += [errors.ServiceUnavailable("etcd is away")]
-        answers = [await ask(review()) for _ in range(2)]  # the second one causes no read
+        answers = [await ask(review()) for _ in range(2)]  # the second reads nothing
         assert [(code, answer["response"]["status"]["code"]) for code, answer in answers] == [(200, 429)] * 2
         assert api.all(MIGRATIONS) == []
 
@@ -413,7 +413,7 @@ async def test_path_and_authorities_are_written_apart(api: FakeAPI) -> None:
         assert path.startswith(PREFIX)
         secret = path.removeprefix(PREFIX)
         assert len(secret) > 30
-        assert not names.subdomain_errors(secret)  # otherwise kube-apiserver refuses the path
+        assert not names.subdomain_errors(secret)  # kube-apiserver refuses other paths
         await webhook.inject(b"two")
         assert path_of(api) == path
         assert await webhook.fingerprint() == certificate_plan.fingerprint(b"two")
@@ -468,7 +468,7 @@ async def test_of_many_that_are_evicted_at_once_two_move(api: FakeAPI, tmp_path:
 
 
 async def test_undrained_node_moves_a_single_guest(api: FakeAPI, tmp_path: Path) -> None:
-    """Tenants who may evict pods must not use up the limits of the cluster's drains."""
+    """Tenants who may evict pods must not use up the drains' limits."""
     await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {}})
     pods = await put_machines(api, 6)
     async with served(api, tmp_path) as ask:
@@ -490,7 +490,7 @@ async def test_eviction_after_an_uncordon_waits_for_a_new_cordon(api: FakeAPI, t
     async with served(api, tmp_path) as ask:
         assert sum("its migration is starting" in each for each in await said(ask)) == 2
     await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {}})
-    async with served(api, tmp_path) as ask:  # a new virt-controller without earlier requests
+    async with served(api, tmp_path) as ask:
         told = await said(ask)
         assert all("must move to another node first: migration testvm-evacuation-" in each for each in told[:1])
         assert all("node node1 was uncordoned, which ended its drain: the guest of virtual machine vm" in each for each in told[2:])
@@ -514,7 +514,7 @@ async def test_a_drain_of_hundreds_of_guests_is_answered_at_once(api: HangingAPI
         api.hangs = lambda request: "/pods/virt-launcher-vm" in request.path
         async with asyncio.TaskGroup() as tasks:
             asked = [tasks.create_task(ask(review(name))) for name in pods]
-            await hung(api, 50)  # the client has 64 of its own requests in progress
+            await hung(api, 50)  # the client has 64 requests of its own
             api.go_on.set()
     assert [each.result()[0] for each in asked] == [200] * len(pods)
     assert len(api.all(MIGRATIONS)) == Limits().migrations_per_node
@@ -614,7 +614,7 @@ async def test_unsound_foreign_migration_blocks_no_eviction(api: FakeAPI, tmp_pa
 
 
 def test_eviction_considers_only_relevant_migrations() -> None:
-    """Tenants can create any number of Migrations that end immediately, for VMs that do not exist."""
+    """Tenants can create any number that end immediately, for VMs that do not exist."""
     drained = {evictions.POD_LABEL: "x", evictions.DRAIN_LABEL: "true"}
     for phase, labels, concern in (
         ("", {}, admission.ALL),
@@ -629,7 +629,7 @@ def test_eviction_considers_only_relevant_migrations() -> None:
 
 
 async def test_deleted_eviction_migration_causes_a_pause(api: FakeAPI, tmp_path: Path) -> None:
-    """A VM's owner may delete it. Without a pause, two such VMs would block their node's drain."""
+    """Two such VMs would otherwise block their node's drain."""
     async with served(api, tmp_path) as ask:
         await ask(review())
         (made,) = api.all(MIGRATIONS)
@@ -664,7 +664,7 @@ async def test_waiting_namespace_gets_the_next_place_except_dry_runs(api: FakeAP
 
 
 async def test_an_answer_that_takes_too_long_is_to_ask_again(api: HangingAPI, tmp_path: Path) -> None:
-    """After its own timeout kube-apiserver would show the webhook's path to the evicting user."""
+    """After its own timeout kube-apiserver would show the webhook's path to the user."""
     async with served(api, tmp_path, ServerLimits(answer_seconds=0.2)) as ask:
         api.hangs = lambda request: "webhook" in request.path
         code, answer = await ask(review())
@@ -697,7 +697,7 @@ async def test_idle_connections_do_not_displace_a_waiting_one(api: HangingAPI, t
 
 
 async def test_those_who_come_first_and_at_once_are_all_let_in(api: FakeAPI, tmp_path: Path) -> None:
-    """Eight first reviews at once succeed: kubectl drain evicts all pods of a node together."""
+    """kubectl drain evicts all pods of a node together."""
     async with served(api, tmp_path) as ask, asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(ask(review())) for _ in range(8)]
     assert {each.result()[0] for each in asked} == {200}
@@ -714,7 +714,7 @@ async def test_previous_secret_is_valid_for_a_while(api: FakeAPI) -> None:
         second = path_of(api).removeprefix(PREFIX)
         now = LOOKUP_SECONDS
         assert await known.holds(second)
-        assert await known.holds(first)  # from a kube-apiserver with the old configuration
+        assert await known.holds(first)  # an old configuration's
         now += PREVIOUS_SECONDS - 0.1
         assert await known.holds(first)
         now += 0.1
@@ -725,7 +725,6 @@ async def test_previous_secret_is_valid_for_a_while(api: FakeAPI) -> None:
 
 
 async def test_old_secret_expires_without_other_evictions(api: FakeAPI) -> None:
-    """In a cluster without other evictions, a leaked secret must still expire."""
     now = 0.0
     async with api.serving() as config, Client(config, user_agent="test") as client:
         rotation, known = SecretRotation(client), PathSecret(client, lambda: now)
@@ -751,7 +750,7 @@ async def test_a_secret_does_not_outlive_its_configuration(api: FakeAPI) -> None
         assert await known.holds(first)
         await api.remove(WEBHOOKS, "", NAME)
         now = FRESH_SECONDS
-        assert await known.holds(first)  # removed configurations expire like replaced ones
+        assert await known.holds(first)  # removed ones expire, too
         now += PREVIOUS_SECONDS
         assert not await known.holds(first)
         await api.put(WEBHOOKS, configuration())

@@ -21,7 +21,7 @@ TAINT = "node.kubernetes.io/out-of-service"
 
 
 class Rack(Node):
-    """Two nodes, and a fence agent that counts its calls."""
+    """Two nodes, and a fence agent that counts calls."""
 
     def __init__(self, api: FakeAPI, directory: Path) -> None:
         super().__init__(api)
@@ -53,7 +53,7 @@ class Rack(Node):
         await self.api.edit(NODES, "", name, change)
 
     async def loses_the_node(self, *, other_holds: int = 3600) -> dict[str, Any]:
-        """Run a machine on node1, and let the node fall silent; return the pod."""
+        """Run a machine on node1, and silence the node; return the pod."""
         await self.beat()
         other = heartbeat.lease("node2", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), "1990-01-01T00:00:00Z")
         other["spec"]["leaseDurationSeconds"] = other_holds
@@ -91,7 +91,7 @@ async def test_a_machine_of_a_fenced_node_starts_elsewhere(api: FakeAPI, tmp_pat
         assert found.calls() == 1
         assert found.node()["metadata"]["annotations"]["kubevirt.io/fenced-by"].startswith("virt-controller with agent at ")
         await found.until(lambda: found.said("NodeFenced"), "an event")
-        await api.remove(PODS, "ns", name_of(pod))  # as Kubernetes does for the taint
+        await api.remove(PODS, "ns", name_of(pod))
         await found.pod(2)
         await found.boots("node1", TWO, "True")
         await found.until(lambda: not found.is_fenced(), "the end of the taint")
@@ -141,7 +141,7 @@ async def test_a_kubelet_of_the_same_boot_refutes_the_agent(api: FakeAPI, tmp_pa
 
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_the_node_is_judged_as_it_is_after_the_call(api: FakeAPI, tmp_path: Path, restarted: bool) -> None:
-    """Another client taints it during the call. A node that has started again meanwhile needs no taint of ours."""
+    """Another client taints it during the call. A node that started again needs no taint."""
     async with rack(api, tmp_path) as found:
         found.answers(f"while ! test -e {tmp_path}/go; do sleep 0.05; done; echo '{OFF}'")
         await found.loses_the_node()

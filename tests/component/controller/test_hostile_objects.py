@@ -1,4 +1,4 @@
-"""virt-controller reports hostile objects in the API or on a tenant's pods, and still handles all other VMs."""
+"""virt-controller reports hostile objects, and handles all other VMs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROMPT_SECONDS = 5.0
 async def cluster() -> AsyncIterator[Cluster]:
     api = FakeAPI()
     async with working(api, "--no-leader-elect"):
-        api.judge = None  # virt-api would not store such objects
+        api.judge = None  # virt-api would refuse them
         yield Cluster(api)
 
 
@@ -38,14 +38,14 @@ async def healthy_machines_start(cluster: Cluster, name: str) -> None:
 
 
 async def attack(cluster: Cluster, collection: str, cases: Sequence[Case]) -> None:
-    """Store the objects, start a valid VM, wait for an Event about each malformed object, and delete them."""
+    """Store the objects, start a valid VM, wait for an Event about each, and delete them."""
     prefix = f"{collection.rsplit('/', 1)[-1]}-{len(cluster.api.log)}"
     placed: list[tuple[str, Case, bool]] = []
     for number, case in enumerate(cases):
         obj = {**case.object, "metadata": {**case.object["metadata"], "name": f"{prefix}-{number}"}}
         stored = await cluster.api.put(collection, obj)
         judge = structure.of_virtual_machine if case.kind == "VirtualMachine" else structure.of_migration
-        # virt-controller drops annotations of these, so they cannot do harm.
+        # virt-controller drops these annotations.
         placed.append((name_of(stored), case, bool(judge(trimming.trim_object(copy.deepcopy(stored))))))
     await healthy_machines_start(cluster, f"healthy-{prefix}")
 
@@ -97,7 +97,7 @@ WRITTEN_BY_TENANTS = (
 
 @pytest.mark.parametrize(("where", "key"), WRITTEN_BY_TENANTS, ids=[key for _, key in WRITTEN_BY_TENANTS])
 async def test_hostile_pod_values_affect_no_other_machine(cluster: Cluster, caplog: pytest.LogCaptureFixture, where: str, key: str) -> None:
-    """In labels or annotations of the VM's own pod while it runs, and of other pods. kube-apiserver checks types, not texts."""
+    """In labels or annotations of the VM's own pod, and of others. kube-apiserver checks types, not texts."""
     pod = await cluster.running()
     for number, value in enumerate([*TEXTS, None]):
         stranger: dict[str, Any] = copy.deepcopy(pod)
@@ -138,6 +138,6 @@ async def test_a_machine_that_is_not_sound_can_be_deleted(cluster: Cluster, fiel
     await cluster.api.edit(VMS, "ns", "testvm", lambda vm: vm["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
     await cluster.until(lambda: cluster.api.get(PODS, "ns", name_of(pod))["metadata"].get("deletionTimestamp"), "the pod's deletion")
     await asyncio.sleep(0.1)
-    assert cluster.vm()["metadata"]["finalizers"] == [names.VM_FINALIZER]  # its pod may still run
+    assert cluster.vm()["metadata"]["finalizers"] == [names.VM_FINALIZER]
     await cluster.api.remove(PODS, "ns", name_of(pod))
     await cluster.until(lambda: (VMS, "ns", "testvm") not in cluster.api.objects, "the machine's end")

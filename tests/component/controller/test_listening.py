@@ -99,7 +99,7 @@ async def test_where_all_are_being_answered_the_newcomer_goes() -> None:
             go_on.set()
         assert [each.result() for each in first] == ["said"] * 2
         async with asyncio.timeout(10):
-            assert await get() == "said"  # no request is in progress
+            assert await get() == "said"
 
 
 def tls(directory: Path) -> ssl.SSLContext:
@@ -114,7 +114,7 @@ def tls(directory: Path) -> ssl.SSLContext:
 
 
 async def handshaken(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a TCP connection after a TLS handshake, without its keys: it answers nothing."""
+    """Return a TCP connection after a TLS handshake that answers nothing."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

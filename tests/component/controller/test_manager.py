@@ -71,7 +71,7 @@ clusters: [{{name: c, cluster: {{server: "{config.server}"}}}}]
 
 
 async def test_a_replica_that_does_not_lead_counts_migrations_too() -> None:
-    """Without a leader, the queue is what an operator needs to see."""
+    """Without a leader, operators need the queue."""
     api, metrics, clock = FakeAPI(), Metrics(), SystemClock()
     await api.put("/apis/kubevirt.io/v1alpha1/migrations", a_migration(phase="Running"))
     given = options.parse(["--launcher-image=launcher", "--health-port=0", "--metrics-port=0", "--webhook-port=0", "--no-leader-elect"])
@@ -79,7 +79,7 @@ async def test_a_replica_that_does_not_lead_counts_migrations_too() -> None:
         recorder = Recorder(client, "virt-controller", clock)
         environment = wiring.Environment(client, recorder, clock, given, metrics, "kubevirt", time.monotonic)
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(wiring.run(environment, lambda _: []))  # without the leader's parts
+            running = tasks.create_task(wiring.run(environment, lambda _: []))
             while b'kubevirt_migrations{phase="Running"} 1' not in await metrics.page():
                 await asyncio.sleep(0.05)
             running.cancel()

@@ -138,7 +138,7 @@ async def test_newest_ended_migrations_are_kept_without_reads(api: FakeAPI, clus
     await api.put(MIGRATIONS, waits)
     for number in range(1, 101):
         await api.put(MIGRATIONS, over(number, owner))
-    # The cache sees each of them arrive, and a change of the VM reconciles them all.
+    # A change of the VM reconciles them all.
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))
     kept = ["old-000", *(f"old-{number:03}" for number in range(96, 101)), "old-200"]
     await cluster.until(lambda: left(api) == kept, "deletion of the older ones")
@@ -166,9 +166,6 @@ async def test_the_oldest_goes_when_another_one_is_over(api: FakeAPI, cluster: C
     await api.remove(PODS, "ns", target)
     await cluster.until(lambda: left(api) == ["new", *(f"old-{number:03}" for number in range(2, 6))], "deletion of the oldest")
     assert cluster.vm()["status"]["podName"] == name_of(source)
-
-
-# Another attempt
 
 
 @pytest.mark.parametrize("requeueing", [Times(back_off=(1, 1))])
@@ -223,12 +220,12 @@ async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster
         await api.edit(MIGRATIONS, "ns", "move", write)
 
     async def ends(name: str) -> None:
-        """Act as the kubelet; until then nothing else may begin."""
+        """Act as the kubelet; nothing else may begin before."""
         await cluster.until(lambda: api.get(PODS, "ns", name)["metadata"].get("deletionTimestamp"), "a deletion")
         assert api.get(PODS, "ns", name)["metadata"]["deletionGracePeriodSeconds"] == migration_retries.GRACE_SECONDS
         await asyncio.sleep(0.2)
         assert (status()["phase"], name in str(status()["message"])) == ("Running", True)
-        await cluster.end_pod(api.get(PODS, "ns", name), 1, "crashed: QEMU")  # the kubelet reports this before it removes the pod
+        await cluster.end_pod(api.get(PODS, "ns", name), 1, "crashed: QEMU")  # before the kubelet removes the pod
         await api.remove(PODS, "ns", name)
 
     first = await run_target()
@@ -252,9 +249,6 @@ async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster
     await cluster.until(lambda: api.get(PODS, "ns", third)["metadata"].get("deletionTimestamp"), "the deletion of the last target")
     assert [name_of(each) for each in api.all(PODS) if "deletionTimestamp" not in each["metadata"]] == [name_of(source)]
     assert cluster.events().count("AttemptFailed") == 2
-
-
-# Whose turn it is
 
 
 def is_scheduled(cluster: Cluster, name: str) -> bool:
@@ -303,7 +297,7 @@ async def test_two_leave_a_node_and_the_others_wait_for_their_turn(api: FakeAPI,
     await cluster.until(lambda: said(api, "d") == "Pending Queued: 2 migrations are leaving node node1; 2nd in the queue", "d waits")
     await cluster.until(lambda: cluster.events().count("Queued") == 2, "an Event of each")
 
-    await fails(api, "a")  # its end wakes the next one without a timer
+    await fails(api, "a")  # without a timer
     await cluster.until(lambda: targets(api) == ["b", "c", "elsewhere"], "the next one's target")
     await cluster.until(lambda: said(api, "d").endswith("1st in the queue"), "d is the next")
     assert said(api, "a").startswith("Failed")
@@ -337,7 +331,7 @@ async def test_limits_hold_while_started_migrations_are_unseen() -> None:
             await ask(api, name)
         await cluster.until(lambda: api.asked == 2 and all("Queued" in said(api, each) for each in "cde"), "two targets that are made")
         assert said(api, "e") == "Pending Queued: 2 migrations are in progress in the cluster; 3rd in the queue"
-        await ask(api, "f")  # the highest priority does not take their places either
+        await ask(api, "f")  # nor by the highest priority
         await api.edit(MIGRATIONS, "ns", "move-f", lambda obj: obj["spec"].update(priority=100))
         await cluster.until(lambda: "; 1st in the queue" in said(api, "f"), "f waits")
         assert api.asked == 2

@@ -88,11 +88,11 @@ async def test_a_certificate_begins_where_the_revoked_ones_end(world: World) -> 
     issued = reading.read_certificate(base64.b64decode(world.status("one")["certificate"]))
     assert issued is not None
     assert issued.not_before == now
-    assert timedelta(hours=23) < issued.not_after - now <= timedelta(days=1, minutes=1)  # the requested lifetime
+    assert timedelta(hours=23) < issued.not_after - now <= timedelta(days=1, minutes=1)
 
 
 async def test_decided_requests_cause_no_reads(world: World) -> None:
-    """A node can create any number, and a starting virt-controller looks at each: none may cost a read."""
+    """A node can create any number, and a starting virt-controller looks at each."""
     for number in range(20):
         await world.ask(f"denied-{number}", conditions=("Denied",))
     await world.trust()

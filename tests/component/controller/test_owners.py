@@ -1,7 +1,6 @@
 """A tenant with all rights on pods causes no second QEMU, and no guest in a foreign pod.
 
-The test plays kubelet, virt-handler and tenant. ``test_pod_policy.py`` and ``tests/cluster/test_owners.py`` show how the real API treats
-pods and owners.
+The test plays kubelet, virt-handler and tenant. ``test_pod_policy.py`` and ``tests/cluster/test_owners.py`` have the real API.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from tests.fakes.kubeapi import FakeAPI
 
 Pod = dict[str, Any]
 ENOUGH = 0.5
-"""Seconds for virt-controller to act; without the protection a second pod came within 50 ms."""
+"""Seconds; without the protection a second pod came within 50 ms."""
 KNOWN = "known-beforehand"
-"""A fixed uid. A tenant can create pods immediately after the VM, which a test cannot time."""
+"""A tenant can create pods immediately after the VM, which a test cannot time."""
 FORGED_IMAGE = "registry.example/evil:v1"
 
 
@@ -97,9 +96,6 @@ async def tenant(api: FakeAPI) -> AsyncIterator[Tenant]:
         yield tenant
 
 
-# Pods of others
-
-
 @pytest.mark.parametrize("phase", ["first start", "Running"])
 async def test_forged_pod_of_another_namespace_is_ignored(api: FakeAPI, tenant: Tenant, phase: str) -> None:
     vm = a_vm()
@@ -124,7 +120,7 @@ async def test_forged_second_pod_is_ignored_and_deleted_at_the_end(api: FakeAPI,
     forged = await api.put(PODS, tenant.forged("virt-launcher-aaa-first-by-name"))
     await tenant.nothing_happens(tenant.vm(), [forged, own])
 
-    await tenant.end_pod(own)  # the guest powers off
+    await tenant.end_pod(own)
     await tenant.until(
         lambda: dig(api.get(PODS, "ns", "virt-launcher-aaa-first-by-name"), "metadata", "deletionTimestamp") or False, "deletion"
     )
@@ -199,7 +195,7 @@ async def test_pod_of_an_interrupted_start_is_used_if_unchanged(api: FakeAPI, te
     await api.put(VMS, a_vm())
     made = await tenant.pod()
     await tenant.phase_is("Scheduling")
-    await api.edit(VMS, "ns", "testvm", lambda obj: obj.pop("status"))  # as if the pass had ended before its write
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj.pop("status"))
     await tenant.until(lambda: tenant.vm().get("status", {}).get("podUID"), "the uid")
     assert tenant.vm()["status"]["podUID"] == uid_of(made)
     assert tenant.pods() == [made]
@@ -211,9 +207,6 @@ async def test_pod_of_an_interrupted_start_is_used_if_unchanged(api: FakeAPI, te
     await api.edit(VMS, "ns", "testvm", other_memory)
     other = await tenant.until(lambda: [each for each in tenant.pods() if uid_of(each) != uid_of(made)], "another pod")
     await tenant.until(lambda: tenant.vm().get("status", {}).get("podUID") == uid_of(other[0]), "its uid")
-
-
-# Marks taken off
 
 
 @pytest.mark.parametrize("fields", [("labels",), ("ownerReferences",), ("labels", "annotations", "ownerReferences")])
@@ -228,7 +221,7 @@ async def test_a_running_pod_without_its_marks_is_still_the_machines(api: FakeAP
     assert ("restart" in told) == ("ownerReferences" in fields)
     lists = [query for method, path, query in api.requests if method == "GET" and path.endswith("/ns/pods") and "watch" not in query]
     assert bool(lists) == ("labels" in fields)
-    assert {query["limit"] for query in lists} <= {"2"}  # limits memory, whatever a tenant puts into its pods
+    assert {query["limit"] for query in lists} <= {"2"}  # limits memory
 
     await api.edit(
         VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2})
@@ -280,9 +273,6 @@ async def test_pod_losing_its_labels_before_it_runs_is_handed_over(api: FakeAPI,
     assert len(tenant.pods()) == 1
 
 
-# Deleted, and made again
-
-
 async def test_pod_recreated_before_it_ran_gets_no_guest(api: FakeAPI, tenant: Tenant) -> None:
     await api.put(VMS, a_vm())
     own = await tenant.pod()
@@ -329,7 +319,7 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
 
     def ended(obj: Pod) -> None:
         obj["status"]["phase"] = "Stopped"
-        # The guest had run for a while, so its unrequested end causes no pause.
+        # The guest had run, so its unrequested end causes no pause.
         obj["status"]["attempts"][0] |= {"endTime": "2026-01-01T00:20:00Z", "result": "Stopped"}
 
     await api.edit(VMS, "ns", "testvm", ended)
@@ -343,7 +333,7 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
 
 
 async def test_forced_deletion_waits_for_a_silent_kubelet(api: FakeAPI, tenant: Tenant) -> None:
-    """For any length of silence; the grace period counts from the kubelet's return."""
+    """However long; the grace period counts from the kubelet's return."""
     looks = itertools.count()
 
     async def nothing_happens_in(seconds: float) -> None:
@@ -373,9 +363,6 @@ async def test_forced_deletion_waits_for_a_silent_kubelet(api: FakeAPI, tenant: 
     tenant.now += 1
     await look()
     await tenant.pod(2)
-
-
-# Migrations
 
 
 async def migrating(api: FakeAPI, tenant: Tenant) -> tuple[Pod, Pod]:
@@ -429,7 +416,7 @@ async def test_a_target_remade_under_its_name_fails_the_migration(api: FakeAPI, 
 
 async def test_last_message_of_a_recreated_source_releases_no_guest(api: FakeAPI, tenant: Tenant) -> None:
     source, target = await migrating(api, tenant)
-    await api.remove(PODS, "ns", name_of(source))  # by force: QEMU still runs
+    await api.remove(PODS, "ns", name_of(source))  # by force: QEMU runs
     forged = tenant.forged(name_of(source))
     forged["status"] = {
         "phase": "Succeeded",
@@ -443,7 +430,7 @@ async def test_last_message_of_a_recreated_source_releases_no_guest(api: FakeAPI
 
 
 async def test_a_target_without_its_marks_keeps_the_attempt_open(api: FakeAPI, tenant: Tenant) -> None:
-    """The guest moved, and no status says so yet: the source has ended, and only the target's uid identifies it."""
+    """The guest moved, and no status says so yet: only the target's uid identifies it."""
     source, target = await migrating(api, tenant)
     await tenant.strip(target, "labels", "annotations", "ownerReferences")
     before = copy.deepcopy(tenant.vm())
@@ -478,7 +465,7 @@ async def look_again(api: FakeAPI) -> None:
 
 
 async def test_forcibly_deleted_target_keeps_its_grace_period(api: FakeAPI, tenant: Tenant) -> None:
-    """The guest moved and was released over the relay; the target's virt-handler has not written that yet."""
+    """The guest was released over the relay; the target's virt-handler has not written that yet."""
     source, target = await migrating(api, tenant)
     await tenant.end_pod(source, message="migrated: the guest continues in another pod")
     before = copy.deepcopy(tenant.vm())

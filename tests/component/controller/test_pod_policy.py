@@ -1,4 +1,4 @@
-"""virt-controller's rights on pods, with the real kube-apiserver, and kube-apiserver's defaults for our pods."""
+"""virt-controller's rights on pods, and kube-apiserver's defaults for our pods."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_every_pod_that_virt_controller_makes_is_created(cluster: Cluster) -> No
         assert code == http.client.CREATED, answer
         code, answer = cluster.ask("DELETE", f"{PODS}/{name_of(pod)}", {"preconditions": {"uid": answer["metadata"]["uid"]}})
         assert code == http.client.OK, answer
-        cluster.clear()  # a pod with a node waits for the kubelet
+        cluster.clear()  # otherwise a pod with a node waits for the kubelet
 
 
 @pytest.mark.parametrize("what", CREATIONS)
@@ -165,7 +165,7 @@ def test_a_pod_on_a_node_is_deleted_with_grace_and_not_by_force(cluster: Cluster
 
 
 def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster) -> None:
-    """RBAC grants none of it, and the policy would forbid it as well."""
+    """RBAC grants none of it, and the policy would forbid it."""
     pod = changed(OURS["as it was made"])
     assert cluster.create(pod)[0] == http.client.CREATED
     path = f"{PODS}/{name_of(pod)}"
@@ -204,7 +204,7 @@ def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster)
 
 
 def test_account_resizes_only_the_memory_of_launcher_pods(cluster: Cluster) -> None:
-    """With virt-controller's own patch, of pods without a node: kube-apiserver asks whether the node has room."""
+    """By virt-controller's own patch, of pods without a node: kube-apiserver asks whether the node has room."""
     for pod, allowed in ((changed(OURS["as it was made"]), True), (changed(DELETIONS["another name"]), False)):
         code, made = cluster.create(pod, user="")
         assert code == http.client.CREATED, made
@@ -222,7 +222,7 @@ def test_account_resizes_only_the_memory_of_launcher_pods(cluster: Cluster) -> N
 
 
 def test_account_writes_only_the_guest_readiness_of_pods(cluster: Cluster) -> None:
-    """With virt-controller's own patch; all other changes of the status are refused."""
+    """By virt-controller's own patch."""
     pod = changed(OURS["as it was made"])
     pod["metadata"]["annotations"] = {"a": "b"}
     pod["metadata"]["finalizers"] = ["example.com/f"]
@@ -287,7 +287,7 @@ def test_our_pods_with_server_defaults_are_recognized(cluster: Cluster) -> None:
 
 
 def test_tenant_can_forge_all_marks_but_not_the_compared_spec(cluster: Cluster) -> None:
-    """Kubernetes lets a tenant with ``edit`` name any uid as a pod's controller, so an owner proves nothing."""
+    """A tenant with ``edit`` may name any uid as a pod's controller, so an owner proves nothing."""
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
     rbac = "rbac.authorization.k8s.io"
     role: dict[str, Any] = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": "edit"}, "rules": [rule]}
@@ -327,7 +327,7 @@ def test_account_changes_only_the_annotation_of_etcd(cluster: Cluster) -> None:
             whole = [{"op": "replace", "path": f"/{part}", "value": changed[part]} for part in ("metadata", "spec")]
             code, answer = cluster.ask("PATCH", path, whole, kind="application/json-patch+json")
             if code == http.client.OK and answer["spec"] == found["spec"]:
-                continue  # its default returns
+                continue
             if (code, test_etcd_policy.POLICY in answer.get("message", "")) != (http.client.FORBIDDEN, True):
                 passed.append((what, code, answer.get("message")))
             assert "resulted in error" not in answer.get("message", "")

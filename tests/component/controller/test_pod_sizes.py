@@ -1,5 +1,3 @@
-"""The pod's memory before and after that of its guest, with the whole virt-controller."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -34,7 +32,7 @@ def resources_of(pod: dict[str, Any]) -> Any:
 
 
 async def edited(api: FakeAPI, cluster: Cluster) -> dict[str, Any]:
-    """Return the pod of a guest, after an edit gave it more memory."""
+    """Return a guest's pod, after an edit gave it more memory."""
     pod = await cluster.running()
 
     def edit(vm: dict[str, Any]) -> None:
@@ -85,7 +83,7 @@ async def test_refused_resize_is_told_in_the_status(api: FakeAPI, cluster: Clust
 
 
 async def test_resize_is_repeated_after_a_conflict_of_the_quota(api: FakeAPI, cluster: Cluster) -> None:
-    """kube-apiserver answers so if other pods use the quota at the same moment. No event follows."""
+    """Other pods use the quota at the same moment. No event follows."""
     judge, refused = api.judge, iter([True, True])
     assert judge is not None
 

@@ -1,4 +1,4 @@
-"""Refused requests for a running guest, with the whole virt-controller: each refusal concerns one request."""
+"""Each refusal for a running guest concerns one request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.component.controller.test_pod_sizes import LARGE, SMALL, resources_of
 from tests.fakes.kubeapi import FakeAPI
 
 MANY = 10
-"""Far fewer writes than a loop without a pause makes in the same time."""
+"""Far fewer writes than without a pause."""
 
 
 def refuse_resizes(api: FakeAPI) -> None:
@@ -31,7 +31,7 @@ def refuse_resizes(api: FakeAPI) -> None:
 
 
 def refuse_pods_of_disks(api: FakeAPI, room: int) -> list[str]:
-    """Refuse all but so many pods of disks; return the list of those that there is room for, which grows."""
+    """Refuse all but so many pods of disks; return the growing list of allowed ones."""
     names: list[str] = []
 
     def refuse(collection: str, obj: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
 
 
 async def edited(api: FakeAPI, cluster: Cluster, *disks: str) -> dict[str, Any]:
-    """Return the pod of a guest, after an edit gave it more memory and these disks."""
+    """Return a guest's pod, after an edit gave it more memory and these disks."""
     for each in disks:
         claim = {"metadata": {"name": each, "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Bound"}}
         await api.put(CLAIMS, claim)

@@ -1,4 +1,4 @@
-"""virt-controller keeps the machines of a set, with the real virt-api."""
+"""virt-controller keeps a set's machines, with the real virt-api."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class World:
 
     @property
     def created(self) -> list[str]:
-        """The accepted requests for a machine."""
+        """Accepted requests for a machine."""
         return [path for _, path in self.api.written if path.endswith("/replicate")]
 
     async def set(self, name: str = "web") -> Object:
@@ -58,7 +58,7 @@ class World:
         return [each for each in (await self.client.list(VIRTUAL_MACHINES, "ns"))["items"] if not is_deleting(each)]
 
     async def until(self, claim: Callable[[Object, list[Object]], Any], name: str = "web") -> list[Object]:
-        """Wait until the claim about the set and the machines holds; return the machines."""
+        """Return the machines once the claim about set and machines holds."""
         found, machines = {}, []
         with suppress(TimeoutError):
             async with asyncio.timeout(20):
@@ -70,7 +70,7 @@ class World:
         raise AssertionError(f"the set stayed {found.get('status')}, with {[name_of(each) for each in machines]}")
 
     async def settled(self, count: int, name: str = "web") -> list[Object]:
-        """Wait until the set has this number of machines, and says so; return them."""
+        """Return the machines once the set has, and reports, this number."""
         return await self.until(lambda found, all_: len(owned(found, all_)) == count == dig(found, "status", "replicas"), name)
 
     async def scale(self, replicas: int) -> None:
@@ -80,7 +80,7 @@ class World:
         await self.client.patch(VIRTUAL_MACHINES, name_of(vm), {"metadata": metadata}, "ns")
 
     async def end(self, name: str, ended: str) -> None:
-        """Power the guests off, at this time for this machine."""
+        """Power a machine's guest off at this time."""
         for pod in self.api.all(PODS):
             await self.api.remove(PODS, "ns", name_of(pod))
         attempt = {"number": 1, "podName": "p", "startTime": ended, "runningTime": ended, "endTime": ended, "result": "Succeeded"}
@@ -93,7 +93,7 @@ def owned(found: Object, machines: list[Object]) -> list[Object]:
 
 
 class LabelledFirst(AggregatingAPI):
-    """An API with a user who labels the first machine just before a set deletes it."""
+    """A user labels the first machine just before a set deletes it."""
 
     labelled = ""
 
@@ -119,7 +119,7 @@ async def test_a_set_creates_scales_and_replaces_its_machines(tmp_path: Path) ->
         machines = await cluster.settled(3)
         assert all(name_of(each).startswith("web-") and labels_of(each) == WEB for each in machines)
         assert {controller["blockOwnerDeletion"] for each in machines if (controller := controller_of(each))} == {True}
-        assert len(cluster.created) == 3  # the controller writes machines in no other way
+        assert len(cluster.created) == 3  # no other writes
         assert not [path for method, path in cluster.api.written if method == "POST" and path.endswith("/virtualmachines")]
 
         await cluster.scale(5)
@@ -148,7 +148,7 @@ async def test_machines_are_adopted_and_released_by_their_labels(tmp_path: Path)
         machines = await cluster.until(lambda found, all_: len(owned(found, all_)) == 3 and len(all_) == 5)
         assert controller_of(next(each for each in machines if name_of(each) == "one")) is None
 
-        await cluster.patch(one, {"labels": WEB})  # now it is one too many
+        await cluster.patch(one, {"labels": WEB})  # one too many
         await cluster.until(lambda found, all_: len(owned(found, all_)) == 3 and len(all_) == 4)
 
 
@@ -162,7 +162,7 @@ async def test_a_finished_machine_is_adopted_when_it_starts_again(tmp_path: Path
         assert [controller_of(each) for each in await cluster.machines() if uid_of(each) == uid_of(one)] == [None]
 
         await cluster.client.request("PUT", VIRTUAL_MACHINES.path("ns", "one", "start"))
-        await cluster.until(lambda found, all_: len(owned(found, all_)) == len(all_) == 1)  # one of two is too many
+        await cluster.until(lambda found, all_: len(owned(found, all_)) == len(all_) == 1)
 
 
 async def test_a_machine_taken_out_of_its_set_is_not_deleted(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ async def test_a_refused_machine_is_told_in_the_status(tmp_path: Path) -> None:
         await cluster.client.create(REPLICA_SETS, a_manifest(), "ns")
         await cluster.until(lambda found, _: reason(found) == "FailedCreate")
         asked = [path for method, path, _ in cluster.api.requests if path.endswith("/replicate")]
-        assert len(asked) <= 2  # a slow start: one for the set, one for its status
+        assert len(asked) <= 2  # one for the set, one for its status
         cluster.api.refused.clear()
         await cluster.scale(2)
         await cluster.settled(2)
@@ -262,7 +262,7 @@ async def test_a_set_that_is_gone_adopts_no_machine(tmp_path: Path) -> None:
     async with world(tmp_path) as cluster:
         await cluster.client.create(REPLICA_SETS, a_manifest(replicas=1), "ns")
         await cluster.settled(1)
-        cluster.api.lost_watch = REPLICA_SETS.path()  # virt-controller does not see that the set goes
+        cluster.api.lost_watch = REPLICA_SETS.path()  # virt-controller does not see the set go
         await cluster.client.delete(REPLICA_SETS, "web", "ns")
         asked: tuple[str, str, dict[str, str]] = ("GET", REPLICA_SETS.path("ns", "web"), {})
         assert asked not in cluster.api.requests
@@ -275,7 +275,7 @@ async def test_a_set_that_is_gone_adopts_no_machine(tmp_path: Path) -> None:
 
 
 class Before(FakeAPI):
-    """An API with a virt-api of the previous release."""
+    """With the previous release's virt-api."""
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.path == REPLICA_SETS.path():

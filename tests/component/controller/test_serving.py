@@ -186,7 +186,7 @@ async def test_metrics_access_is_cached_for_some_seconds() -> None:
         asked = len(reviewer.asked)
         assert await access.refusal("Bearer prometheus", "/metrics") is None
         assert len(reviewer.asked) == asked
-        assert (await access.refusal("Bearer somebody", "/metrics")) is not None  # another user's answer is not used
+        assert (await access.refusal("Bearer somebody", "/metrics")) is not None
         now = REMEMBERED_SECONDS
         assert await access.refusal("Bearer prometheus", "/metrics") is None
         assert len(reviewer.asked) == 3 * asked

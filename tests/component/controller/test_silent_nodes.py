@@ -17,11 +17,11 @@ from tests.fakes.kubeapi import FakeAPI
 
 LEASE_NAMESPACE = names.node_lease_namespace("kubevirt")
 HOLDS = 1
-"""Validity in seconds of a sign of life; 40 in a cluster."""
+"""Seconds that a sign of life is valid; 40 in a cluster."""
 
 
 class Node(Cluster):
-    """Plays node1's kubelet and virt-handler; the latter reverts Unknown as soon as it sees it."""
+    """node1's kubelet and virt-handler; the latter reverts Unknown at once."""
 
     def __init__(self, api: FakeAPI) -> None:
         super().__init__(api)
@@ -114,7 +114,7 @@ async def test_silent_node_is_reported_once_and_recovers(api: FakeAPI, node: Nod
         await asyncio.sleep(0.1)
     before = len(node.status_writes())
     assert node.phase() == "Running"
-    await node.falls_silent()  # an expiry causes no event
+    await node.falls_silent()  # without an event
     ready = condition(node.vm()["status"]["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeUnreachable")
@@ -131,7 +131,7 @@ async def test_silent_node_is_reported_once_and_recovers(api: FakeAPI, node: Nod
 
 
 async def test_a_pod_whose_deletion_went_unseen_is_not_reported(api: FakeAPI, node: Node) -> None:
-    """It was deleted while its node reported, so the deletion says nothing about the node."""
+    """The deletion came while the node reported, so it says nothing about the node."""
     await node.beat()
     pod = await node.running()
     await node.kubelet("Unknown")
@@ -185,7 +185,7 @@ async def test_a_deleted_lease_is_a_silent_handler_at_once(api: FakeAPI, node: N
 
 @pytest.mark.parametrize("policy", ["Restart", "Wait"])
 async def test_a_machine_of_a_node_that_is_off_restarts_or_waits(api: FakeAPI, node: Node, policy: str) -> None:
-    """virt-controller reads the PriorityClasses with its own rights. The pod goes as Kubernetes deletes it for the taint."""
+    """virt-controller reads the PriorityClasses with its own rights. The pod goes as for the taint."""
     await node.beat()
     pod = await node.running()
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["spec"].update(onNodeLoss=policy))

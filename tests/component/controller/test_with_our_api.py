@@ -57,7 +57,7 @@ class World(Cluster):
                     await asyncio.sleep(0.02)
 
     async def reported(self, vm: Object, node: str) -> int:
-        """Write as a node's virt-handler, with its account; return the status code."""
+        """Write as a node's virt-handler; return the status code."""
         attempts = [{**each, "runningTime": times.to_rfc3339(datetime.now(UTC))} for each in vm["status"]["attempts"]]
         status = phases.enter({**vm["status"], "attempts": attempts}, phases.RUNNING, datetime.now(UTC))
         headers = {
@@ -81,7 +81,7 @@ async def test_a_machine_starts_migrates_and_goes(tmp_path: Path) -> None:
         await world.until(lambda: api.get(PODS, "ns", wanted), "pod")
         await world.start_pod({"metadata": {"name": wanted}})
         scheduled = await world.vm_phase("Scheduled")
-        # Only accepted writes: virt-api refuses a write from a stale copy, which costs only another pass.
+        # Accepted writes: a write from a stale copy is refused, which costs only another pass.
         assert [method for method, path in api.written if "virtualmachines" in path] == ["PATCH", "PATCH"]
         ready = condition(scheduled["status"]["conditions"], "Ready")
         assert ready is not None

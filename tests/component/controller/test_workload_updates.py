@@ -1,4 +1,4 @@
-"""After an upgrade, virt-controller reports old pods, and moves their guests at a limited rate."""
+"""After an upgrade, virt-controller moves guests of old pods at a limited rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Evicting(FakeAPI):
         super().__init__()
         self.evicted: list[str] = []
         self.uids: list[Any] = []
-        """Uids in the evictions' preconditions: another pod of the same name stays."""
+        """Uids in the evictions' preconditions."""
         self.refusal: errors.StatusError | None = None
         self.failure: dict[str, Any] | None = None
         """Returned with a success code."""
@@ -104,7 +104,7 @@ async def test_guests_are_moved_a_batch_at_a_time(api: FakeAPI) -> None:
         assert target[0]["spec"]["containers"][0]["image"] == "launcher:test"
         await cluster.until(lambda: all(each["status"]["targetPod"] for each in api.all(MIGRATIONS)), "both targets")
         await asyncio.sleep(0.6)
-        assert moved(api) == first  # they are still in progress
+        assert moved(api) == first  # in progress
         for each in api.all(MIGRATIONS):
             await api.edit(
                 MIGRATIONS, "ns", name_of(each), lambda obj: obj["status"].update(phase="Failed", endTime="2026-01-01T00:00:00Z")
@@ -172,7 +172,7 @@ async def test_migration_refused_by_quota_is_reported_and_skipped(api: FakeAPI) 
 
 
 async def test_deleted_upgrade_migration_causes_a_pause(api: FakeAPI) -> None:
-    """A VM's owner may delete it. Without a pause, its guest would be moved again and again."""
+    """Otherwise its guest would be moved again and again."""
     async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=1", times=OFTEN):
         cluster = Cluster(api)
         await started(cluster, "a", "b")

@@ -1,4 +1,4 @@
-"""A running virt-handler with a fake API server, and fake launchers in directories instead of pods."""
+"""A running virt-handler with a fake API server, and fake launchers in directories."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ L = TypeVar("L", bound=FakeLauncher)
 
 
 class PureNode:
-    """The real node's reading of a VM, without its effects on a pod."""
+    """The real node's reading of a VM, without effects on a pod."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         assert all(each.path.startswith("/") for each in nodes.device_nodes(vm))
@@ -85,7 +85,7 @@ class PureNode:
 
 
 class PureDisks:
-    """The requests to disk plugins, without plugins."""
+    """Requests to disk plugins, without plugins."""
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
         told = [requests.document(vm, pod_uid, each, PurePath("/")) for each in requests.disks_of(vm)]
@@ -102,7 +102,7 @@ class PureDisks:
 
 
 class Live:
-    """A node with one healthy VM and a running virt-handler."""
+    """A running virt-handler with one healthy VM."""
 
     def __init__(self, api: FakeAPI, kubelet: Path, stack: AsyncExitStack) -> None:
         self.api = api
@@ -130,7 +130,7 @@ class Live:
         return self.launchers[real].identify(pid, real)
 
     async def machine(self, name: str, pod_uid: str) -> None:
-        """Store a VM with a newly scheduled pod."""
+        """Store a VM with a scheduled pod."""
         vm = a_vm(podUID=pod_uid)
         vm["metadata"] = {"name": name, "namespace": "default", "uid": f"uid-of-{name}", "generation": 1}
         await self.api.put(VMS, vm)
@@ -186,7 +186,7 @@ def options(kubelet: Path) -> Options:
 
 @asynccontextmanager
 async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Live]:
-    """Yield a node with a healthy guest; finally check that virt-handler still runs and made no forbidden request."""
+    """Yield a node with a healthy guest; finally check that virt-handler runs and made no forbidden request."""
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-handler")
     (kubelet / "device-plugins").mkdir()

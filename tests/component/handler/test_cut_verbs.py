@@ -1,6 +1,6 @@
-"""virt-handler is killed at each step of each verb on a guest; the next one finishes the verb, once.
+"""virt-handler is killed at each step of each verb; the next one finishes the verb once.
 
-A step is a request to virt-launcher, or a write of the machine's status. It is lost, or carried out without an answer.
+A step is a request to virt-launcher, or a write of the status. It is lost, or carried out without an answer.
 """
 
 from __future__ import annotations
@@ -31,19 +31,16 @@ VERBS: Final = (*operations.ACTIONS, PAUSE, RESUME_FROM_IMAGE)
 
 @dataclass
 class Cutter:
-    """Kills virt-handler at one step."""
-
     world: World
     launcher: FakeLauncher
     is_lost: bool
     at: int | None = None
-    """The number of the step; None: none yet."""
+    """Number of the step; None: none yet."""
     steps: int = 0
     carried_out: int = 0
     cut: asyncio.Event = field(default_factory=asyncio.Event)
 
     def install(self) -> None:
-        """Watch all steps."""
         judge = self.world.api.judge
         assert judge is not None
         self.world.api.judge = partial(self._write, judge)

@@ -1,4 +1,4 @@
-"""On SIGTERM virt-handler lets running migrations finish, because its relays end with it."""
+"""On SIGTERM virt-handler lets migrations finish, because its relays end with it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def becomes(phase: str) -> Callable[[Object], None]:
 
 
 class Endless(Trials):
-    """A trial guest that hangs."""
+    """Its guest hangs."""
 
     async def run(self) -> tuple[str, bool]:
         await asyncio.get_running_loop().create_future()

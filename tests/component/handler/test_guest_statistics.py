@@ -1,4 +1,4 @@
-"""A metrics page with the statistics of guests, from launchers that may be old, slow or hostile."""
+"""Statistics of guests with old, slow or hostile launchers."""
 
 from __future__ import annotations
 

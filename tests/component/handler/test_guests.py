@@ -1,4 +1,4 @@
-"""The loop of VMs with a fake API server and launchers with the real protocol."""
+"""The loop of VMs with a fake API server and the launchers' protocol."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ async def test_reset_during_a_handler_restart_is_not_lost(world: World) -> None:
 
 @pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])
 async def test_handler_killed_before_the_result_repeats_nothing(world: World, *, answered: bool) -> None:
-    """The launcher carried the reset out. Its answer is lost, or the API takes no result, and then virt-handler is killed."""
+    """The launcher reset the guest. Its answer is lost, or the API takes no result, and virt-handler is killed."""
     await world.vm()
     launcher = await world.launcher("pod-1")
     judge = world.api.judge
@@ -417,7 +417,7 @@ async def test_operation_of_an_ending_guest_gets_its_result_at_the_end(world: Wo
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
     await ask(world, an_operation("a", 1))
-    if told:  # it was carried out for a virt-handler that was killed before it wrote that
+    if told:  # carried out for a virt-handler that was killed before its write
         launcher.change(operations=(messages.OperationStatus("a", 1, "succeeded"),))
     launcher.end("shutdown")
     async with world.handler():
@@ -717,7 +717,7 @@ async def test_a_machine_that_waits_for_an_image_can_be_stopped(world: World) ->
 
 @pytest.mark.parametrize(("device", "type_"), [("kvm", "kvm"), ("qemu", "qemu")])
 async def test_the_device_of_its_pod_decides_what_a_guest_runs_with(world: World, device: messages.Accelerator, type_: str) -> None:
-    """The verdict at virt-handler's start must not decide: a pod without the device would try to use KVM and fail."""
+    """Not the verdict at virt-handler's start: a pod without the device would try to use KVM and fail."""
     await world.vm()
     async with world.handler() as handler:
         handler.node.accelerators = {"pod-1": device, "pod-2": "kvm"}
@@ -789,8 +789,8 @@ async def test_network_fault_of_a_running_guest_delays_no_status(world: World) -
 
 
 async def test_frequent_launcher_messages_do_not_rerun_network_setup(world: World) -> None:
-    """Otherwise each message of the launcher would retry a network that cannot be set up."""
-    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # so that only the retries are limited here
+    """Each message would retry a network that cannot be set up."""
+    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # only the retries are limited here
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -832,7 +832,7 @@ async def test_plugin_fault_has_its_own_reason_until_it_succeeds(world: World) -
         launcher.starting = asyncio.Event()
         handler.node.no_network = None
         await eventually(lambda: network(world)[0] == "True")
-        assert phase_is(world, "Scheduled")  # now the start is slow, not a plugin
+        assert phase_is(world, "Scheduled")  # the start is slow, not a plugin
         launcher.starting.set()
         await eventually(lambda: phase_is(world, "Running") and network(world)[0] == "True")
     assert {"PluginFailed", "PluginTimedOut", "PluginNotFound"} <= set(world.events())

@@ -1,4 +1,4 @@
-"""Compromised launchers with a live virt-handler: too many messages, none, and invalid ones."""
+"""Compromised launchers: too many messages, none, and invalid ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def talk(world: Live, chatty: FakeLauncher, *, rounds: int, seconds: float
 
 
 async def test_frequent_changes_cause_few_writes_the_newest_last(tmp_path: Path) -> None:
-    heard = Limits(links=limits.Limits(changes_per_second=1000.0))  # so that only the writes are limited here
+    heard = Limits(links=limits.Limits(changes_per_second=1000.0))  # only the writes are limited here
     async with live(tmp_path, limits=heard) as world:
         chatty, began = await a_chatty_machine(world), time.monotonic()
         await talk(world, chatty, rounds=240, seconds=2)
@@ -107,7 +107,7 @@ async def test_unanswered_call_reconnects_and_is_repeated(tmp_path: Path) -> Non
 
 
 class Garbage(FakeLauncher):
-    """Answers every connection with the same bytes, as often as they are read."""
+    """Answers every connection with the same bytes."""
 
     def __init__(self, pod_uid: str, words: bytes) -> None:
         super().__init__(pod_uid)

@@ -1,4 +1,4 @@
-"""A live virt-handler reports hostile objects and still handles its other guests."""
+"""virt-handler reports hostile objects and handles its other guests."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.hostile import MIGRATION_PIECES, PIECES, Case, Told, a_full_migration
 
 BATCH = 200
 PROMPT_SECONDS = 5.0
-"""A hundred times the usual time, because the machine may be busy."""
+"""A hundred times the usual time."""
 
 Placed = tuple[str, Case, bool]
-"""Name of the object, the case, and whether to expect an error."""
+"""Object, case, and whether to expect an error."""
 
 
 async def attack(world: Live, collection: str, cases: Sequence[Case]) -> None:
@@ -39,7 +39,7 @@ async def attack(world: Live, collection: str, cases: Sequence[Case]) -> None:
         is_machine = case.kind == "VirtualMachine"
         judge = validation.validate_virtual_machine if is_machine else validation.validate_migration
         trim = trimming.trim_machine if is_machine else trimming.trim_migration
-        # Fields that virt-handler drops can do no harm.
+        # Fields that virt-handler drops do no harm.
         placed.append((obj["metadata"]["name"], case, bool(judge(trim(copy.deepcopy(await world.api.put(collection, obj)))))))
     await world.healthy_machine_follows(PROMPT_SECONDS)
     told = Told(world.api.writes)
@@ -109,7 +109,7 @@ def spoiled(kind: str, *path: str, value: Any) -> Any:
     ids=["pod's uid", "no text", "name", "target's uid", "a list", "machine"],
 )
 async def test_past_crashing_objects_are_harmless(tmp_path: Path, obj: dict[str, Any]) -> None:
-    """The last one requested another resource with virt-handler's rights; ``live`` detects forbidden requests."""
+    """The last one requested another resource; ``live`` detects forbidden requests."""
     async with live(tmp_path, admit=deliver_everything) as world:
         for pod_uid in ("pod-hostile", "pod-target"):
             await world.launcher(pod_uid)

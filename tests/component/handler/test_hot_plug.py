@@ -1,4 +1,4 @@
-"""Disks that a running guest gets and loses: virt-handler between a fake API server and a launcher with the real protocol."""
+"""virt-handler plugs and unplugs a running guest's disks."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_drive_gets_a_medium_and_ejects_it(world: World) -> None:
 
 
 async def test_own_volume_is_unmounted_before_its_claim_is_free(world: World) -> None:
-    """A launcher under an attacker's control says that the guest released it."""
+    """A compromised launcher says that the guest released it."""
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:

@@ -1,4 +1,4 @@
-"""Network cards that a running guest gets and loses: virt-handler between a fake API server and a launcher with the real protocol."""
+"""virt-handler plugs and unplugs a running guest's network cards."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def most_changes(world: World, began: float) -> float:
 
 
 async def test_card_that_vanishes_again_and_again_is_set_up_rarely(world: World) -> None:
-    """A guest can eject its card as often as it wants, and each attachment runs programs of the host."""
-    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # so that only the attachments are limited here
+    """A guest can eject its card at will, and each attachment runs programs of the host."""
+    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # only the attachments are limited here
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:

@@ -34,7 +34,7 @@ DAY = timedelta(days=1)
 
 
 class World:
-    """An API server that records the requesting user, an authority, and nodes."""
+    """An API server that records the user, an authority, and nodes."""
 
     def __init__(self, root: Path, api: FakeAPI, config: Config, stack: AsyncExitStack) -> None:
         self.root, self.api, self.config, self._stack = root, api, config, stack
@@ -57,7 +57,7 @@ class World:
 
     @asynccontextmanager
     async def node(self, node: str, token_of: str = "", directory: str = "") -> AsyncIterator[Identity]:
-        """Run the identity of a node, with the token of a pod there or on another node."""
+        """Run a node's identity, with the token of a pod there or on another node."""
         self.api.users[f"token-{node}"] = claimed(token_of or node)
         async with Client(replace(self.config, token=f"token-{node}"), user_agent="test") as client, asyncio.TaskGroup() as tasks:
             identity = Identity(client, node, NAMESPACE, self.root / (directory or node), self.clock)
@@ -74,8 +74,6 @@ class World:
 
 
 class Clock:
-    """The machine's clock, advanced by the test."""
-
     def __init__(self) -> None:
         self.ahead = timedelta()
 
@@ -106,7 +104,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def handshake(server: ServerTls, client: ClientTls, name: str) -> tuple[peers.Peer | None, peers.Peer | None]:
-    """Return each side's view of the other over loopback; raise ssl.SSLError if one refuses."""
+    """Return each side's view of the other; raise ssl.SSLError if one refuses."""
     seen: list[peers.Peer | None] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -162,7 +160,7 @@ async def test_the_key_never_leaves_the_node_and_only_root_can_read_it(world: Wo
 
 @pytest.mark.parametrize("asked", ["n2", "virt-api", "n1.virt-handler"])
 async def test_the_token_of_one_node_obtains_no_certificate_of_another(world: World, asked: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The request may name any node: kube-apiserver adds the token's node."""
+    """The request may name any node: kube-apiserver adds the token's."""
     async with world.controller(), world.node(asked, token_of="n1") as identity:
         await eventually(lambda: bool(world.denials()))
         await eventually(lambda: "Denied" in caplog.text)
@@ -221,7 +219,7 @@ async def test_present_certificate_serves_while_none_is_signed(world: World) -> 
 
     world.api.authorize = lambda *_: False  # all APIs are away
     async with world.node("n1") as again:
-        assert again.ready.is_set()  # immediately, without a request
+        assert again.ready.is_set()  # without a request
         assert again.problem() == ""
         await handshake(ServerTls(again.files, clients=ssl.CERT_REQUIRED), ClientTls(again.files), "n1.virt-handler")
         world.clock.ahead = DAY * 0.8
@@ -256,7 +254,7 @@ async def test_revoked_node_gets_no_certificate_until_pardoned(world: World) -> 
         key = identity.files.key.read_bytes()
         await world.operator.revoke("n1")
         await eventually(lambda: identity.problem() == "this node is revoked")
-        async with world.node("n1", directory="thief"):  # a thief of its token uses it elsewhere
+        async with world.node("n1", directory="thief"):  # a thief of its token
             await eventually(lambda: identity.problem() == "this node is revoked")
             await asyncio.sleep(0.3)
         assert len(world.requests()) == 1
@@ -319,7 +317,6 @@ async def test_vanished_or_garbled_authorities_stay_trusted(world: World) -> Non
 
 
 async def test_a_certificate_of_another_key_or_name_is_not_taken(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """The signer may make a mistake."""
     async with world.node("n1") as identity:
         await eventually(lambda: len(world.requests()) == 1)
         name = world.requests()[0]["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""Keys from the real openssl, on both event loops: uvloop, as in virt-handler, uses sockets instead of pipes."""
+"""Keys from the real openssl, on both event loops: uvloop uses sockets instead of pipes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_signed_request_matches_the_made_key(loop: Callable[[], asyncio.Abstract
     private = serialization.load_pem_private_key(made.key, password=None)
     assert private.public_key() == verified.public_key
     assert made.key != again.key
-    assert not [each for each in open_files() if "identity" in each]  # no copy of the key stays open
+    assert not [each for each in open_files() if "identity" in each]  # no copy stays open
     assert made.key.decode()[40:80] not in repr(made)
 
 

@@ -1,4 +1,4 @@
-"""Edits that a running guest takes: virt-handler between a fake API server and a launcher with the real protocol."""
+"""virt-handler applies edits to a running guest."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_memory_waits_for_the_pod_and_then_for_the_guest(world: World) -> 
 
 
 async def test_disk_without_an_image_takes_an_edit_of_its_source(world: World) -> None:
-    """It does not grow, because the guest does not have it yet."""
+    """It does not grow, because the guest lacks it."""
     data: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
 
     def edit(vm: dict[str, Any]) -> None:
@@ -157,7 +157,7 @@ async def test_reverted_edit_is_reverted_in_the_guest(world: World) -> None:
 
 
 async def test_virt_handler_killed_after_a_change_does_not_repeat_it(world: World) -> None:
-    """The guest has the setting, and the status does not say so."""
+    """The status lacks the guest's setting."""
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():

@@ -121,7 +121,7 @@ async def test_the_last_figures_of_one_that_failed_stay(scene: Scene, state: mes
 
 
 async def test_endless_figures_cause_few_writes(scene: Scene) -> None:
-    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that only the writes are limited here
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # only the writes are limited here
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
         began = time.monotonic()
@@ -146,7 +146,7 @@ async def test_equal_figures_are_written_once(scene: Scene) -> None:
 
 
 async def test_a_write_that_hangs_keeps_no_guest_standing_still(scene: Scene) -> None:
-    """The target resumes the guest although the source's write of its progress hangs."""
+    """The target resumes the guest meanwhile."""
     write, hanging = scene.world.api._write, asyncio.Event()
 
     async def slow(key: Any, subresource: str, method: str, body: Any, token: str) -> Any:

@@ -1,4 +1,4 @@
-"""Complete migrations with two virt-handlers, two launchers and one API, and after one of them dies."""
+"""Migrations with two virt-handlers, two launchers and one API, and after one of them dies."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class Scene:
             await self.world.api.edit(MIGS, "default", "m", lambda obj, changes=changes: obj["status"].update(changes))  # type: ignore[misc]  # a default binds the changes
 
     def arrive(self, uid: str = "mig-1") -> None:
-        """Finish on the target as libvirt does: the domain is complete there, and paused."""
+        """Finish on the target as libvirt does: the domain is complete, and paused."""
         domain = self.source.status.domain
         assert domain is not None
         self.target.change(domain=replace(domain, state="paused", reason="user"))
         self.target.migration(uid, "incoming", "arrived")
 
     def leave(self, uid: str = "mig-1") -> None:
-        """Confirm on the source as libvirt does: its domain is gone."""
+        """Confirm on the source as libvirt does: the domain is gone."""
         self.source.migration(uid, "outgoing", "succeeded")
         self.source.end("migrated")
 
@@ -112,7 +112,7 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         scene.leave()
         await eventually(lambda: scene.phase() == "Succeeded")
         assert scene.at_target() == "running"
-        assert not release.is_released(scene.world.api.get(MIGS, "default", "m"))  # the relay carried the release
+        assert not release.is_released(scene.world.api.get(MIGS, "default", "m"))  # over the relay
         status = scene.world.status()
         assert (status["nodeName"], status["podName"], status["podUID"]) == ("n2", "p2", "pod-2")
         assert status["phase"] == "Running"
@@ -123,7 +123,7 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         scene.target.end("shutdown")
         await eventually(lambda: scene.world.status()["phase"] == "Succeeded")
     assert scene.starts() == 1
-    assert target.node.wired == 1  # its network was set up once, before the guest came
+    assert target.node.wired == 1  # once, before the guest came
 
 
 ADDRESSES = ("10.244.1.7", "fd00:10::7")
@@ -167,7 +167,7 @@ async def test_failed_forwarding_does_not_block_the_migration(scene: Scene) -> N
 
 
 async def test_launcher_ended_before_forwarding_is_left_alone(scene: Scene) -> None:
-    """A launcher of an older release, or of a pod that was killed."""
+    """A launcher of an older release, or of a killed pod."""
     async with AsyncExitStack() as stack:
         source, _ = await both(stack, scene)
         await begin_with_addresses(scene)
@@ -320,7 +320,7 @@ async def test_a_migration_that_a_stop_ended_says_so(scene: Scene) -> None:
 
     message = scene.world.api.get(MIGS, "default", "m")["status"]["message"]
     assert message == "the virtual machine was stopped during the migration: stop was requested"
-    assert "MigrationFailed" not in scene.world.events()  # nor that the guest stays on its node: virt-controller reports the end
+    assert "MigrationFailed" not in scene.world.events()  # virt-controller reports the end
 
 
 async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None:
@@ -406,7 +406,7 @@ async def test_a_launcher_is_told_of_the_policy(scene: Scene) -> None:
 
 
 async def test_a_migration_made_again_under_its_name_is_another_one(scene: Scene) -> None:
-    """Its relays end, although no pass sees its end if it is replaced while a pass waits for a launcher or the other node."""
+    """Its relays end, although no pass sees its end while a pass waits for a launcher or the other node."""
 
     def another(migration: dict[str, Any]) -> None:
         migration["metadata"]["uid"] = "mig-2"
@@ -653,8 +653,8 @@ async def test_unready_target_is_reported_until_it_is_ready(scene: Scene) -> Non
 
 
 async def test_changing_target_errors_cause_few_writes(scene: Scene) -> None:
-    """Otherwise each would be written as often as its launcher triggers a pass."""
-    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that only the writes are limited here
+    """Otherwise its launcher could trigger any number."""
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # only the writes are limited here
     refusals = 0
 
     def refuse(request: messages.Request) -> tuple[messages.RefusalReason, str] | None:
@@ -683,8 +683,8 @@ async def test_changing_target_errors_cause_few_writes(scene: Scene) -> None:
 
 
 async def test_target_that_is_never_prepared_sets_cards_up_rarely(scene: Scene) -> None:
-    """Otherwise its launcher would cause programs of the host to run with each change of its status."""
-    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that only the cards are limited here
+    """Otherwise each change of the launcher's status would run programs of the host."""
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # only the cards are limited here
     limits = scene.world.limits
     scene.target.instead = lambda _: ("Failed", "an excuse")
 
@@ -721,7 +721,7 @@ async def test_forgetful_target_moves_no_phase_back(scene: Scene) -> None:
 
 
 async def test_a_guest_leaves_only_after_its_operations_have_results(scene: Scene) -> None:
-    """Or the target's launcher, which knows nothing of a reset, would be asked for it again."""
+    """The target's launcher would be asked for a reset again."""
     reset = an_operation("a", 1)
     await scene.world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(operations=[reset]))
     scene.source.change(operations=(messages.OperationStatus("a", 1, "running"),))
@@ -742,7 +742,7 @@ async def test_a_guest_leaves_only_after_its_operations_have_results(scene: Scen
 
 
 async def test_guest_leaves_only_after_its_machine_names_the_migration(scene: Scene) -> None:
-    """Until then virt-api takes operations, of which this copy of the machine may not have heard."""
+    """Until then virt-api takes operations that this copy of the machine may lack."""
     async with AsyncExitStack() as stack:
         await both(stack, scene)
         await scene.begin()

@@ -1,6 +1,6 @@
-"""An unexpected fault with one object affects neither virt-handler nor other objects.
+"""An unexpected fault with one object affects no other.
 
-Not for streams and incoming relays: each of their connections has a separate task.
+Streams and incoming relays are not covered: each connection has its own task.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Planted(Exception):
 
 @dataclass(frozen=True)
 class Plant:
-    """A function of virt-handler that fails for the object ``faulty``."""
+    """A function that fails for the object ``faulty``."""
 
     part: type
     name: str
@@ -73,7 +73,7 @@ async def test_fault_of_one_object_is_contained_in_every_part(
             raise Planted
         return sound(*given)
 
-    # Unexpected faults in any part: production code has no hook for them.
+    # Production code has no hook for unexpected faults.
     monkeypatch.setattr(plant.part, plant.name, planted)
     Records(tmp_path / "records" / NODE).write(Record("network", str(uuid.UUID(int=1)), "lan", "faulty", {}))
     async with live(tmp_path) as world:

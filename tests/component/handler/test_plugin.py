@@ -20,7 +20,7 @@ TUN = Device("devices.kubevirt.io/tun", "/dev/net/tun", 10, 200)
 
 
 class Kubelet:
-    """Registers plugins, connects to them, and forgets everything on a restart."""
+    """Registers plugins, connects to them, and forgets all on a restart."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -28,7 +28,7 @@ class Kubelet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        for left in self.directory.iterdir():  # as a real kubelet does at its start
+        for left in self.directory.iterdir():  # like a real kubelet
             left.unlink()
         server = grpc.aio.server()
         register = grpc.unary_unary_rpc_method_handler(
@@ -64,12 +64,12 @@ def watch(channel: grpc.aio.Channel) -> Any:
 
 @asynccontextmanager
 async def offering(offer: Plugin, tmp_path: Path) -> AsyncIterator[None]:
-    """Run a plugin; finally wait for its connections, because the event loop must outlive its transports."""
+    """Run a plugin; finally wait for its connections, because the event loop must outlive their transports."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(offer.run())
         yield
         task.cancel()
-    async with asyncio.timeout(20):  # gRPC closes a connection some time after the channel's last call
+    async with asyncio.timeout(20):  # gRPC closes a connection some time after the last call
         while f"/{tmp_path.name}/kubevirt-" in Path("/proc/net/unix").read_text():
             await asyncio.sleep(0.02)
 
@@ -202,7 +202,7 @@ async def test_a_device_that_must_not_be_used_is_registered_with_none(tmp_path: 
 
 
 async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -> None:
-    """Otherwise a node with an early, negative check for KVM would need a restart of virt-handler."""
+    """Otherwise an early, negative check for KVM would need a restart of virt-handler."""
     faults = {"now": "open /dev/net/tun: No such file or directory"}
     kubelet, tun = Kubelet(tmp_path), quick(TUN, tmp_path, offered=False, check=lambda _: faults["now"])
     async with kubelet.running(), offering(tun, tmp_path):
@@ -215,7 +215,7 @@ async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -
             tun.offer()
             assert {each.health for each in (await stream.read()).devices} == {"Healthy"}
             faults["now"] = "open /dev/net/tun: No such device"
-            assert {each.health for each in (await stream.read()).devices} == {"Unhealthy"}  # its health is checked from then on
+            assert {each.health for each in (await stream.read()).devices} == {"Unhealthy"}  # checked from then on
             del stream
     assert len(kubelet.registered) == 1
 

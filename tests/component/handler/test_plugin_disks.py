@@ -1,4 +1,4 @@
-"""Each ADD of a disk is recorded, and followed by a DEL after its pod is gone."""
+"""Each ADD of a disk is followed by a DEL after its pod is gone."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_pod_deleted_during_an_add_leaves_nothing_attached(world: World) -
         shutil.rmtree(world.volumes.parents[1])
         look = group.create_task(world.deleter.look())
         await world.looked.wait()
-        for _ in range(10):  # enough turns for any concurrent call to have started
+        for _ in range(10):  # enough for any concurrent call
             await asyncio.to_thread(len, world.san.calls)
         world.san.may_add.set()
         await adding_it
@@ -101,5 +101,5 @@ async def test_hanging_plugin_is_a_fault_before_the_pass_ends(world: World) -> N
         await disks.add(VM, POD)
     assert (raised.value.reason, raised.value.retry_seconds > 0) == ("PluginTimedOut", True)
     with pytest.raises(DisksFault):
-        await disks.add(VM, POD)  # it waits for its next try
+        await disks.add(VM, POD)
     assert world.san.calls == ["ADD"]

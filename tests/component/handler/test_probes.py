@@ -25,7 +25,7 @@ from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_
 
 
 class Server:
-    """A guest's server: it sends the same answer to every request, or none."""
+    """A guest's server with one answer to every request, or none."""
 
     def __init__(self) -> None:
         self.answer: bytes | None = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -147,9 +147,6 @@ async def test_impossible_probe_is_no_failure() -> None:
 
 def test_an_address_of_ipv6_is_in_brackets() -> None:
     assert b"Host: [fd00::1]:80\r\n" in request(Probe("httpGet", 80), "fd00::1")
-
-
-# --- in the loop of VMs ------------------------------------------------------------------------------------------------------
 
 
 def ready(world: World) -> tuple[str, str]:
@@ -299,7 +296,7 @@ async def test_a_command_is_run_in_the_guest(world: World) -> None:
         assert told.startswith("the readiness probe fails: command in the guest: /bin/live failed with exit code 1: [2Jno")
         assert len(told) < 400
         problems.clear()
-        launcher.change(frozen=True)  # the agent of a frozen guest runs no commands, which is not its fault
+        launcher.change(frozen=True)  # the agent of a frozen guest runs no commands
         await asyncio.sleep(0.05)
         count, answered = runs(), handler.asked
         await eventually(lambda: handler.asked >= answered + 4)
@@ -337,7 +334,7 @@ async def test_disconnected_launcher_is_no_probe_failure(world: World) -> None:
         await eventually(lambda: pings() > before)
         before = pings()
         launcher.hang_up()
-        await eventually(lambda: pings() > before)  # the next probe, on the next connection
+        await eventually(lambda: pings() > before)  # on the next connection
         assert ready(world)[0] == "True"
 
 
@@ -395,7 +392,7 @@ async def test_edited_probe_restarts_and_a_removed_one_stops(world: World, serve
 
 
 async def test_guest_is_probed_at_its_networks_address_only(world: World, server: Server) -> None:
-    """The status may still have an old pod's address, which another pod may use by now."""
+    """The status may have an old pod's address, which another pod may use."""
     await world.vm(podIP="127.0.0.1")
     probe = of_http(server)
     await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))
@@ -457,7 +454,7 @@ uvloop.run(main())
 
 
 def test_a_process_that_does_not_come_back_to_its_network_ends() -> None:
-    """Otherwise it would do everything else in the node's network."""
+    """Otherwise it would work in the node's network."""
     command, environment = [sys.executable, "-c", STRANDED], {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, env=environment)
     assert done.returncode == 1

@@ -82,7 +82,7 @@ async def test_the_launcher_is_asked_once_for_all_who_ask(scene: Scene) -> None:
 
     assert [each.result() for each in answers] == [(200, {"la": 1})] * len(answers)
     assert scene.asked == [messages.Read("song")]
-    assert await scene.get() == (200, {"la": 1})  # while it is fresh
+    assert await scene.get() == (200, {"la": 1})
     assert len(scene.asked) == 1
 
 
@@ -150,7 +150,7 @@ async def test_a_launcher_that_does_not_answer_keeps_few_waiting(scene: Scene) -
     assert len(scene.asked) == 1
     link = scene.links.get(POD)
     assert link is not None
-    assert link.connection is not None  # the connection stayed open
+    assert link.connection is not None
 
 
 async def test_a_launcher_of_an_older_release_is_not_asked(tmp_path: Path) -> None:

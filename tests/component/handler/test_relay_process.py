@@ -1,4 +1,4 @@
-"""The relay process: its rights, its end, and its memory while a peer does not read."""
+"""The relay process: rights, end, and memory while a peer does not read."""
 
 from __future__ import annotations
 
@@ -189,11 +189,11 @@ async def test_target_holds_all_unread_connections_within_its_memory(scene: Scen
 
 
 HOSTILE: Final = 5
-"""Migrations of one tenant. Their connections together take more than the memory of one relay process."""
+"""Migrations of one tenant, together more than the memory of one relay process."""
 
 
 async def test_one_tenants_unread_connections_stop_no_other_migration(scene: Scene) -> None:
-    """Each hostile migration opens all its connections and sends what it can; its target's pod reads nothing."""
+    """Each hostile migration opens all its connections; its target's pod reads nothing."""
     scene.expect()
     async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as leading:
         stack.enter_context(silent_pod(scene))
@@ -209,7 +209,7 @@ async def test_one_tenants_unread_connections_stop_no_other_migration(scene: Sce
 
 @contextlib.contextmanager
 def silent_pod(scene: Scene) -> Iterator[None]:
-    """Listen in a pod, and neither accept nor read."""
+    """Listen in a pod, without accepting or reading."""
     run = os.open(run_directory(scene.root, "silent"), os.O_PATH)
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, run)
@@ -225,7 +225,7 @@ def silent_pod(scene: Scene) -> Iterator[None]:
 async def flood(
     stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, uid: str
 ) -> list[tuple[socket.socket, asyncio.Task[str]]]:
-    """Return the source pod's sockets of all connections that a migration may have, with tasks for their ends."""
+    """Return the source pod's sockets of all connections of a migration, with tasks for their ends."""
     scene.incoming.expect(uid, Expected("silent", "n", scene.release))
     process, pods = RelayProcess(), []
     stack.push_async_callback(process.end)
@@ -253,7 +253,7 @@ async def led(
     for link in (dialled, accepted):
         link.settimeout(0)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            link.setsockopt(socket.SOL_SOCKET, option, 64 << 10)  # keep the kernel's buffers small
+            link.setsockopt(socket.SOL_SOCKET, option, 64 << 10)  # for small buffers
     ends = [
         await stack.enter_async_context(source.connection(dialled, ClientTls(scene.source).material, "n2.virt-handler")),
         await stack.enter_async_context(target.connection(accepted, ClientTls(scene.files).material)),
@@ -293,7 +293,7 @@ def test_peer_that_takes_no_answers_is_disconnected(tmp_path: Path) -> None:
 
 
 def test_data_read_before_a_connection_ends_arrive(tmp_path: Path) -> None:
-    """As at the end of a migration or of virt-handler: unsent bytes wait a while for a reader."""
+    """At the end of a migration or of virt-handler, unsent bytes wait a while for a reader."""
     authority, said = Authority(tmp_path), os.urandom(4 * MIB)
     one, other = socket.socketpair()
     with one, other:
@@ -414,11 +414,11 @@ async def test_certificate_of_another_authority_is_refused_both_ways(scene: Scen
         writer.close()
         task.cancel()
     assert scene.seen == []
-    assert "certificate verify failed" in caplog.text  # by OpenSSL, before virt-handler checks the name
+    assert "certificate verify failed" in caplog.text  # by OpenSSL, before the check of the name
 
 
 async def test_an_address_that_is_not_of_the_target_node_gets_no_relay(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    """The same holds for the release, where virt-handler itself speaks TLS."""
+    """Also for the release, where virt-handler itself speaks TLS."""
     run_directory(scene.root, "source")
     scene.expect()
     relay = scene.relay("n3")
@@ -432,7 +432,7 @@ async def test_an_address_that_is_not_of_the_target_node_gets_no_relay(scene: Sc
         writer.close()
         task.cancel()
     assert scene.seen == []
-    assert "Hostname mismatch" in caplog.text  # by OpenSSL, before virt-handler checks the name
+    assert "Hostname mismatch" in caplog.text  # by OpenSSL, before the check of the name
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root has no other user's rights to take")

@@ -32,7 +32,7 @@ SIZE = 3 << 20
 
 
 class Scene:
-    """Node n2 with a pod that echoes, which n migrates to and from, and the certificates."""
+    """Node n2 with a pod that echoes, which n migrates to and from."""
 
     def __init__(self, root: Path, authority: Authority, trust: Trust, operator: Operator, limits: Limits) -> None:
         self.root = root
@@ -88,7 +88,7 @@ class Scene:
         return serve
 
     async def connect(self, files: Files | None = None, protocol: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect as a virt-handler: with no ``protocol``, as one of an older release."""
+        """Connect as a virt-handler; without ``protocol``, of an older release."""
         tls = ClientTls(files or self.source)
         context = tls.offering(protocol) if protocol else tls.context
         return await asyncio.open_connection("127.0.0.1", self.incoming.port, ssl=context, server_hostname="n2.virt-handler")
@@ -163,7 +163,7 @@ async def test_only_an_expected_migration_of_another_handler_passes(scene: Scene
 
 
 async def test_connection_of_a_migration_is_in_its_own_process(scene: Scene) -> None:
-    """The relay process of one migration may end, by an error or for lack of memory; the others go on."""
+    """One migration's process may end by an error or for lack of memory."""
     scene.expect()
     scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
     opened = [await scene.connect(protocol=each) for each in ("kubevirt-relay/mig-1", "kubevirt-relay/mig-2", "", "kubevirt-relay/mig-3")]
@@ -186,7 +186,7 @@ async def test_connection_of_a_migration_is_in_its_own_process(scene: Scene) -> 
 
 
 async def test_connection_that_names_two_migrations_is_refused(scene: Scene) -> None:
-    """Otherwise a source could fill the process of another node's migration."""
+    """Otherwise a source could fill another migration's process."""
     scene.expect()
     scene.incoming.expect("mig-2", Expected("target", "n3", scene.release))
     line = Header("mig-1", "data").encode()
@@ -277,7 +277,7 @@ async def test_connections_of_a_migration_are_limited(scene: Scene) -> None:
         assert len(scene.seen) == copying.MAX_CONNECTIONS
         scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
         assert await scene.dial(Header("mig-2", "data").encode()) == b"ping"
-        for channel in ("libvirt", "disks"):  # so are those of each channel: disk connections do not block libvirt's
+        for channel in ("libvirt", "disks"):  # per channel: disk connections do not block libvirt's
             assert await scene.dial(Header("mig-1", channel).encode()) == b"ping"
         opened[3].close()
         await eventually(lambda: len(scene.incoming._connections[Header("mig-1", "data")]) == copying.MAX_CONNECTIONS - 1)
@@ -286,7 +286,7 @@ async def test_connections_of_a_migration_are_limited(scene: Scene) -> None:
 
 
 async def test_forgotten_migration_keeps_its_open_connections(scene: Scene) -> None:
-    """The source's libvirt may still read the result when the target's virt-handler has finished."""
+    """The source's libvirt may read the result after the target's virt-handler has finished."""
     scene.expect()
     reader, writer = await scene.connect()
     writer.write(Header("mig-1", "data").encode() + b"ping")
@@ -299,7 +299,7 @@ async def test_forgotten_migration_keeps_its_open_connections(scene: Scene) -> N
 
 
 async def test_a_pod_that_dials_without_end_gets_a_few_relays(scene: Scene) -> None:
-    """More than ``MAX_CONNECTIONS`` are closed: with a slow target, each of a compromised pod costs virt-handler two descriptors."""
+    """More than ``MAX_CONNECTIONS`` are closed: with a slow target, each costs virt-handler two descriptors."""
     run_directory(scene.root, "source")
     accepted: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as silent, contextlib.ExitStack() as stack:
@@ -519,7 +519,7 @@ STRANGERS = {
     "no name": lambda authority: authority.node("n", dns_names=()),
     "the name under another common name": lambda authority: authority.node("n", common_name="virt-api"),
 }
-"""Certificates from our authority that do not belong to the source node."""
+"""From our authority, but not the source node's."""
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
@@ -537,7 +537,7 @@ async def test_only_the_source_node_gets_a_relay_or_releases(scene: Scene, stran
 
 @pytest.mark.parametrize("node", ["n3", "n", "virt-api", "N2", "*", ""])
 async def test_address_of_another_node_gets_no_guest_data(scene: Scene, node: str) -> None:
-    """The relay at the address belongs to n2, whatever the Migration says."""
+    """The relay at the address is n2's."""
     scene.expect()
     with pytest.raises((OSError, ValueError)):
         await scene.relay(node).release(paused=False)
@@ -549,7 +549,6 @@ async def test_address_of_another_node_gets_no_guest_data(scene: Scene, node: st
 
 @pytest.mark.parametrize("stranger", sorted(set(STRANGERS) - {"the target itself"}))
 async def test_server_that_is_not_the_target_gets_no_guest_data(scene: Scene, stranger: str) -> None:
-    """Another server listens at the target's address."""
     heard = b""
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -605,7 +604,7 @@ async def test_open_relays_of_a_node_end_when_it_is_revoked(scene: Scene) -> Non
     await scene.operator.revoke("n3")
     await asyncio.sleep(0.1)
     writer.write(b"pong")
-    assert await reader.readexactly(4) == b"pong"  # revoking another node ends nothing
+    assert await reader.readexactly(4) == b"pong"
     await scene.operator.revoke("n")
     async with asyncio.timeout(30):
         with contextlib.suppress(OSError):

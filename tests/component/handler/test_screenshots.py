@@ -1,4 +1,4 @@
-"""Screenshots over unix sockets, from virt-launcher's server or a hostile one."""
+"""Screenshots from virt-launcher's server or a hostile one."""
 
 from __future__ import annotations
 

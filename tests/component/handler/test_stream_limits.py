@@ -117,7 +117,7 @@ async def test_messages_for_a_stalled_guest_are_bounded_in_bytes(scene: Scene, m
             async with asyncio.timeout(3):
                 for _ in range((64 << 20) // max(len(message), 64)):
                     await socket.send_bytes(message)
-                    await asyncio.sleep(0)  # the server uses this loop as well
+                    await asyncio.sleep(0)
 
         with pytest.raises(TimeoutError):
             await flood()
@@ -125,7 +125,7 @@ async def test_messages_for_a_stalled_guest_are_bounded_in_bytes(scene: Scene, m
         queue = served._reader
         assert queue is not None
         waiting = sum(len(each.data) + sys.getsizeof(each) for each, _ in queue._buffer)
-        assert 0 < waiting <= 640 << 10  # aiohttp's bound; virt-api sends at most 64 KiB before virt-handler reads them
+        assert 0 < waiting <= 640 << 10  # aiohttp's bound; virt-api sends at most 64 KiB more
         guest.transport.abort()
 
 
@@ -147,7 +147,7 @@ async def test_no_compression_is_agreed_on(scene: Scene) -> None:
 
 
 async def test_kernel_buffers_of_a_stream_are_bounded(scene: Scene) -> None:
-    """Otherwise it would grow to megabytes, which count as the pod's memory."""
+    """Otherwise it would grow to megabytes of the pod's memory."""
     async with scene.console() as socket:
         await socket.receive_bytes()
         (served,) = scene.server._open

@@ -1,4 +1,4 @@
-"""Consoles over mTLS: authorization, errors, and the end of streams."""
+"""Consoles over mTLS: authorization, errors, and ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Guest:
 
 
 class NodeSocket(socket.socket):
-    """A socket of a network in which pods' addresses lead to this machine."""
+    """Leads pods' addresses to this machine."""
 
     def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]  # typeshed: of any family
         if address[0] == UNREACHABLE:
@@ -102,7 +102,6 @@ class Scene:
 
     @asynccontextmanager
     async def port(self, number: int, protocol: streams.Protocol = "tcp") -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Yield a websocket to a port of the guest."""
         url = self.url(stream=streams.Forward(protocol, number).stream)
         async with (
             self.session() as session,
@@ -372,7 +371,7 @@ async def test_a_stopping_handler_closes_streams_with_going_away(tmp_path: Path)
 
 @pytest.fixture
 async def listening(scene: Scene) -> AsyncIterator[int]:
-    """Yield a port of the guest, which answers in capitals, and with OK at the end of its input."""
+    """Yield a port of the guest, which answers in capitals, and with OK at the end."""
     scene.targets["uid-1"] = Target("pod-1", addresses=(UNREACHABLE, ADDRESS))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -411,7 +410,7 @@ async def test_message_after_the_empty_one_ends_the_connection(scene: Scene) -> 
 
 
 def test_guest_that_resets_a_connection_ends_its_stream() -> None:
-    """uvloop's transport raises RuntimeError at the next write. Only the writer notices, because the client does not read."""
+    """uvloop's transport raises RuntimeError at the next write, which only the writer notices."""
 
     async def close() -> pipe.Close | None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -561,7 +560,7 @@ async def test_slow_client_of_a_port_slows_no_other(scene: Scene, listening: int
         assert await quick.receive_bytes(timeout=10) == b"GET"
         before = -1
         async with asyncio.timeout(60):
-            while before != sent:  # buffers of kernels, TLS and TCP fill
+            while before != sent:  # until all buffers are full
                 before = sent
                 await asyncio.sleep(1)
         assert sent < 16 << 20

@@ -120,7 +120,7 @@ async def test_end_is_written_at_once_despite_earlier_writes(world: World) -> No
             assert launcher.status.domain is not None
             launcher.change(domain=replace(launcher.status.domain, reason=f"reason {number}"))
             await asyncio.sleep(0.02)
-        assert world.status()["domain"]["reason"] != "reason 7"  # its turn has not come
+        assert world.status()["domain"]["reason"] != "reason 7"
         launcher.end("shutdown")
         await eventually(lambda: phase_is(world, "Succeeded"))
 

@@ -1,4 +1,4 @@
-"""virt-handler with a guest that is suspended, and one that resumes; virt-api's rules judge all writes."""
+"""A guest is suspended, another resumes; virt-api's rules judge all writes."""
 
 from __future__ import annotations
 

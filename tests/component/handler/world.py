@@ -66,28 +66,28 @@ def relay(node: str) -> str:
 class FakeNode:
     def __init__(self) -> None:
         self.accelerators: dict[str, messages.Accelerator] = {}
-        """Accelerators of a pod's devices by its uid, where it is not emulation."""
+        """By pod uid, where it is not emulation."""
         self.given = 0
         self.tried = 0
         self.wired = 0
         self.fault: Exception | None = None
         self.mounted: dict[str, str] = {}
-        """Uids of attachment pods by the disks that have their claims."""
+        """Uids of attachment pods, by disk."""
         self.block: set[str] = set()
-        """Disks that are block devices in the pod."""
+        """Block devices in the pod."""
         self.no_mount: Exception | None = None
         self.no_network: Exception | None = None
         self.cards: set[str] = set()
-        """Network cards that running guests got."""
+        """Cards that running guests got."""
         self.joined = self.left = 0
-        """How often a card was set up in, and removed from, the pod."""
+        """Cards set up in, and removed from, the pod."""
         self.no_card: Exception | None = None
         self.forwarded: list[tuple[str, ...]] = []
-        """Targets to which the connections of departed guests were forwarded."""
+        """Targets of departed guests' connections."""
         self.not_forwarded: Exception | None = None
         self.address = "10.244.0.5"
         self.is_own = True
-        """Whether the address belongs to the pod's own network."""
+        """The address belongs to the pod's own network."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         self.given += 1
@@ -140,7 +140,7 @@ class FakeNode:
 
 
 class FakeRelays:
-    """Relays without bytes, and their server; ``servers`` are those of all nodes, by address."""
+    """Relays without bytes, and their server; ``servers`` are all nodes', by address."""
 
     def __init__(self, servers: dict[str, FakeRelays], address: str) -> None:
         self.servers = servers
@@ -178,7 +178,7 @@ class FakeRelays:
 
 @dataclass(frozen=True)
 class Way:
-    """The real connections to other nodes and to pods."""
+    """Real connections to other nodes and to pods."""
 
     relays: migration_ports.Outgoing
     server: migration_ports.RelayServer
@@ -187,7 +187,7 @@ class Way:
 
 
 class Handler:
-    """One run of virt-handler's loops on one node."""
+    """One run of virt-handler's loops."""
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ class World:
         self.api, self._config = api, config
         self._relays: dict[str, str] = {}
         self.refused: list[str] = []
-        """Writes that virt-api would have refused to a virt-handler."""
+        """Writes that virt-api would have refused."""
         api.judge = self._judge
         self.launchers: dict[str, FakeLauncher] = {}
         self.limits, self.link_limits, self.disk_limits = Limits(), links.Limits(), adding.Limits()
@@ -337,7 +337,7 @@ class World:
                 task.cancel()
 
     def _judge(self, node: str, collection: str, old: Object, new: Object) -> None:
-        """Complete and refuse status writes as virt-api does, by form and the node's rights; record errors in ``refused``."""
+        """Complete and refuse status writes as virt-api does; record errors in ``refused``."""
         now = datetime.now(UTC)
         if collection == VMS:
             VirtualMachineStrategy().prepare_for_status_update(new, old)
@@ -359,7 +359,7 @@ class World:
         return await self.api.put(VMS, vm)
 
     async def record(self, migration: Object, namespace: str = "default", name: str = "testvm") -> None:
-        """Have the machine name a Migration that has begun to move it, as virt-controller does."""
+        """Name a Migration that began to move the machine, as virt-controller does."""
         told = {"name": name_of(migration), "uid": migration["metadata"]["uid"], "phase": migration["status"]["phase"]}
         await self.api.edit(VMS, namespace, name, lambda vm: vm["status"].update(migration=told))
 

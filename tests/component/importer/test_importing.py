@@ -29,7 +29,7 @@ IMAGE = BOOT_SECTOR + bytes(MIB - 508) + random.Random(1).randbytes(2 * MIB) + b
 ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.timeout(300)
-NEEDS_QEMU_IMG = pytest.mark.host  # fresh machines of `make check` lack it
+NEEDS_QEMU_IMG = pytest.mark.host  # fresh machines lack it
 
 
 @pytest.fixture
@@ -490,7 +490,7 @@ def test_registry_image_is_read_with_a_token_and_verified(volume: Path, tmp_path
 
 @pytest.fixture
 def device(tmp_path: Path) -> Path:
-    """Return a file that is written like a block device of 8 MiB, mostly with a former owner's bytes."""
+    """Return a file like a block device of 8 MiB, mostly with a former owner's bytes."""
     path = tmp_path / "device"
     path.write_bytes(bytes(MIB) + b"former" * (7 * MIB // 6) + bytes(4))
     return path

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass
 class Here:
-    """A claim, a login for registries, and a trusted certificate."""
+    """A claim, a login, and a trusted certificate."""
 
     path: Path
 

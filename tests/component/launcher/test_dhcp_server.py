@@ -99,13 +99,13 @@ async def test_removed_card_is_served_again_when_it_returns(world: World) -> Non
         server.serve(machine(TAP))
         assert await world.offered() == 1
     assert await world.offered() == 0
-    with world.server() as another:  # the port is free
+    with world.server() as another:
         another.serve(machine(TAP))
         assert await world.offered() == 1
 
 
 async def test_a_machine_without_interfaces_has_no_server(world: World) -> None:
-    world.bridge = "absent0"  # its pod's network was not prepared
+    world.bridge = "absent0"
     with world.server() as server:
         server.serve(machine())
     assert world.asked == []

@@ -1,4 +1,4 @@
-"""The server of router advertisements and DHCPv6, with a socket for its tap; tests of ``launcher.ipv6`` cover its answers."""
+"""Router advertisements and DHCPv6, with a socket as tap; tests of ``launcher.ipv6`` cover the answers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_router_is_advertised_at_once_and_on_request(world: World) -> None
         world.guest.send(ASKED)
         assert await world.heard(1) == 1
     (tap,) = world.taps
-    assert not asyncio.get_running_loop().remove_reader(tap)  # it is no longer read
+    assert not asyncio.get_running_loop().remove_reader(tap)
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
         os.fstat(tap)
 
@@ -103,7 +103,7 @@ async def test_flood_is_answered_completely_over_several_turns(world: World) -> 
                 world.guest.send(ASKED)
                 sent += 1
         except BlockingIOError:
-            pass  # the socket's buffer is full
+            pass  # the buffer is full
         assert await world.heard(1 + sent) == 1 + sent
 
 
@@ -131,11 +131,11 @@ async def test_nothing_waits_for_a_server_that_has_ended(world: World) -> None:
     ended = weakref.ref(server)
     del server
     gc.collect()
-    assert ended() is None  # the loop could keep it for its next advertisement
+    assert ended() is None  # the loop could keep it
 
 
 async def test_a_tap_that_went_away_is_opened_again(world: World) -> None:
-    gone = socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # readable, and every read fails, as with a deleted tap
+    gone = socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # like a deleted tap, readable, but every read fails
     gone.setblocking(False)
     failures = [OSError(errno.ENODEV, "No such device")] * 3
 
@@ -170,7 +170,7 @@ async def test_failing_tap_does_not_cause_a_busy_loop(world: World) -> None:
 
 
 async def test_a_tap_that_is_down_is_not_read_in_a_circle(world: World) -> None:
-    """It is opened again. It stays readable, and each read fails with EIO, like a pseudo-terminal with its other side closed."""
+    """It stays readable, and each read fails with EIO, like a pseudo-terminal without its other side."""
     ours, theirs = os.openpty()
     os.set_blocking(ours, False)
     os.close(theirs)
@@ -184,7 +184,7 @@ async def test_a_tap_that_is_down_is_not_read_in_a_circle(world: World) -> None:
     with Server(opened, world.find, again_seconds=0.2) as server:
         server.serve(machine(CARD))
         world.guest.send(ASKED)
-        assert await world.heard(2) == 2  # it is opened again, and the guest gets its answers
+        assert await world.heard(2) == 2  # it was opened again
     assert world.opened == 2
 
 
