@@ -24,14 +24,12 @@ PROMPT: Final = "# "
 
 
 class TinyQemu:
-    """One QEMU and its guest's output."""
-
     def __init__(self, process: subprocess.Popen[bytes], monitor: socket.socket) -> None:
         self.process = process
         self._monitor = monitor.makefile("rwb")
         self._seen = ""
         self.events: list[str] = []
-        json.loads(self._monitor.readline())  # its greeting
+        json.loads(self._monitor.readline())
         self.execute("qmp_capabilities")
 
     def execute(self, command: str, **arguments: Any) -> Any:
@@ -55,7 +53,7 @@ class TinyQemu:
         return message
 
     def expect(self, pattern: str) -> str:
-        """Return the guest's output up to and including a regular expression's match."""
+        """Return the guest's output up to and including a match."""
         assert self.process.stdout is not None
         deadline = Deadline(SECONDS, lambda: (self.process.pid,))
         while not (found := re.search(pattern, self._seen)):

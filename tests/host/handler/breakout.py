@@ -1,6 +1,6 @@
-"""Attempts of an attacker in the process that reads a guest's packets, with their results.
+"""Attacks from the process that reads a guest's packets, with their results.
 
-It runs like that process: as its user in the pod's network namespace, or inside a real launcher pod.
+Runs as its user in the pod's network namespace, or inside a real launcher pod.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _take_address(address: str) -> None:
 
 
 def _delete_rules() -> None:
-    """Send NFT_MSG_DELTABLE without a name, which means all tables (nfnetlink, in a batch)."""
+    """Send NFT_MSG_DELTABLE without a name: all tables."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netlink:
         head = struct.pack("=BBH", 0, 0, socket.htons(10))
         batch = b"".join(struct.pack("=IHHII", 20, kind, 5, 1, 0) + head for kind in (0x10, 0x0A02, 0x11))
@@ -85,7 +85,7 @@ NETWORK: dict[str, Callable[[], None]] = {
     "enter the node's namespaces": lambda: _called(_libc.unshare(_NEWNET)),
     "read the shadow file": _read("/etc/shadow"),
 }
-"""Actions denied to its user everywhere."""
+"""Denied to its user everywhere."""
 
 POD: dict[str, Callable[[], None]] = {
     **NETWORK,
@@ -99,7 +99,7 @@ POD: dict[str, Callable[[], None]] = {
     "talk to the container runtime": lambda: socket.socket(socket.AF_UNIX).connect("/run/containerd/containerd.sock"),
     "see a disk of the node": _read("/dev/vda"),
 }
-"""Actions denied by the pod as well: its seccomp profile, mounts, and credentials."""
+"""Denied by the pod: its seccomp profile, mounts, and credentials."""
 
 
 def main() -> None:

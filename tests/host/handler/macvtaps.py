@@ -15,7 +15,7 @@ from handler.devices import macvtap
 
 
 def free_minor() -> int:
-    """Return a device number without a link on this machine; not the lowest."""
+    """Return a device number without a link; not the lowest."""
     major = macvtap.driver()
     if major is None:
         pytest.skip("the kernel has no driver for macvtaps")

@@ -37,7 +37,7 @@ def run(*command: str) -> str:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod's network: eth0 (10.99.0.2, fd99::2), with its other end (10.99.0.1, fd99::1) in the caller's namespace."""
+    """eth0 (10.99.0.2, fd99::2), with its other end (10.99.0.1, fd99::1) in the caller's namespace."""
 
     name: str
     caller: str
@@ -153,7 +153,7 @@ def within(name: str, function: Callable[[], T]) -> T:
 
 class Tap:
     def __init__(self, pod: Pod, name: str = "tap0") -> None:
-        """Open the tap, and wait until the kernel brings it up; earlier frames are lost."""
+        """Open the tap, and wait until it is up; earlier frames are lost."""
         self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
         fcntl.ioctl(self._file, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
         deadline = time.monotonic() + 10
@@ -161,7 +161,7 @@ class Tap:
             time.sleep(0.01)
 
     def send(self, frame: bytes) -> bool:
-        """Return whether the tap accepted the frame; it must be up."""
+        """Return whether the tap, which must be up, accepted the frame."""
         try:
             return os.write(self._file, frame) == len(frame)
         except OSError:

@@ -1,4 +1,4 @@
-"""A guest with the address that IPAM gave to its pod on a further network: real kernel, real guest."""
+"""A guest with its pod's IPAM address on a further network."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_guest_requests_are_heard_in_the_pod_only(world: World) -> None:
 
 
 async def test_other_senders_are_not_heard_in_the_pod(world: World) -> None:
-    """No server there hears a neighbour that asks or knows the bridge, or a guest's VLAN tag, even the network's own."""
+    """Neighbours that know the bridge, and a guest's VLAN tag, even the network's own."""
     bridge = network.derived_mac(MAC, "bridge")
     with world.pod.inside(listening(67)) as dhcp, world.pod.inside(listening(4001)) as service:
         bridge_hears = world.pod.inside(lambda: Ear(BRIDGE))
@@ -123,7 +123,7 @@ async def test_dhcp_answers_of_the_network_do_not_reach_the_guest(world: World) 
 
 
 async def test_of_ipv6_the_guest_has_what_the_network_gives(world: World) -> None:
-    """IPv6 passes in both directions: routers on the network assign addresses, the pod none."""
+    """Routers on the network assign addresses, the pod none."""
     advertised = frames.icmpv6("fe80::1", "ff02::1", 134, b"advertised")
     world.lan.send(ethernet(OTHER, frames.IPV6, advertised, "33:33:00:00:00:01"))
     world.tap.receive(lambda frame: b"advertised" in frame)
@@ -132,8 +132,8 @@ async def test_of_ipv6_the_guest_has_what_the_network_gives(world: World) -> Non
 
 
 async def test_pods_broadcasts_reach_the_guest_only(world: World) -> None:
-    """Answers to a guest without a usable address yet, and the pod's own kernel."""
-    world.tap.send(mine(arp(1, MAC, GIVEN, NEIGHBOUR), ARP))  # the bridge learns where the guest is
+    """Answers to a guest without a usable address yet, and the pod's kernel."""
+    world.tap.send(mine(arp(1, MAC, GIVEN, NEIGHBOUR), ARP))  # the bridge learns the guest's place
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, BRIDGE.encode())
@@ -162,7 +162,7 @@ async def test_link_settings_are_restored_after_a_restart(pod: Pod) -> None:
 
 
 async def test_a_guest_is_told_what_its_pod_has(pod: Pod, start: Start) -> None:  # noqa: F811 - a fixture
-    """Name, resolver and MTU of the pod's own network; on the further network IPAM's address."""
+    """The pod's name, resolver and MTU; on the further network IPAM's address."""
     resolv_conf = "search default.svc.cluster.local svc.cluster.local\nnameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n"
     wired = await setup.Networks().prepare(VM, "", pod.launcher)
     cards = tuple(messages.Interface(each.name, each.mac, each.tap, each.model, each.lease, each.lease6, each.ipv4) for each in wired)
@@ -182,7 +182,7 @@ async def test_a_guest_is_told_what_its_pod_has(pod: Pod, start: Start) -> None:
         assert not {"router", "dns", "search", "hostname"} & lan.keys()
         assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {NEIGHBOUR}")
         assert viewer.sh("cat /sys/class/net/eth0/mtu /sys/class/net/eth1/mtu") == "1420\n1400"
-        for payload, answers in ((1372, 1), (1373, 0)):  # with 28 bytes of headers: exactly the MTU, and one byte more
+        for payload, answers in ((1372, 1), (1373, 0)):  # with 28 bytes of headers: the MTU, and one byte more
             whole = viewer.sh(f"ping -c 1 -W 20 -s {payload} -M do {NEIGHBOUR} 2>&1; true")
             assert (f"{answers} packets received" in whole) or "unrecognized" in whole or "invalid option" in whole
 

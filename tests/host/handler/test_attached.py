@@ -1,4 +1,4 @@
-"""A guest on a further network: real kernel, real taps, handmade frames."""
+"""A guest on a further network, with handmade frames."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_without_ipam_the_guest_chooses_its_address(pod: Pod) -> None:
 
 
 async def test_link_left_down_stays_silent_until_the_guest_speaks(pod: Pod) -> None:
-    """Otherwise the pod's kernel would use the guest's MAC address for IPv6 before the guest arrives."""
+    """The pod's kernel would use the guest's MAC address for IPv6 before the guest arrives."""
     run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
     run("ip", "-n", pod.name, "link", "set", LINK, "down")
     early = pod.outside(lambda: Ear("lan"))
@@ -128,7 +128,7 @@ async def test_both_networks_exist_and_the_pod_keeps_its_address(world: World) -
     addresses = {name: [each["local"] for each in link["addr_info"]] for name, link in links.items()}
     assert POD in addresses["eth0"]
     assert addresses[LINK] == addresses[TAP] == []
-    assert addresses[BRIDGE] == [network.BRIDGED_SERVER]  # of virt-launcher's DHCP server, for the guest alone
+    assert addresses[BRIDGE] == [network.BRIDGED_SERVER]  # of virt-launcher's DHCP server
     assert [links[name]["mtu"] for name in (LINK, BRIDGE, TAP)] == [1400, 1400, 1400]
     assert MAC not in {link["address"] for link in links.values()}
 
@@ -178,7 +178,7 @@ async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame
 
 @pytest.mark.parametrize("sender", ["guest", "neighbour"])
 async def test_network_peers_reach_neither_the_pod_nor_beyond(world: World, sender: str) -> None:
-    """The pod forwards packets for its masqueraded network, but must not forward a neighbour's."""
+    """The pod forwards its masqueraded network's packets, but must not forward a neighbour's."""
     (bridge,) = (each["address"] for each in await namespaces.links(world.pod.launcher.network) if each["ifname"] == BRIDGE)
     source = MAC if sender == "guest" else OTHER
     sent = [

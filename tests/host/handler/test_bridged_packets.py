@@ -25,7 +25,7 @@ EVIL, LAST = b"evil-payload", b"last-payload"
 
 @dataclass
 class World:
-    """A pod with a guest, and a receiver at the other end of the veth."""
+    """A pod with a guest, and a receiver at the veth's other end."""
 
     pod: Pod
     mac: str
@@ -72,7 +72,7 @@ async def test_the_pod_has_no_address_and_its_guest_has(world: World) -> None:
 
 
 async def test_guest_is_answered_on_a_network_that_reflects_broadcasts(world: World) -> None:
-    """A CNI plugin's bridge in hairpin mode reflects them. Senders that forge the guest's address must not replace it."""
+    """A CNI bridge in hairpin mode reflects them. Senders that forge the guest's address must not replace it."""
     question = world.mine(arp(1, world.mac, POD, CALLER), ARP)
     assert world.tap.send(question)
     world.uplink.until(question[14:])
@@ -131,7 +131,7 @@ async def test_requests_of_dhcp_are_heard_in_the_pod_and_nowhere_else(world: Wor
 
 
 async def test_answers_to_everybody_are_heard_by_the_guest_alone(world: World) -> None:
-    """DHCP broadcasts to a guest without a usable address yet do not leave the pod."""
+    """DHCP broadcasts to a guest without an address do not leave the pod."""
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, network.BRIDGE.encode())
@@ -142,7 +142,7 @@ async def test_answers_to_everybody_are_heard_by_the_guest_alone(world: World) -
 
 
 async def test_servers_out_there_are_not_heard(world: World) -> None:
-    """DHCP answers from outside are dropped, because the guest's server is in its pod; a client checks only its own port."""
+    """The guest's DHCP server is in its pod; a client checks only its own port."""
     for ports in ((67, 68), (4000, 68)):
         for destination in (POD, "255.255.255.255"):
             world.uplink.send(ethernet(OTHER, IPV4, udp(CALLER, destination, EVIL, ports)))
@@ -151,7 +151,7 @@ async def test_servers_out_there_are_not_heard(world: World) -> None:
 
 
 async def test_other_senders_do_not_reach_the_rest_of_the_pod(world: World) -> None:
-    """Packets to the bridge's MAC address, from outside or the guest, reach no server in the pod."""
+    """Packets to the bridge's MAC address reach no server in the pod."""
     bridge = network.derived_mac(world.mac, "bridge")
     with world.pod.inside(listening(4001)) as service, world.pod.inside(listening(67)) as dhcp:
         bridge_hears = world.pod.inside(lambda: Ear(network.BRIDGE))

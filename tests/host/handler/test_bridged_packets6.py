@@ -1,4 +1,4 @@
-"""IPv6 frames that a guest with its pod's address can send, and frames to it."""
+"""IPv6 frames of and to a guest with its pod's address."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_router_and_dhcp_queries_stay_in_the_pod(world: World) -> None:
     ):
         world.tap.send(mine(world, payload))
         assert control.receive(lambda frame: EVIL in frame)[54:] == mine(world, payload)[54:]
-    for source in (link, OTHER_LINK):  # a guest may use another link-local address towards virt-launcher
+    for source in (link, OTHER_LINK):  # towards virt-launcher a guest may use another link-local address
         world.tap.send(mine(world, udp6(source, network.DHCP6_SERVERS, EVIL, 547, 546), GROUPS_MAC))
         control.receive(lambda frame: EVIL in frame)
     control.send(ethernet(OTHER, IPV6, icmpv6(OURS, ALL_NODES, 134, ROUTER + b"router" + EVIL), ALL_NODES_MAC))

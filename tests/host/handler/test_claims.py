@@ -1,4 +1,4 @@
-"""Claims that virt-handler mounts in a pod and unmounts, while the launcher's user tries to keep them."""
+"""virt-handler mounts and unmounts claims while the launcher's user tries to keep them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ print(os.strerror(ctypes.get_errno()) if code else "exchanged")
 
 
 class Pod:
-    """A process in its own mount namespace, with a directory as its root: a claim of an attachment pod, and a place for disks."""
+    """A process in its own mount namespace, with a directory as its root: an attachment pod's claim, and a place for disks."""
 
     def __init__(self, pid: int, root: Path) -> None:
         self._pid = pid

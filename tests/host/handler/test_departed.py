@@ -23,7 +23,7 @@ from tests.host.handler.pods import CALLER, CALLER6, POD, POD6, Pod, run, within
 pytestmark = [pytest.mark.host, pytest.mark.timeout(200)]
 
 SECONDS = 60
-"""A connection takes at most three seconds, including the kernel's second try."""
+"""A connection takes at most three, with the kernel's second try."""
 BESIDE, BESIDE6 = pods.addresses_beside(1)
 FAMILIES = pytest.mark.parametrize(("pod", "beside"), [(POD, BESIDE), (POD6, BESIDE6)], ids=["IPv4", "IPv6"])
 
@@ -158,7 +158,7 @@ async def test_callers_of_the_former_pod_reach_the_moved_guest(
         await guest.move(second, a_vm(*ports))
         between = stack.enter_context(begun(first, pod))
         between.settimeout(2)
-        with pytest.raises(TimeoutError):  # the kernel forwards nothing yet
+        with pytest.raises(TimeoutError):  # nothing is forwarded yet
             between.recv(1)
         between.settimeout(SECONDS)
         assert await setup.forward(first.launcher, (BESIDE6, BESIDE))
@@ -186,7 +186,7 @@ async def test_guest_that_moved_twice_is_reached_by_both_former_pods(first: Pod,
 
 @FAMILIES
 async def test_pods_and_callers_may_be_on_one_link(first: Pod, guest: Guest, pod: str, beside: str) -> None:
-    """As on nodes with one common bridge. The kernel redirects the caller to the other pod, without further effect."""
+    """As on nodes with one common bridge. The kernel redirects the caller to the other pod."""
     del beside
     other, prefix = f"{pod[:-1]}3", 64 if ":" in pod else 24
     await guest.move(first, a_vm())

@@ -75,7 +75,7 @@ def answer_in(frame: bytes) -> message.Request | None:
 
 @pytest.fixture
 async def world(pod: Pod, program: Path, test_guest: guest.Guest, tmp_path: Path) -> AsyncIterator[World]:
-    """Yield a World. Its launcher prepares for an incoming migration, so that no QEMU holds the tap."""
+    """Yield a World with a launcher that prepares for a migration, so that no QEMU holds the tap."""
     (interface,) = await setup.Networks().prepare(VM, "", pod.launcher)
     launcher = pod.inside(lambda: sandbox.Launcher(program, tmp_path / "pod", test_guest))
     with sandbox.killed_afterwards([launcher]):
@@ -103,7 +103,7 @@ async def test_guest_without_address_is_answered_by_mac_or_broadcast(world: Worl
 
 
 async def test_packet_reader_has_no_privileges(world: World) -> None:
-    """tests/cluster covers the rest of the pod's confinement."""
+    """tests/cluster covers the pod's confinement."""
     world.lease()
     (line,) = run(
         "ip", "netns", "exec", world.pod.name, "ss", "--udp", "--listening", "--processes", "--no-header", "sport = :67"
@@ -119,7 +119,7 @@ async def test_packet_reader_has_no_privileges(world: World) -> None:
 
 
 async def test_flood_of_malformed_packets_is_harmless(world: World) -> None:
-    """All kinds of malformed packets, as fast as a tap accepts them."""
+    """As fast as a tap accepts them."""
     world.lease()
     source = random.Random(10)
     good = packet(message.DISCOVER, (61, b"abc"), (55, bytes(range(1, 100))), mac=MINE)
@@ -138,7 +138,7 @@ async def test_flood_of_malformed_packets_is_harmless(world: World) -> None:
     assert int(counters.split("packets ")[1].split()[0]) > sent / 2
     with world.launcher.client() as client:
         assert client.status.ending is None
-    world.tap.drain(3)  # the guest pauses, and then sends a valid request
+    world.tap.drain(3)  # the guest pauses before a valid request
     world.lease()
 
 
@@ -164,7 +164,7 @@ def processor_seconds(pid: int) -> float:
 
 
 async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
-    """Otherwise their failure for other users would prove nothing."""
+    """Otherwise failures of other users would prove nothing."""
     await setup.Networks().prepare(VM, "", pod.launcher)
     program = (Path(__file__).parent / "breakout.py").read_text()
     ended = json.loads(run("ip", "netns", "exec", pod.name, "unshare", "--mount", sandbox.PYTHON, "-I", "-c", program))

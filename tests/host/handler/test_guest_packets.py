@@ -1,4 +1,4 @@
-"""A guest's frames outside and inside its pod: real kernel, real tap, handmade frames."""
+"""A guest's frames outside and inside its pod, made by hand."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def pod() -> Iterator[Pod]:
 
 
 class World:
-    """A pod with a guest, and receivers at the bridge and at the other end of the veth."""
+    """A pod with a guest, and receivers at the bridge and at the veth's other end."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -199,7 +199,7 @@ async def test_nothing_but_dhcp_in_the_pod_hears_the_guest(world: World, destina
         world.heard()
         with pytest.raises(BlockingIOError):
             service.recv(100)
-        assert dhcp.recv(100) == EVIL  # this one is allowed
+        assert dhcp.recv(100) == EVIL  # allowed
 
 
 async def test_guest_answers_queries_of_its_pod(world: World) -> None:

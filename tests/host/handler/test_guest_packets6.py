@@ -158,7 +158,7 @@ async def test_a_flood_of_questions_is_held_back_and_counted(world: World) -> No
 
 
 async def test_virt_launchers_frames_reach_the_guest_only(world: World) -> None:
-    """For any frame: an attacker in virt-launcher reaches only its own guest."""
+    """An attacker in virt-launcher reaches only its own guest."""
     control = Tap(world.pod, network.CONTROL_TAP)
     legal = ethernet(GATEWAY_MAC, IPV6, icmpv6(network.ROUTER6, ALL_NODES, 134, ROUTER + b"router"), ALL_NODES_MAC)
     forged = ethernet(GATEWAY_MAC, IPV6, udp6(POD6, CALLER6, b"forged" + EVIL, 4001), frames.BROADCAST)
@@ -206,7 +206,7 @@ async def test_a_packet_in_fragments_arrives_whole(world: World) -> None:
 
 
 async def test_a_connection_to_the_pods_own_loopback_is_the_guests(world: World) -> None:
-    """In a pod without IPv4, ``kubectl port-forward`` connects there."""
+    """Without IPv4, ``kubectl port-forward`` connects there."""
     with world.pod.inside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_STREAM)) as client:
         client.setblocking(False)
         assert client.connect_ex(("::1", 22)) == errno.EINPROGRESS

@@ -1,4 +1,4 @@
-"""Traffic of real guests in a pod's network set up by virt-handler."""
+"""Traffic of real guests in a pod's network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.host.launcher.sandbox import Launcher, Viewer, a_machine, wait_for
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(400)]
 Start = Callable[..., Launcher]
-"""Takes a pod, and the text of its resolv.conf."""
+"""Takes a pod, and its resolv.conf."""
 
 MAC: Final = "52:54:00:00:00:77"
 READY_SECONDS: Final = 200
@@ -38,7 +38,7 @@ LEASED: Final = (
     '[ -z "$router" ] || ip route add default via "$router"',
     "set >/tmp/lease",
 )
-"""The guest's handling of a lease."""
+"""Handles a lease in the guest."""
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def tell(pod: Pod, host: str, port: int, times: int) -> None:
 
 
 def refused_datagrams(viewer: Viewer) -> int:
-    """Return the number of datagrams to unused ports of the guest."""
+    """Return the number of datagrams to the guest's unused ports."""
     return int(viewer.sh("awk '/^Udp:/ {n = $3} END {print n}' /proc/net/snmp"))
 
 
@@ -219,7 +219,7 @@ async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: St
 
 
 async def test_bridge_guest_has_the_pods_address_and_is_reachable(pod: Pod, start: Start) -> None:
-    """Also after a restart of virt-handler while the guest runs."""
+    """Also after virt-handler restarted."""
     away = "fd98::1"
     run("ip", "-n", pod.caller, "address", "add", f"{away}/128", "dev", "peer", "nodad")
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")

@@ -1,4 +1,4 @@
-"""The agent with real launchers, libvirt, QEMU and a guest; only the API server is a fake."""
+"""The agent with real launchers, libvirt, QEMU and a guest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(150)]
 
 
 def node_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the node in the peer's certificate; no node is revoked here."""
+    """Return the node in the peer's certificate; no node is revoked."""
     return trust.node_of(peers.presented(transport), Revocations())
 
 
@@ -62,7 +62,7 @@ class Pods:
             made.kill()
         for cgroup in self._cgroups:
             for pid in (cgroup / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):  # it was already ending
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), 9)
         for _ in range(100):
             try:
@@ -70,7 +70,7 @@ class Pods:
                     self._cgroups[-1].rmdir()
                     self._cgroups.pop()
             except OSError:
-                time.sleep(0.02)  # until the last process is reaped
+                time.sleep(0.02)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def machine(pod_uid: str, *, linux: bool = False) -> Object:
-    """Return a VM without a network, because there is no pod around the launcher; with the tiny kernel unless ``linux``."""
+    """Return a VM without a network; with the tiny kernel unless ``linux``."""
     vm = a_vm(podUID=pod_uid)
     vm["metadata"]["uid"] = "7b1f4a0e-0000-4000-8000-000000000001"
     del vm["metadata"]["resourceVersion"]
@@ -102,7 +102,7 @@ def _with_image(boot: Object) -> Object:
 
 
 PUBLISHED = "192.0.2.7"
-"""Both nodes' address in statuses, which may not be a loopback address."""
+"""Both nodes' address in statuses, which refuse loopback."""
 
 
 def on_loopback(destination: Destination) -> Destination:

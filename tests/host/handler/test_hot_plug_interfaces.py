@@ -1,4 +1,4 @@
-"""A running guest gets a network card in a pod's network set up by virt-handler, uses it, and loses it."""
+"""A running guest gets a network card in its pod's network, uses it, and loses it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_guest_without_cards_gets_the_pods_network_and_loses_it(pod: Pod, 
 
 
 async def test_guest_gets_a_card_after_its_migration_and_keeps_it(program: Path, tmp_path: Path, guest_with_network: Guest) -> None:  # noqa: F811 - fixture
-    """The target is prepared for the card, which the source does not have. A card that came before the migration moves with the guest."""
+    """The source lacks the card. A card from before the migration moves along."""
     coming = a_vm([DEFAULT, LAN], [DEFAULT])
     launchers: list[Launcher] = []
     with pods.a_pod() as here, pods.a_pod() as there, sandbox.killed_afterwards(launchers):

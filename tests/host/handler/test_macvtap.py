@@ -1,4 +1,4 @@
-"""A guest with a macvtap: real kernel, real guest, handmade frames."""
+"""A guest with a macvtap, with handmade frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GUEST, NEIGHBOUR = "192.168.7.2", "192.168.7.1"
 LINK, TAP = attachments.link("lan"), attachments.tap("lan")
 EVIL, LAST = b"EVIL-FRAME", b"LAST-FRAME"
 SWITCH = "02:00:00:00:aa:01"
-"""MAC address of the other end, where the kernel also sends."""
+"""The other end, where the kernel also sends."""
 VM: dict[str, Any] = {
     "metadata": {"name": "testvm", "namespace": "default", "uid": "3f0e"},
     "spec": {
@@ -125,7 +125,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pod, 
 
 
 class Macvtap(Tap):
-    """The guest's end of a macvtap."""
+    """The guest's end."""
 
     def __init__(self, pod: Pod, minor: int) -> None:
         at = pod.launcher.root
@@ -245,7 +245,7 @@ async def test_used_device_number_is_reported_and_its_device_kept(made: tuple[Po
 
 
 async def test_leftover_macvtap_of_another_pod_is_not_used(made: tuple[Pod, int]) -> None:
-    """Equally named interfaces of two tenants have equally named links, and an open descriptor keeps a deleted pod's link."""
+    """Two tenants' equal interfaces have equally named links, and an open descriptor keeps a deleted pod's link."""
     pod, minor = made
     run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")
     like = ("name", TAP, "index", str(network.MACVTAP_INDEX + minor))
@@ -254,7 +254,7 @@ async def test_leftover_macvtap_of_another_pod_is_not_used(made: tuple[Pod, int]
         run("ip", "-n", pod.caller, "link", "add", "link", "lower", *like, "type", "macvtap", "mode", "bridge")
         if is_link(minor):
             break
-        run("ip", "-n", pod.caller, "link", "delete", TAP)  # another test just freed a lower number
+        run("ip", "-n", pod.caller, "link", "delete", TAP)  # a lower number was just freed
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
         await setup.Networks().prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}

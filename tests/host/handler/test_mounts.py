@@ -1,5 +1,3 @@
-"""Mounts that move from one mount namespace to another."""
-
 from __future__ import annotations
 
 import errno
@@ -17,8 +15,6 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(60)]
 
 
 class Namespace:
-    """A process in its own mount namespace."""
-
     def __init__(self, process: subprocess.Popen[bytes], stack: ExitStack) -> None:
         self.pid = process.pid
         self._stack = stack

@@ -1,5 +1,3 @@
-"""The pod's network on a real kernel."""
-
 from __future__ import annotations
 
 import os
@@ -49,7 +47,7 @@ async def test_preparing_twice_leaves_one_bridge_and_one_set_of_rules(pod: Pod) 
 
 
 async def test_programs_without_input_get_no_pipe(pod: Pod) -> None:
-    """uvloop would then raise RuntimeError, and fail the VM's whole pass."""
+    """uvloop would raise RuntimeError, and fail the VM's whole pass."""
     assert await namespaces.run(pod.launcher.network, ("readlink", "/proc/self/fd/0")) == b"/dev/null\n"
     with pytest.raises(namespaces.CommandFailed, match=r"^sh -c set -e failed \(3\): "):
         await namespaces.run(pod.launcher.network, ("sh", "-c", "set -e\nexit 3"))

@@ -1,4 +1,4 @@
-"""The requirements of docs/plugins.md, tested on our plugins and the example in real kernel namespaces."""
+"""The requirements of docs/plugins.md, tested on our plugins and the example."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def a_vm(*interfaces: dict[str, Any], uid: str = "3f0e") -> dict[str, Any]:
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    """A pod with a link to a further network; its caller's namespace stands in for the node's."""
+    """A pod with a link to a further network; its caller's namespace is the node's."""
     with pods.a_pod() as made:
         link = attachments.link("lan")
         run("ip", "-n", made.caller, "link", "add", "lan", "type", "veth", "peer", "name", link, "netns", made.name)
@@ -243,7 +243,7 @@ async def test_a_plugin_that_lies_is_found_out(pod: Pod, theirs: Plugins, tmp_pa
     (tmp_path / "liar").chmod(0o755)
     with pytest.raises(Failed, match=rf"^plugin liar \(ADD\) (returned a wrong result: |answered with ).*{words}"):
         await setup.Networks(theirs).prepare(a_vm({"name": "default"}, interface), "pod-1", pod.launcher)
-    # The pod's own network exists in any order, because a running guest must keep its filters.
+    # In any order, the pod's own network exists: a running guest must keep its filters.
     assert "tap0" in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
 
 

@@ -70,7 +70,7 @@ def process(launcher: Launcher) -> int:
 
 
 def has_ipv6(viewer: Viewer) -> bool:
-    """Return whether the guest has configured an address from router advertisements."""
+    """Return whether router advertisements gave the guest an address."""
     addresses = [line for line in viewer.sh("ip -6 address show dev eth0").splitlines() if "inet6 fd99:" in line]
     return bool(addresses) and not any("tentative" in line for line in addresses)
 
@@ -96,7 +96,7 @@ def wait_for_answer(pod: Pod, host: str, port: int = 8080) -> None:
 
 
 def serve(viewer: Viewer, *ports: int) -> None:
-    """Serve each connection with its own process: a connection lost with passt stays open in the guest."""
+    """Serve each connection with its own process: one that passt lost stays open."""
     for port in ports:
         viewer.sh(f"(nc -ll -p {port} -e echo hello-from-{port}) >/dev/null 2>&1 & true")
 
@@ -105,7 +105,7 @@ def connected(pod: Pod, port: int) -> socket.socket:
 
     def connect() -> socket.socket | None:
         connection = pod.outside(lambda: socket.create_connection((POD, port), timeout=60))
-        with suppress(OSError):  # the guest does not listen yet
+        with suppress(OSError):
             connection.sendall(b"still-there")
             if connection.recv(100) == b"still-there":
                 return connection
@@ -116,7 +116,7 @@ def connected(pod: Pod, port: int) -> socket.socket:
 
 
 def open_in_the_guest(viewer: Viewer, port: int) -> int:
-    """Return the number of connections that the guest considers open."""
+    """Return the number of connections that are open for the guest."""
     return sum(f"{POD}:{port} " in line and "ESTABLISHED" in line for line in viewer.sh("netstat -tn").splitlines())
 
 
@@ -194,8 +194,8 @@ async def both(pod: Pod, start: Start) -> None:
         tell(pod, POD, 53, 3)
         wait_for(lambda: refused_datagrams(viewer) == 3 or None, 60, "three datagrams, and no more")
 
-        # It ends three times and is restarted. Open connections in the guest stay so until the guest sends.
-        assert own_mebibytes(process(launcher)) < 32  # the part of its share of the pod's memory without sockets
+        # It ends three times. Open connections in the guest stay so until the guest sends.
+        assert own_mebibytes(process(launcher)) < 32  # its share of the pod's memory without sockets
         viewer.sh(f"(nc -ll -p 23 -e sh -c '{ECHO_ONCE}') >/dev/null 2>&1 & true")
         ended = [end(pod, launcher, client, viewer) for _ in range(3)]
         last = process(launcher)
@@ -204,11 +204,10 @@ async def both(pod: Pod, start: Start) -> None:
         assert open_in_the_guest(viewer, 23) == 3
         viewer.sh("touch /tmp/send")
         wait_for(lambda: open_in_the_guest(viewer, 23) == 0 or None, 60, "the end of what was open")
-        # A reboot finds it as well.
         viewer.type("reboot -f\n")
         viewer.expect("GUEST-READY", READY_SECONDS)
         assert lease(viewer)["ip"] == POD
-        with suppress(EOFError):  # the pod ends, maybe before it answers
+        with suppress(EOFError):  # the pod may end before it answers
             client.ask(messages.Shutdown(0))
     assert launcher.wait() == 0
     assert not alive(last)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.host
 DESCRIPTION = '{"version": "1.0.0", "supportedVersions": ["1.0.0"], "kinds": ["network"]}'
 FINE = '{"version": "1.0.0", "tap": "tap0"}'
 SLEEP = 1000 + secrets.randbelow(1 << 30)
-"""Seconds that no other process of this machine sleeps."""
+"""Seconds that no other process sleeps."""
 
 Make = Callable[..., Plugins]
 
@@ -130,7 +130,7 @@ async def test_unknown_plugins_are_not_run(make: Make, tmp_path: Path, name: str
     plugins = make(f"echo '{FINE}'")
     (tmp_path / "text").write_text("echo this is no program\n")
     (tmp_path / "text").chmod(0o755)
-    (tmp_path / "other").symlink_to(tmp_path / "lan")  # it exists, but is not named
+    (tmp_path / "other").symlink_to(tmp_path / "lan")  # exists, but is not named
     (tmp_path / "directory").mkdir()
     with pytest.raises(NotFound) as fault:
         await plugins.call("network", name, "ADD", {})
@@ -171,7 +171,7 @@ async def test_hanging_plugin_leaves_turns_to_others(make: Make, tmp_path: Path)
 
 
 async def test_tenants_calls_leave_a_turn_of_a_plugin_to_others(make: Make) -> None:
-    """The first tenant's calls take the whole timeout, because its server is silent; another's calls still succeed."""
+    """The first tenant's calls take the whole timeout, because its server is silent."""
     plugins = make(f"read -r line; case $line in *greedy*) sleep {SLEEP};; esac; echo '{FINE}'", 6.0)
     done = []
 

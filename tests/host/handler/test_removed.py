@@ -1,4 +1,4 @@
-"""A card that a guest released leaves its pod: real kernel, a stand-in for QEMU."""
+"""A card that a guest released leaves its pod, with a stand-in for QEMU."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ async def test_tap_and_filters_go_although_a_process_has_the_tap_open(pod: Pod, 
         assert attachments.tap("lan") in left
     assert not held.send(FRAME)
     held.close()
-    assert await networks.prepare(VM, "", pod.launcher) == first  # with the addresses of before
+    assert await networks.prepare(VM, "", pod.launcher) == first  # with the same addresses
     made = {each.name: each for each in first}
     assert await networks.join(VM, card, "", pod.launcher) == made[card]
 
 
 async def test_coming_card_needs_the_link_of_its_own_network(pod: Pod) -> None:
-    """The link of the same card's name may be of another network."""
+    """The card's link may be of another network."""
     only = {**VM, "status": {"running": {"domain": {"devices": {"interfaces": []}}}}}
     with pytest.raises(setup.NotInPod, match="no network default/lan"):
         await setup.Networks().join(only, "lan", "", pod.launcher)

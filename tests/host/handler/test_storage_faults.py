@@ -58,7 +58,7 @@ class Here:
         volumes = tmp_path / "pods" / self.uid / "volumes/kubernetes.io~empty-dir"
         for name in (layout.RUN_VOLUME, layout.PLUGIN_DISKS_VOLUME):
             (volumes / name).mkdir(parents=True)
-            (volumes / name).chmod(0o777)  # as the kubelet makes them
+            (volumes / name).chmod(0o777)  # like the kubelet
         self.volume = volumes / layout.PLUGIN_DISKS_VOLUME
         self.log = tmp_path / "log"
         self.records = Records(tmp_path / "records")
@@ -140,7 +140,7 @@ async def test_faulty_plugin_is_reported_with_its_disk_and_retried(here: Here, a
     assert words in str(fault)
     assert (fault.reason, fault.final, fault.retry_seconds > 0) == ("PluginFailed", False, True)
     assert str(await said(disks, machine(), here.uid)) == str(fault)
-    assert [each for each, _ in here.calls()] == ["ADD"]  # not called before its time
+    assert [each for each, _ in here.calls()] == ["ADD"]  # not called early
     here.plugin(f"rm -rf $D/*; {A_FILE}; {THE_FILE}")
     await asyncio.sleep(fault.retry_seconds)
     assert await disks.add(machine(), here.uid) == {"data": Served("file", 1024)}
@@ -180,7 +180,7 @@ async def test_a_socket_without_an_nbd_server(here: Here, listener: socket.socke
     listener.listen(8)
     impatient = here.disks(limits=adding.Limits(greeting_seconds=0.3))
     assert "its NBD server sent no greeting within 0.3 s" in str(await said(impatient, machine(), here.uid))
-    listener.accept()[0].close()  # the connection that waited
+    listener.accept()[0].close()  # the waiting connection
     for words, told in ((b"220 smtp.example ESMTP\r\n", "is not an NBD server"), (b"", "it closed the connection")):
         task = asyncio.get_running_loop().run_in_executor(None, _say, listener, words)
         assert told in str(await said(here.disks(), machine(), here.uid))
@@ -269,7 +269,7 @@ async def test_mounted_file_is_refused(here: Here) -> None:
 
 async def test_pod_cannot_replace_the_plugins_files(here: Here) -> None:
     here.plugin(f"{A_FILE}; {THE_FILE}")
-    os.chown(here.volume, layout.USER_ID, layout.USER_ID)  # whatever the kubelet does with the pod's fsGroup
+    os.chown(here.volume, layout.USER_ID, layout.USER_ID)  # whatever the kubelet does with fsGroup
     await here.disks().add(machine(), here.uid)
     for attack in (["chmod", "777", "."], ["mv", "data", "other"], ["rm", "data/disk.img"], ["ln", "-s", "/etc", "here"]):
         done = subprocess.run(["setpriv", "--reuid=107", "--regid=107", "--clear-groups", *attack], cwd=here.volume, check=False)
@@ -332,7 +332,7 @@ async def test_check_error_is_reported_until_it_is_resolved(here: Here) -> None:
     async with asyncio.timeout(20):
         while await disks.check(machine(), here.uid, ()) is not None:
             await asyncio.sleep(0.02)
-    assert [command for command, _ in here.calls()].count("ADD") == 1  # none of them while the guest ran
+    assert [command for command, _ in here.calls()].count("ADD") == 1  # none while the guest ran
 
 
 async def test_disk_is_deleted_after_its_pod_by_any_handler(here: Here) -> None:

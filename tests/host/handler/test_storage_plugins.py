@@ -1,4 +1,4 @@
-"""The storage plugin of examples/plugins/images with its daemon, a real launcher, and a guest."""
+"""examples/plugins/images with its daemon, a real launcher, and a guest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.damage import never_again
 from tests.host.handler.test_guests import Node, Pods, machine, pods, world
 from tests.unit.handler.reconcilers.builders import a_request
 
-__all__ = ["pods", "world"]  # fixtures
+__all__ = ["pods", "world"]
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(400)]
 
@@ -116,8 +116,8 @@ async def test_guest_has_a_plugin_disk_for_its_pods_lifetime(world: World, pods:
             await eventually(lambda: world.status()["phase"] == "Stopped", seconds=60)
         assert pods.running[pod_uid].wait() == 0
         volumes = tmp_path / "pods" / pod_uid / "volumes"
-        volumes.rename(volumes.with_name("gone"))  # as the kubelet removes them
-        async with world.handler(way=way):  # a third one, with only the records of that pod
+        volumes.rename(volumes.with_name("gone"))  # like the kubelet
+        async with world.handler(way=way):  # a third one, with only that pod's records
             await eventually(lambda: not list((daemon.images / ".served").iterdir()), seconds=60)
             await eventually(lambda: not list((tmp_path / "records").iterdir()))
         volumes.with_name("gone").rename(volumes)

@@ -1,6 +1,6 @@
 """The tiny Linux guest with the real qemu-ga, in a second archive over the first initramfs.
 
-Typing ``agent`` starts qemu-ga. dpkg-query, which it may run, is a script, because the guest is a busybox.
+Typing ``agent`` starts qemu-ga. The guest is a busybox, so dpkg-query is a script.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHUTDOWN: Final = """#!/bin/busybox sh
 echo "shutdown $*" > /dev/console
 reboot -f
 """
-"""The program that qemu-ga runs to reboot."""
+"""qemu-ga's program to reboot."""
 DPKG_QUERY: Final = """#!/bin/busybox sh
 echo ran >> /tmp/listings
 printf 'busybox\\t1.35.0\\nqemu-guest-agent\\t7.2\\n'
@@ -48,13 +48,13 @@ cat > /tmp/chpasswd
 echo >> /tmp/chpasswd
 grep -q ^root: /tmp/chpasswd
 """
-"""The program that qemu-ga runs to set a password; this one knows only root."""
+"""qemu-ga's program to set a password; this one knows only root."""
 
 
 HWCLOCK: Final = """#!/bin/busybox sh
 exit 0
 """
-"""The program without which qemu-ga sets no clock."""
+"""qemu-ga sets no clock without it."""
 
 
 def build(base: Guest) -> Guest:

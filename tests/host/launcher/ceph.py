@@ -15,7 +15,7 @@ _SECONDS = 120.0
 
 
 class Ceph:
-    """A cluster on loopback with the pool ``rbd``."""
+    """With the pool ``rbd``, on loopback."""
 
     def __init__(self, directory: Path) -> None:
         self.port, self._directory = free_port(), directory

@@ -1,4 +1,4 @@
-"""The cloud image, extracted from its container image and cached outside the work tree."""
+"""The cloud image, extracted from its container image and cached."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.testbed import caching, images, layout, project_images
 
 INSIDE = "disk/disk.qcow2"
-"""The disk's path in the container image."""
+"""In the container image."""
 _PREFIX = "cloud-disk-"
 
 

@@ -1,4 +1,4 @@
-"""Guests of host tests, built once and cached: Linux (Debian's cloud kernel and busybox), and the tiny kernel."""
+"""Guests of host tests, built once: Linux (Debian's cloud kernel and busybox), and the tiny kernel."""
 
 from __future__ import annotations
 
@@ -112,8 +112,7 @@ def copy_modules(kernel: Path, modules: Sequence[str], root: Path, order: str) -
 
     Args:
         kernel: directory of the unpacked package.
-        root: where ``lib/modules`` is.
-        order: the file below it that lists them in loading order.
+        order: the file below ``root`` that lists the modules in loading order.
     """
     version = next((kernel / "lib/modules").iterdir()).name
     run("depmod", "-b", str(kernel), version)

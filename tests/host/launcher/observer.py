@@ -29,7 +29,7 @@ class Pod:
         self._connection: libvirt.virConnect | None = None
 
     def look(self) -> View:
-        """Return state and reason of the domain in libvirt; (0, 0) without libvirtd or a running domain."""
+        """Return the domain's state and reason; (0, 0) without libvirtd or a running domain."""
         try:
             if self._connection is None:
                 if not (self._launcher.run_directory / layout.LIBVIRT_SOCKET).exists():
@@ -48,7 +48,7 @@ class Pod:
 
     def vcpu_ticks(self) -> int:
         """Return the vCPUs' processor time in clock ticks; -1 without QEMU."""
-        with contextlib.suppress(OSError, IndexError):  # each process and thread may end before it is read
+        with contextlib.suppress(OSError, IndexError):  # any may end before it is read
             pids = self._launcher.qemu()
             tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().startswith("CPU ")]
             times = [(task / "stat").read_text().rsplit(")", 1)[1].split() for task in tasks]

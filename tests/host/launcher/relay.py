@@ -36,7 +36,7 @@ class Relay:
 
     @property
     def connections(self) -> int:
-        """The number of connections so far."""
+        """So far."""
         return len(self._sockets) // 2
 
     def cut(self) -> None:

@@ -32,7 +32,7 @@ from tests.testbed import passt as testbed_passt
 T = TypeVar("T")
 
 PYTHON = "/usr/bin/python3"
-"""Not the development environment's, because uid 107 may have no access to a home directory."""
+"""The development environment's may be closed to uid 107."""
 AS_FIRST_PROCESS = f"""
 import ctypes, os
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: QEMU becomes its child, as in a pod; libvirt waits until it is reaped
@@ -41,7 +41,7 @@ os.execv("{PYTHON}", ["{PYTHON}", "-m", "launcher"])
 KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": KERNEL_ARGS}
 TINY_KERNEL_BOOT = {"container": {"kernelPath": "tiny"}}
 READY = "GUEST-READY\r\n# "
-"""The tiny guest's output once it accepts commands."""
+"""The tiny guest accepts commands."""
 NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 
 
@@ -53,7 +53,7 @@ def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
         "firmware": {"kernelBoot": KERNEL_BOOT},
         "devices": NO_GRAPHICS,
     }
-    own = copy.deepcopy({**specification, **domain})  # tests may change it without affecting others
+    own = copy.deepcopy({**specification, **domain})  # tests may change it
     return messages.Machine("default", name, "7b1f4a0e-0000-4000-8000-000000000001", own, "qemu", (), 20.0)
 
 
@@ -73,7 +73,7 @@ def install(target: Path) -> None:
     for path in Path(libvirt.__file__).parent.glob("libvirt*"):
         if path.is_file():
             shutil.copy(path, target)
-    # Compiled by the Python that runs it, next to the source, because this process may keep its bytecode elsewhere (PYTHONPYCACHEPREFIX).
+    # By the Python that runs it, next to the source, because this process may keep its bytecode elsewhere (PYTHONPYCACHEPREFIX).
     subprocess.run([PYTHON, "-m", "compileall", "-qq", target], env={"PATH": os.environ["PATH"]}, check=True)
     subprocess.run(["chmod", "-R", "a+rX", target], check=True)
 
@@ -112,8 +112,8 @@ class Launcher:
             hugepages: with a volume of 2 MiB huge pages.
             virtiofsd: directory with virtiofsd and its libraries, for ``/usr/libexec``.
             passt: directory with passt and its libraries, for ``tests.testbed.passt.PLACE``.
-            filesystems: size of the shared file systems' file system, in mount's notation; by default the machine's own.
-            environment: further variables of its container.
+            filesystems: size of the shared file systems' file system, as ``disks``.
+            environment: further variables.
             network: name of its network namespace, where it may open taps; by default the machine's own.
             resolv_conf: the kubelet's text; by default the machine's own.
             saves: the claim of ``spec.managedSave``; by default none.
@@ -220,7 +220,7 @@ class Launcher:
 
     @staticmethod
     def _tun(directory: Path) -> Path:
-        """Make the device for taps, as the pod gets it; return its path."""
+        """Make the pod's device for taps; return its path."""
         node = directory / "tun"
         os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(10, 200))
         node.chmod(0o666)
@@ -228,7 +228,7 @@ class Launcher:
 
     @property
     def made(self) -> Path:
-        """The directory with the images made in the pod."""
+        """Directory of the images made in the pod."""
         return self.run_directory.parent / layout.MADE_VOLUME
 
     def client(self) -> Client:
@@ -422,12 +422,12 @@ class Viewer:
         self._socket.sendall(text.encode())
 
     def ask(self, command: str) -> str:
-        """Run a command in the tiny guest; return its output up to the next prompt."""
+        """Return a command's output in the tiny guest, up to the next prompt."""
         self.type(f"{command}\n")
         return self.expect("# ").removesuffix("# ").replace("\r", "").strip()
 
     def sh(self, command: str) -> str:
-        """Run a command in the guest's shell; return its output."""
+        """Return a command's output in the guest's shell."""
         self.type(f"echo B''EGIN; {command}; echo E''ND\n")
         self.expect("BEGIN")
         return self.expect("END").removesuffix("END").replace("\r", "").strip()
@@ -437,7 +437,7 @@ def alive(pid: int) -> bool:
     """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened or read
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -32,7 +32,7 @@ class NbdServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Serve; return once clients can connect."""
+        """Return once clients can connect."""
         self._process = subprocess.Popen(self._command)
         try:
             wait_for(lambda: listens(self.port), 30, "qemu-nbd")
@@ -56,7 +56,7 @@ class NbdServer:
 
 
 class Certificates:
-    """An authority, and certificates signed by it, valid for two days."""
+    """An authority, and certificates of it, valid for two days."""
 
     _LIFETIME = timedelta(days=2)
 
@@ -92,7 +92,7 @@ class IscsiTarget:
 
     def __init__(self, *images: Path, user: str = "", password: str = "", address: str = "127.0.0.1") -> None:
         self.portal_port, self._address = free_port(), address
-        self._directory = tempfile.TemporaryDirectory()  # not the test's directory: sun_path is short, paths of tests are long
+        self._directory = tempfile.TemporaryDirectory()  # sun_path is short, paths of tests are long
         self._environment = {**os.environ, "TGT_IPC_SOCKET": f"{self._directory.name}/tgtd"}
         self._images, self._account = images, (user, password)
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,7 +102,7 @@ class IscsiTarget:
         return f"{self._address}:{self.portal_port}"
 
     def start(self) -> None:
-        """Serve; return once initiators can log in."""
+        """Return once initiators can log in."""
         command = ["tgtd", "--foreground", "--iscsi", f"portal={self.portal}"]
         self._process = subprocess.Popen(command, env=self._environment, stderr=subprocess.DEVNULL)
         wait_for(self._answers, 30, "tgtd")
@@ -172,7 +172,7 @@ class NfsServer:
         )
 
     def start(self) -> None:
-        """Serve; return once clients can connect."""
+        """Return once clients can connect."""
         if self._portmapper is None:
             self._portmapper = self._run("rpcbind", "-f")
             wait_for(lambda: self._rpcinfo("100000"), 30, "rpcbind")

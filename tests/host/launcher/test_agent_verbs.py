@@ -1,4 +1,4 @@
-"""What the real qemu-ga does for verbs, probes and hooks: freezes and thaws, runs commands, sets passwords and the clock."""
+"""The real qemu-ga freezes and thaws, runs commands, sets passwords and the clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.host.launcher import sandbox
 from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine
 from tests.host.launcher.test_guest_agent import BOOT_SECONDS, a_disk, guest_with_agent, pod
 
-__all__ = ["guest_with_agent", "pod"]  # fixtures
+__all__ = ["guest_with_agent", "pod"]
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(660)]
 
@@ -27,7 +27,7 @@ def operate(client: Client, number: int, action: messages.OperationAction, **mor
 
 
 def write(viewer: Viewer, name: str) -> None:
-    """Begin to write a file on the disk, and note when that is done."""
+    """Begin to write a file on the disk, and note the end."""
     viewer.sh(f"(touch /data/{name}; touch /tmp/{name}) >/dev/null 2>&1 & true")
 
 
@@ -67,7 +67,7 @@ def test_commands_run_in_the_guest_and_before_its_shutdown(pod: Launcher) -> Non
         client.ask(messages.Resume())
         sandbox.wait_for(lambda: abs(int(viewer.sh(clock)) - time.time()) < 3 or None, 30, "the guest's clock to be set")
 
-        with suppress(EOFError):  # the pod ends, maybe before it answers
+        with suppress(EOFError):  # the pod may end before it answers
             client.ask(messages.Shutdown(20))
         viewer.expect("GOODBYE")
         viewer.expect("shutdown -h -P +0")
@@ -111,7 +111,7 @@ def test_file_systems_freeze_and_thaw(pod: Launcher) -> None:
 
         assert operate(client, 5, "Freeze", thaw_seconds=300) == "succeeded"
         write(viewer, "three")
-        with suppress(EOFError):  # the pod ends, maybe before it answers
+        with suppress(EOFError):  # the pod may end before it answers
             client.ask(messages.Shutdown(10))
         viewer.expect("shutdown -h -P +0")  # a frozen agent refuses it
     assert pod.wait() == 0

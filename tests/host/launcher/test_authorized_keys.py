@@ -1,5 +1,3 @@
-"""Public keys that the real guest agent sets in a guest."""
-
 from __future__ import annotations
 
 import dataclasses

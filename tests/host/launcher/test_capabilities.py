@@ -1,4 +1,4 @@
-"""libvirt's cache of QEMU's capabilities: written once for each node, used in each pod, and ignored where it is outdated."""
+"""libvirt's cache of QEMU's capabilities: written once per node, used in each pod, ignored when outdated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Counted:
         self._program.chmod(0o755)
 
     async def learn(self, given: str) -> tuple[str, int]:
-        """Give a cache to a new libvirtd, as in a new pod; return its cache afterwards, and how often it started QEMU."""
+        """Give a cache to a new libvirtd; return its cache afterwards, and how often it started QEMU."""
         before = len(self._runs.read_text().splitlines())
         with private_libvirtd() as daemon:
             emulator = Emulator(str(self._program), daemon.capabilities(str(self._program)))

@@ -18,7 +18,7 @@ from tests.host.launcher.sandbox import Launcher
 pytestmark = [pytest.mark.host, pytest.mark.timeout(1500)]
 
 BOOT_SECONDS: Final = 1200
-"""An emulator alone on one processor needs two minutes, under load ten times that."""
+"""An emulator alone on a processor takes two minutes."""
 UID: Final = "7b1f4a0e-0000-4000-8000-000000000002"
 
 
@@ -35,7 +35,6 @@ def give_disk(launcher: Launcher) -> Object:
 
 
 def test_guest_boots_by_uefi_with_secure_boot(program: Path, test_guest: guest.Guest, tmp_path: Path) -> None:
-    """Up to the kernel's own report."""
     launcher = Launcher(program, tmp_path / "pod", test_guest)
     with sandbox.killed_afterwards([launcher]), launcher.client() as client, launcher.console() as viewer:
         domain = {

@@ -64,7 +64,7 @@ def moving(start: Callable[[], Launcher]) -> Iterator[Callable[..., Pair]]:
             assert at_source.ask(messages.Sync(machine)).not_migratable == ""
             at_target.ask(messages.PrepareMigrationTarget("m1", machine, relays_disks=True))
             viewer.expect("GUEST-READY", 120)
-            viewer.expect("# ")  # the shell drops input from before its start
+            viewer.expect("# ")  # the shell drops earlier input
             return Pair(source, target, at_source, at_target, viewer)
 
         yield begin
@@ -115,7 +115,7 @@ def test_copied_disks_are_complete_and_only_written_data_move(moving: Callable[.
     pair.viewer.type(WRITER)
     pair.viewer.expect("wrote-5.")
     with relay.connected(pair.source, pair.target, 3e6) as relays, observing(pair.source, pair.target) as watch:
-        relays[2].rate = 3e5  # until the first figures, which come late on a busy machine
+        relays[2].rate = 3e5  # until the first figures, which may be late
         pair.at_source.ask(messages.Migrate("m1", relays_disks=True))
         copying = figures(pair.at_source.until(lambda status: figures(status).data_processed_bytes > 0, 60))
         relays[2].rate = 3e6
@@ -256,7 +256,7 @@ def test_abort_during_a_disk_copy_keeps_guest_and_disk(moving: Callable[..., Pai
         began = time.monotonic()
         pair.at_source.ask(messages.Migrate("m1", 2 * MIB, relays_disks=True))
         copied = figures(pair.at_source.until(lambda status: figures(status).data_processed_bytes > 4 * MIB, 60))
-        assert copied.data_processed_bytes < (time.monotonic() - began + 2) * 4 * MIB  # the bandwidth limits disks as well
+        assert copied.data_processed_bytes < (time.monotonic() - began + 2) * 4 * MIB  # the bandwidth limits disks, too
         pair.at_source.ask(messages.AbortMigration("m1"))
         assert figures(pair.at_source.until(ended("m1"), 60)).state == "cancelled"
     with never_again("wrong bytes"):

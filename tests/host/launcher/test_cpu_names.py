@@ -1,4 +1,4 @@
-"""CPU models and features that virt-api accepts, compared with the host's older libvirt and QEMU."""
+"""virt-api's CPU models and features, compared with the host's older libvirt and QEMU."""
 
 from __future__ import annotations
 

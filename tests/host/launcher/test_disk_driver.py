@@ -72,7 +72,7 @@ def test_drivers_blocks_and_limits_are_as_they_were_asked_for(pod: Launcher) -> 
         assert viewer.sh("cat /sys/block/sda/device/wwid") == f"naa.{WWN}"
         assert viewer.sh("cat /sys/block/sda/device/scsi_disk/*/cache_type") == "write through"
 
-        # the last request of each passes at once, and so does a tenth of a second's worth
+        # the last request passes at once, and so does a tenth of a second's worth
         assert seconds(viewer, "dd if=/dev/zero of=/dev/vda bs=1M count=4 conv=fsync") > 2
         assert seconds(viewer, "dd if=/dev/vda of=/dev/null bs=4k count=40 iflag=direct") > 2
         assert seconds(viewer, "dd if=/dev/zero of=/dev/vdb bs=1M count=4 conv=fsync") > 2

@@ -35,7 +35,7 @@ FILLED: Final[Mapping[str, str]] = {
 
 
 SINCE: Final[Mapping[str, int]] = {"domain/devices/panic/@model=pvpanic": PCI_PANIC_VERSION}
-"""Since these libvirt versions: this machine's may be older than the image's."""
+"""Of libvirt; this machine's may be older than the image's."""
 
 
 class Tree(NamedTuple):

@@ -1,4 +1,4 @@
-"""libvirt without libraries that a pod never uses, as in virt-launcher's image."""
+"""libvirt without unused libraries, as in virt-launcher's image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.host
 
 IMAGE = Path(launcher.__file__).parents[1] / "images/virt-launcher"
 BROUGHT = ("libldap", "libkrb5", "librtmp", "libnghttp2")
-"""Libraries that only the empty ones would need."""
+"""Only the empty ones would need these."""
 PROGRAM = """
 import libvirt
 libvirt.registerErrorHandler(lambda *_: None, None)

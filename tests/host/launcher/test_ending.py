@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
 
 SECONDS = 3.0
-"""Given time (tests/given_time.py) for a pod's end, added to the time of a whole start."""
+"""Given time (tests/given_time.py) for a pod's end, added to a whole start's."""
 MOMENTS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 1.0)
 
 

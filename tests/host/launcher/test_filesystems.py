@@ -1,4 +1,4 @@
-"""Shared file systems with Debian 13's virtiofsd, as in virt-launcher's image."""
+"""Shared file systems with Debian 13's virtiofsd."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_guest_shares_a_claim_and_follows_a_config_map(start: Start) -> None:
         assert "Permission denied" in viewer.sh("su u -c 'cat /data/inside' 2>&1")
         assert "not permitted" in viewer.sh("mknod /data/device c 1 3 2>&1")
 
-        # A link out of the directory leads into the guest's own file system, and nothing outside follows it.
+        # A link out of the directory leads into the guest's own file system; nothing outside follows it.
         assert viewer.sh("echo of the guest > /tmp/passwd; ln -s ../../../../../tmp/passwd /data/link; cat /data/link") == "of the guest"
         (claim / "away").symlink_to(f"../../../../..{pod.filesystems}")
         assert "No such file" in viewer.sh("ls /data/away/ 2>&1")
@@ -103,7 +103,7 @@ def test_a_guest_shares_a_claim_and_follows_a_config_map(start: Start) -> None:
         wait_for(lambda: viewer.sh("cat /settings/key") == "after", 60, "the new content")
         assert viewer.sh("ls /settings") == "key   more"
 
-        # The device works again after a reboot.
+        # After a reboot.
         before = servers(pod)
         viewer.type("reboot -f\n")
         viewer.expect("GUEST-READY", seconds=120)
@@ -116,7 +116,7 @@ def test_a_guest_shares_a_claim_and_follows_a_config_map(start: Start) -> None:
         assert client.until(lambda status: status.lost_filesystems, seconds=60).lost_filesystems == ("data",)
         viewer.type("ls /data &\n")
         assert viewer.sh("mkdir /settings; mount -t virtiofs settings /settings; cat /settings/key") == "after"
-        with suppress(EOFError):  # the pod ends, maybe before it answers
+        with suppress(EOFError):  # the pod may end before it answers
             client.ask(messages.Shutdown(0))
     assert pod.wait() == 0
     assert not any(alive(each) for each in before.values())

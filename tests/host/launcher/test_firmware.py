@@ -57,7 +57,7 @@ def test_firmware_tpm_and_names_reach_the_guest_and_persist(start: Start, tmp_pa
         "persistentState": {"claimName": "c"},
         "kernelBoot": KERNEL_BOOT,
     }
-    memory = {"guest": "256Mi"}  # with half of that, UEFI has no room for a kernel
+    memory = {"guest": "256Mi"}  # UEFI needs more than half of that
     machine = a_machine(memory=memory, firmware=firmware, chassis=chassis, devices={**NO_GRAPHICS, "tpm": {"persistent": True}})
     first = start(tmp_path / "claim")
     with first.client() as client, first.console() as viewer:

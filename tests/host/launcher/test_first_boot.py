@@ -65,7 +65,7 @@ def files(viewer: Viewer, device: str) -> dict[str, str]:
 
 
 def label(viewer: Viewer, device: str) -> str:
-    """Return the volume name of a disk in the guest: ECMA-119, 8.4.7."""
+    """Return a disk's volume name in the guest: ECMA-119, 8.4.7."""
     return viewer.sh(f"dd if=/dev/{device} bs=1 skip=32808 count=32 2>/dev/null")
 
 
@@ -134,7 +134,7 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
 
 
 def test_equal_content_gives_equal_images_and_errors_hide_it(start: Callable[[], Launcher]) -> None:
-    """Both sides of a migration make their own; this test starts nothing."""
+    """Both sides of a migration make their own."""
     images: list[bytes] = []
     for _ in range(2):
         pod = start()
@@ -168,6 +168,6 @@ def test_maximum_files_and_names_fit_the_counted_room(start: Callable[[], Launch
 
 
 def files_of(image: Path) -> list[str]:
-    """Return the files of an image, by an independent reader."""
+    """Return an image's files, by an independent reader."""
     command = ["xorriso", "-no_rc", "-indev", str(image), "-find", "/", "-type", "f"]
     return sorted(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())

@@ -1,4 +1,4 @@
-"""Cards, keyboards and other devices, and all values accepted by libvirt."""
+"""Cards, keyboards and other devices, and all values that libvirt accepts."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def first_region(viewer: Viewer, card: str) -> int:
 def let_it_run_out(viewer: Viewer) -> None:
     """Start the watchdog's timer without a driver to reset it.
 
-    Intel 6300ESB, 16.4: bit 2 of configuration register 60h makes the timer count microseconds, so that each of its two stages lasts a
-    second; bit 1 of register 68h starts it.
+    Intel 6300ESB, 16.4: bit 2 of configuration register 60h makes the timer count microseconds: each of its two stages lasts a second. Bit
+    1 of register 68h starts it.
     """
     card = cards(viewer)[WATCHDOG]
     viewer.type(f"printf '\\004\\000' | dd of={card}/config bs=2 seek=48 conv=notrunc 2>/dev/null\n")

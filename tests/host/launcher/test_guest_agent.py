@@ -84,7 +84,7 @@ def test_guest_facts_and_a_hanging_agent_are_reported(pod: Launcher) -> None:
 
         viewer.sh("kill -STOP $(cat /run/qemu-ga.pid)")
         assert "Timeout" in refusal(client)
-        client.ask(messages.Suspend())  # the guest's life does not depend on its agent
+        client.ask(messages.Suspend())
         assert "the guest is paused" in refusal(client)
         client.ask(messages.Resume())
         assert agent_of(client, connected=True, hostname="web-1").connected
@@ -113,6 +113,6 @@ def test_guest_facts_and_a_hanging_agent_are_reported(pod: Launcher) -> None:
         viewer.expect("shutdown -h -r +0")  # of the agent; the power button would print POWER-BUTTON
         viewer.expect("GUEST-READY", seconds=BOOT_SECONDS)
         assert client.status.operations == (messages.OperationStatus("a", 1, "succeeded"),)
-        with suppress(EOFError):  # the pod ends, maybe before it answers
+        with suppress(EOFError):  # the pod may end before it answers
             client.ask(messages.Shutdown(0))
     assert pod.wait() == 0

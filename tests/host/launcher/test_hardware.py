@@ -20,20 +20,20 @@ _PRINT: Final = bytes.fromhex("31c0 8ed8 fc baf803 be157c ac 84c0 7403 ee ebf8 f
 
 
 ONE_CPU: Final = "maxcpus=1"
-"""Linux ignores the others: eight emulated processors on two real ones boot for half a minute."""
+"""Eight emulated processors on two real ones boot for half a minute."""
 
 
 NODES: Final = [{"cpus": "0-1,4-5", "memory": "128Mi"}, {"cpus": "6-7,2-3", "memory": "64Mi"}]
 
 
 def processors_of_nodes(viewer: Viewer) -> list[str]:
-    """Return the processors of each NUMA node in Linux, from the table SRAT, in use or not."""
+    """Return the processors of each NUMA node from the table SRAT, in use or not."""
     listed = viewer.sh("for node in /sys/devices/system/node/node?; do echo $(ls $node | grep '^cpu[0-9]' | tr -d cpu | sort -n); done")
     return [line.strip() for line in listed.splitlines()]
 
 
 def memory_of_nodes(viewer: Viewer) -> list[float]:
-    """Return the MiB of each NUMA node: all present pages, including the kernel's own."""
+    """Return the MiB of each NUMA node: all present pages, also the kernel's."""
     zones = viewer.sh("awk '/^Node/ {node = $2} $1 == \"present\" {print node, $2}' /proc/zoneinfo")
     found: dict[str, float] = {}
     for node, pages in (line.split() for line in zones.splitlines()):

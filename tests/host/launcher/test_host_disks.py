@@ -1,4 +1,4 @@
-"""Files of the node in a pod, without a mount of the node; and files that virt-handler refuses."""
+"""Files of the node in a pod, without a mount; and files that virt-handler refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running guest gets and grows disks, and media, from other pods' claims, and loses them."""
+"""A running guest gets and grows disks and media from other pods' claims, and loses them."""
 
 from __future__ import annotations
 

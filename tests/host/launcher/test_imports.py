@@ -1,5 +1,3 @@
-"""Images downloaded by virt-launcher as in its pod."""
-
 from __future__ import annotations
 
 import gzip

@@ -1,4 +1,4 @@
-"""What libvirt adds to our domains: each addition is on the list, with the reason why the XML leaves it to libvirt."""
+"""What libvirt adds to our domains, each with the reason why our XML leaves it out."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LINUX = messages.Sync(a_machine())
 
 
 def test_guest_boots_in_seconds_and_the_launcher_stays_small(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
-    """Debian's kernel, a bzImage, from a BIOS; other tests here boot the tiny guest where they need no Linux."""
+    """Debian's bzImage from a BIOS; other tests boot the tiny guest where they need no Linux."""
     begin, before = time.monotonic(), look()
     pod = start()
     with pod.client() as client, pod.console() as viewer:
@@ -178,7 +178,7 @@ def test_a_reboot_stays_in_the_same_qemu_and_on_the_same_console(start: Start) -
         viewer.expect(READY)
         before = pod.qemu()
         viewer.type("reboot\n")
-        viewer.expect(READY)  # the firmware has reset the VM once more by now
+        viewer.expect(READY)  # the firmware has reset the VM once more
         assert pod.qemu() == before
         assert client.until(lambda status: status.reboots).reboots == 1
         assert client.ask(messages.Suspend()).reboots == 1

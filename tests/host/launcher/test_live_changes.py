@@ -79,13 +79,13 @@ def test_processors_added_just_before_a_migration_arrive(start: Callable[[], Lau
 
 
 def mebibytes(viewer: Viewer, wanted: int = 0) -> int:
-    """Return the MiB that Linux has, once they are ``wanted`` or after ten seconds: it uses a block some time after it took it."""
+    """Return the MiB that Linux has, waiting ten seconds for ``wanted``: it uses a block some time after it took it."""
     read = "m=$(($(grep MemTotal /proc/meminfo | tr -cd 0-9) / 1024))"
     return int(viewer.sh(f"for i in $(seq 100); do {read}; [ $m = {wanted or '$m'} ] && break; usleep 100000; done; echo $m"))
 
 
 def resized(client: Client, guest: str) -> messages.Status:
-    """Request memory, and return the status when the guest has it."""
+    """Request memory; return the status when the guest has it."""
     client.ask(messages.Change("memory.guest", "", {**MEMORY, "guest": guest}))
     return client.until(lambda status: status.domain is not None and not any(each.requested for each in status.domain.settings))
 

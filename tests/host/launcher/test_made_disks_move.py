@@ -1,4 +1,4 @@
-"""Disks made in the pod keep their bytes in a migration, whatever their sources contain by then."""
+"""Disks made in the pod keep their bytes in a migration, whatever their sources contain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READ = (
 
 
 def migrated(source: Launcher, target: Launcher, uid: str, *, cut: bool = False) -> messages.MigrationStatus:
-    """Return the source's report about a migration; ``cut``: the relay of made disks breaks before it begins."""
+    """Return the source's report; ``cut``: the relay of made disks breaks before it begins."""
     with source.client() as at_source, target.client() as at_target, relay.connected(source, target) as relays:
         at_target.ask(messages.PrepareMigrationTarget(uid, MACHINE, relays_made_disks=True))
         if cut:

@@ -1,5 +1,3 @@
-"""The guest sees every disk beyond the capacity of one controller."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -44,7 +44,7 @@ def bounded() -> Iterator[Callable[[Launcher], None]]:
             try:
                 directory.rmdir()
                 break
-            except OSError:  # its processes are being killed
+            except OSError:
                 time.sleep(0.1)
 
 

@@ -17,11 +17,11 @@ from tests.host.launcher.sandbox import NO_GRAPHICS, Client, Launcher, Viewer, a
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 COUNTING = "counter,fill=48,spin=1000"
-"""It has memory to move, and enough processor use for an observer."""
+"""With memory to move, and processor use for an observer."""
 SLOW = 4e6
-"""Bytes per second. The memory takes twelve seconds."""
+"""Bytes per second: the memory takes twelve seconds."""
 STEADY = 2e7
-"""Bytes per second. The memory takes 2.5 s, so all ``MOMENTS`` but the last fall into the transfer."""
+"""Bytes per second: the memory takes 2.5 s, so all ``MOMENTS`` but the last fall into the transfer."""
 SEED = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config"}}
 MACHINE = a_tiny_machine(run=COUNTING, devices={**NO_GRAPHICS, "disks": [SEED]})
 DISKLESS = a_tiny_machine(run=COUNTING, devices=NO_GRAPHICS)
@@ -107,7 +107,7 @@ def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.Cap
         assert target.domain is not None
         assert target.domain.state == "running"
         assert target.started
-        # The figures do not delay the release: libvirt is queried in parallel, and again afterwards.
+        # The figures do not delay the release: libvirt is queried in parallel.
         took_libvirt = pair.at_target.until(is_measured).migration_of("m1")
         assert took_libvirt is not None
         assert took_libvirt.data_total_bytes > 64 << 20
@@ -147,7 +147,7 @@ def test_an_aborted_migration_leaves_the_guest_at_the_source(pair: Pair) -> None
         seen = status.migration_of("m1")
         assert seen is not None
         assert seen.data_total_bytes >= seen.memory_total_bytes > seen.data_remaining_bytes > 0
-        assert seen.dirty_bytes_per_second == 0  # not measured in the first iteration
+        assert seen.dirty_bytes_per_second == 0  # not in the first iteration
         pair.at_source.ask(messages.AbortMigration("m1"))
         migration = pair.at_source.until(ended("m1")).migration_of("m1")
         assert migration is not None
@@ -190,7 +190,7 @@ def test_a_bandwidth_is_kept(pair: Pair) -> None:
 
 def never_arriving(pair: Pair) -> None:
     """Migrate a guest that dirties memory faster than it is sent."""
-    pair.viewer.type("dirty 500\n")  # ten times the rate of SLOW
+    pair.viewer.type("dirty 500\n")  # ten times SLOW
     pair.viewer.expect("tick ")
     pair.at_source.ask(messages.Migrate("m1"))
     pair.at_source.until(lambda status: progress(status).iteration >= 3, 90)

@@ -64,7 +64,7 @@ def has_progress(uid: str) -> Callable[[messages.Status], bool]:
 def test_a_guest_moves_at_the_next_attempt_whatever_broke(
     cuts: tuple[Cut, ...], start: Callable[[], Launcher], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three attempts break in a row; the fourth completes."""
+    """Three attempts break; the fourth completes."""
     source = start()
     said: list[str] = []
     with source.client() as at_source, source.console() as viewer:
@@ -87,7 +87,7 @@ def test_a_guest_moves_at_the_next_attempt_whatever_broke(
                     said.append(f"{cut.__name__}, {time.monotonic() - began:.1f} s: {known.message}")
                     assert known.state == "failed", said
                     assert migration_causes.may_pass(known, status, ""), said
-                    target.process.send_signal(signal.SIGTERM)  # as virt-controller deletes its pod, before the next attempt
+                    target.process.send_signal(signal.SIGTERM)  # as virt-controller deletes its pod
                     target.wait(60)
                 assert watch.faults == []
         with capsys.disabled():

@@ -1,4 +1,4 @@
-"""Verbs as a guest sees them: once for each id, whatever is asked again, paused and while libvirtd is away."""
+"""Verbs as a guest sees them: once for each id, also paused and while libvirtd is away."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYNC = messages.Sync(a_tiny_machine())
 
 
 def boot_of(viewer: Viewer) -> tuple[str, int]:
-    """Return the guest's word for this boot, and how many commands it has been given since."""
+    """Return the guest's word for this boot, and the number of its commands since."""
     found = re.search(r"uptime=\d+ boot=(\w+) commands=(\d+)", viewer.ask("uptime"))
     assert found is not None
     return found[1], int(found[2])
@@ -48,7 +48,7 @@ def test_a_guest_is_reset_once_for_each_id_and_counts_from_zero(start: Start) ->
         assert second != first
         assert again < commands
         client.ask(messages.Operate("a", 1, "Reset"))
-        time.sleep(1)  # no event reports that nothing happens; a reset reaches the prompt in a tenth of this
+        time.sleep(1)  # nothing happens without an event; a reset reaches the prompt in a tenth of this
         assert boot_of(viewer)[0] == second
         client.ask(messages.Operate("b", 2, "Reset"))
         viewer.expect(READY)
@@ -71,7 +71,7 @@ def test_paused_guest_stays_paused_after_a_reset(start: Start) -> None:
         status = client.ask(messages.Operate("a", 1, "Reset"))
         assert status.domain is not None
         assert (status.domain.state, status.domain.reason) == ("paused", "user")
-        time.sleep(1)  # a guest that ran after its reset would report it in this time
+        time.sleep(1)  # a guest that ran after its reset would report it
         assert (client.status.domain and client.status.domain.state) == "paused"
         client.ask(messages.Resume())
         viewer.expect(READY)
@@ -96,7 +96,7 @@ def test_reset_without_libvirtd_is_done_once_it_is_back(start: Start) -> None:
             assert boot_of(viewer)[0] != first
         client.call(messages.Operate("a", 1, "Reset"))
         boot = boot_of(viewer)[0]
-        time.sleep(1)  # no event reports that nothing happens
+        time.sleep(1)
         assert boot_of(viewer)[0] == boot
 
 
@@ -112,7 +112,7 @@ def test_a_guest_gets_keys_and_an_nmi_once_for_each_id(start: Start) -> None:
         for _ in range(2):
             client.ask(messages.Operate("b", 2, "InjectNMI"))
         viewer.expect("NMI")
-        time.sleep(0.5)  # no event reports that nothing happens
+        time.sleep(0.5)
         assert not re.search("NMI|key", viewer.ask("uptime"))
         unknown = client.ask(messages.Operate("c", 3, "SendKey", (700,), 1)).operation_of("c")
         assert unknown is not None
@@ -135,7 +135,7 @@ def test_a_guest_without_agent_reboots_by_the_power_button(start: Start) -> None
         viewer.type("deaf\n")
         client.ask(messages.Operate("b", 2, "SoftReboot"))
         viewer.expect("POWER-BUTTON")
-        viewer.type("poweroff\n")  # libvirt still resets it then
+        viewer.type("poweroff\n")  # libvirt still resets it
         viewer.expect(READY)
         viewer.type("poweroff\n")
         assert client.until(lambda status: status.ending is not None).ending is not None

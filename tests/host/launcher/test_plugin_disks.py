@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 
 
 class Served:
-    """``qemu-nbd`` at a disk's socket, as a plugin's daemon may run it."""
+    """``qemu-nbd`` at a disk's socket, like a plugin's daemon."""
 
     def __init__(self, image: Path, directory: Path) -> None:
         directory.mkdir()

@@ -31,12 +31,12 @@ INDIA_SECONDS: Final = 19_800
 PAUSE_SECONDS: Final = 6
 """A clock that follows the node's time is as late after the pause as before."""
 TOLERATED_SECONDS: Final = 1800
-"""Tolerance between two clocks, one emulated on a loaded machine."""
+"""Between two clocks, one emulated on a loaded machine."""
 
 
 @pytest.fixture
 def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Start]:
-    """Yield a function that starts pods with huge pages; the host reserves enough for one VM."""
+    """Yield a function that starts pods with huge pages; the host has enough for one VM."""
     before = HUGEPAGES.read_text()
     HUGEPAGES.write_text(str(int(before) + GUEST_PAGES))
     if int(HUGEPAGES.read_text()) < int(before) + GUEST_PAGES:
@@ -55,7 +55,7 @@ def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path)
 
 @pytest.fixture
 def two_processors() -> Iterator[list[int]]:
-    """Pin everything that the test starts to two processors, as a pod's cpuset does."""
+    """Pin everything that the test starts to two processors, like a pod's cpuset."""
     before = os.sched_getaffinity(0)
     own = sorted(before)[:2]
     os.sched_setaffinity(0, own)
@@ -75,7 +75,7 @@ def pages_of(qemu: int, kibibytes: int) -> set[str]:
 
 
 def is_ahead(viewer: Viewer, seconds: int) -> bool:
-    """Return whether the guest's clock is this far ahead of ours."""
+    """Return whether the guest's clock is this far ahead."""
     return abs(int(viewer.sh("date +%s")) - time.time() - seconds) < TOLERATED_SECONDS
 
 
@@ -89,7 +89,7 @@ def threads(qemu: int) -> dict[str, str]:
     for task in Path(f"/proc/{qemu}/task").iterdir():
         try:
             status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
-        except (FileNotFoundError, ProcessLookupError):  # a worker thread that has ended
+        except (FileNotFoundError, ProcessLookupError):
             continue
         found[status["Name"].strip()] = status["Cpus_allowed_list"].strip()
     return found
@@ -130,7 +130,7 @@ def test_processors_and_memory_are_as_they_were_asked_for(start_with_hugepages: 
 
 
 def test_huge_pages_of_xml_are_those_of_the_pod(start_with_hugepages: Start) -> None:
-    """The guest need not run: QEMU has all pages before its first instruction."""
+    """QEMU has all pages before the guest's first instruction."""
     pod = start_with_hugepages()
     xml = (
         "<domain type='@type@'><name>@name@</name><memory unit='MiB'>256</memory>"

@@ -1,4 +1,4 @@
-"""A guest's screen and its output, from virt-launcher's sockets."""
+"""A guest's screen and output, from virt-launcher's sockets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Start = Callable[[], Launcher]
 
 
 def whole(connection: socket.socket) -> bytes:
-    """Return what comes until the end of a connection, after our end of it."""
+    """Return what comes until the connection ends, after our end of it."""
     with connection:
         connection.settimeout(60)
         connection.shutdown(socket.SHUT_WR)
@@ -69,7 +69,7 @@ def test_guest_without_a_screen_has_no_screenshot(start: Start) -> None:
 
 
 def test_a_pipe_has_all_output_of_the_guest(start: Start) -> None:
-    """The container's own command reads it, and may come before and after virt-launcher."""
+    """The container's command reads it, and may come before and after virt-launcher."""
     pod = start()
     pipe = pod.run_directory / layout.CONSOLE_PIPE
     command = [each.replace(consoles.PIPE, str(pipe)) for each in consoles.COMMAND]

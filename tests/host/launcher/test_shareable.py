@@ -1,4 +1,4 @@
-"""One disk in several real QEMU processes: allowed if all share it, prevented by QEMU's lock otherwise."""
+"""One disk in several QEMU processes: allowed if all share it, prevented by QEMU's lock otherwise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def a_machine_with(**disk: object) -> messages.Machine:
 def test_shareable_disk_is_written_by_two_guests_and_no_third(start: Callable[[], Launcher]) -> None:
     pods = [start() for _ in range(3)]
     first = pods[0].disks / "data/disk.img"
-    for pod in pods:  # the same file in each, like a claim mounted on several nodes
+    for pod in pods:  # like a claim mounted on several nodes
         (pod.disks / "data").mkdir()
         if pod is pods[0]:
             first.write_bytes(bytes(4 << 20))

@@ -47,7 +47,7 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path, saves: Path) -
 
 
 def boot_of(viewer: sandbox.Viewer) -> tuple[str, int]:
-    """Return the guest's word for this boot, and how many commands it has been given."""
+    """Return the guest's word for this boot, and its number of commands."""
     found = re.search(r"boot=(\w+) commands=(\d+)", viewer.ask("uptime"))
     assert found is not None
     return found[1], int(found[2])
@@ -149,7 +149,7 @@ def test_pod_killed_while_it_saves_leaves_nothing_usable(start: Start, saves: Pa
 
 @pytest.mark.parametrize("seconds", [0.2, 0.5, 0.8])
 def test_pod_killed_while_it_resumes_leaves_image_or_mark(start: Start, saves: Path, seconds: float) -> None:
-    """The moment is not exact; at each one of both must hold, so that no memory is used twice."""
+    """The moment is not exact; at each one both must hold, so that no memory is used twice."""
     image, (boot, commands) = suspended(start)
     pod = start()
     with pod.client() as client:
@@ -204,7 +204,7 @@ def test_an_image_that_others_changed_is_refused(start: Start, saves: Path) -> N
 
 
 def test_image_for_an_absent_machine_type_is_refused_and_stays(start: Start, saves: Path) -> None:
-    """As after a QEMU that is older; the CPU is checked by libvirt in the same way."""
+    """As after an older QEMU; libvirt checks the CPU in the same way."""
     image, _ = suspended(start)
     file = saves / MACHINE.uid / ID
     content = re.sub(rb"pc-q35-\d", b"pc-q35-1", file.read_bytes(), count=1)

@@ -1,4 +1,4 @@
-"""The test bed leaves no mount behind, including a directory mounted over itself, as ``ip netns add`` makes."""
+"""The test bed leaves no mount behind, also none of a directory over itself, as ``ip netns add`` makes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ print(json.dumps(told))
 
 
 def test_pods_of_both_nodes_reach_only_each_other(tmp_path: Path) -> None:
-    """Everything runs in separate namespaces, where the running cluster's names are free."""
+    """In separate namespaces, where the running cluster's names are free."""
     prepare = "mount --make-rprivate / && mount -t tmpfs tmpfs /run && mkdir /run/netns && mount -t sysfs sysfs /sys && ip link set lo up"
     done = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-c", f'{prepare} && exec "$0" -c "$1"', sys.executable, PODS],
