@@ -41,7 +41,7 @@ class _Membership(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return nothing; cosmic-ray tests its own operators with examples."""
+        """cosmic-ray tests its own operators with examples."""
         return ()
 
 
@@ -77,7 +77,7 @@ class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return nothing; cosmic-ray tests its own operators with examples."""
+        """cosmic-ray tests its own operators with examples."""
         return ()
 
 

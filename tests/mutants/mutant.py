@@ -13,11 +13,11 @@ from typing import Any
 @dataclass(frozen=True, order=True)
 class Key:
     module: str
-    """Path from the root of the repository."""
+    """Path from the repository's root."""
     function: str
     """Qualified name of the innermost function or class, or ``<module>``."""
     operator: str
-    """cosmic-ray's name of the kind of change."""
+    """cosmic-ray's kind of change."""
     before: str
     """Without indentation."""
     after: str

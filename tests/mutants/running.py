@@ -57,7 +57,6 @@ class Course:
 
 
 async def make(modules: Sequence[Module], copy: Path, packages: Path) -> dict[Module, tuple[Mutant, ...]]:
-    """Return the mutants of each module."""
     found = {}
     for module in modules:
         source = (copy / module.path).read_bytes()

@@ -29,7 +29,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """True if each survivor has a reason, and each entry a survivor."""
+        """Each survivor has a reason, and each entry a survivor."""
         return not (self.unjudged or self.noticed or self.gone)
 
 

@@ -1,7 +1,7 @@
 """Runs one module's tests for each changed source: ``python -m tests.mutants.worker MODULE TEST…``.
 
-pytest starts once, and continues in a fork for each change. The tests' imports are loaded before, except the module and its importers. The
-changed source replaces the module's in memory.
+pytest starts once, and continues in a fork for each change, which saves two seconds each. The tests' imports are loaded before, except the
+module and its importers. The changed source replaces the module's in memory.
 
 Reads JSON lines with ``source``, and answers each with ``outcome`` (``survived``, ``killed``, ``timeout``). Its first line is about the
 unchanged module: ``ready`` with the tests' seconds, or ``broken`` with the end of pytest's output.
@@ -34,7 +34,7 @@ import pytest
 OPTIONS: Final = ("-x", "-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:schemathesis")
 OURS: Final = ("apiserver", "controller", "handler", "launcher", "importer", "storage", "certs")
 SLOWER: Final = 4
-"""Tests count as hung after this many times their usual duration."""
+"""Tests hang after this many times their usual duration."""
 SPARE_CPU_SECONDS: Final = 1
 SPARE_SECONDS: Final = 15.0
 """Added to these times: work is measured in processor time, only waiting by the clock."""
@@ -190,7 +190,7 @@ def main() -> int:
     module, *tests = sys.argv[1:]
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryDirectory() as directory, Path(directory, "output").open("w+") as output:
-        os.dup2(output.fileno(), 1)  # any output of pytest and the tests
+        os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
         forking = Forking(module, requests, answers, output)
         code = int(pytest.main([*OPTIONS, *tests], plugins=[forking]))

@@ -3,10 +3,8 @@
 It runs kube-apiserver with the aggregation layer, controller manager, scheduler, kube-proxy, two kubelets and two containerds from released
 sources, CoreDNS and Helm. Each node is a network namespace on a bridge and a mount namespace with its own ``/var/lib/kubelet``.
 
-This package builds those programs (``build``) and our container images (``images``), and runs the cluster (``cluster``: ``up`` and
-``down``) and the demo (``demo``). Nothing here is needed in a user's cluster.
-
-It imports only the standard library, because ``make demo`` starts here before a virtual environment exists.
+It imports only the standard library, because ``make demo`` starts here before a virtual environment exists. A step that fails raises
+``progress.StepFailed``.
 
 One machine::
 
@@ -15,5 +13,5 @@ One machine::
           ├─ node1 10.100.0.11: containerd, kubelet, kube-proxy, NetworkPolicies; pods 10.244.1.0/24, fd00:10:244:1::/64
           └─ node2 10.100.0.12: containerd, kubelet, kube-proxy, NetworkPolicies; pods 10.244.2.0/24, fd00:10:244:2::/64
 
-No node has a route out of the machine, because tests need none.
+No node has a route out of the machine.
 """

@@ -88,7 +88,7 @@ def recycle_shared_volumes() -> None:
             directory = layout.shared_volumes() / name
             for entry in directory.iterdir():
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-            # The test operation keeps a claim that was bound in the meantime.
+            # The test operation keeps a claim that was bound meanwhile.
             still = {"op": "test", "path": "/metadata/resourceVersion", "value": volume["metadata"]["resourceVersion"]}
             patch = json.dumps([still, {"op": "remove", "path": "/spec/claimRef"}])
             kubectl.run("patch", "persistentvolume", name, "--type=json", f"--patch={patch}")

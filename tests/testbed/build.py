@@ -38,7 +38,7 @@ class GoProgram:
 
     @property
     def main(self) -> str:
-        """File name of the tool's main binary."""
+        """Name of the main binary."""
         return self.tool
 
     def sources(self) -> pathlib.Path:
@@ -73,7 +73,7 @@ class GoProgram:
 
 @dataclasses.dataclass(frozen=True)
 class HelmProgram:
-    """Helm from a wheel, because building it would take minutes."""
+    """A wheel, because building Helm would take minutes."""
 
     tool: str = "helm"
     version: str = HELM
@@ -147,7 +147,6 @@ def program(tool: str, name: str | None = None) -> pathlib.Path:
 
 
 def ensure(tool: str) -> pathlib.Path:
-    """Return the directory of ``tool``; build it if necessary."""
     return caching.once(directory_of(tool), title(tool), PROGRAMS[tool].make)
 
 

@@ -56,7 +56,7 @@ def down() -> None:
 
 
 def _remove(path: pathlib.Path) -> None:
-    """Remove a tree of cgroups; the kernel may need a moment after the last process."""
+    """The kernel may need a moment after the last process."""
     if not path.exists():
         return
     deadline = time.monotonic() + 10

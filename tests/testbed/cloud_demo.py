@@ -13,12 +13,11 @@ _SECRET = "my-keys"
 _CREATE = f"Create the virtual machine of {_EXAMPLE.relative_to(layout.REPOSITORY)}, and a key to log in with"
 _BOOT = "Wait until cloud-init has finished in the guest"
 FINISHED = r"Cloud-init v\. \S+ finished at"
-"""cloud-init's last line on the console, as a regular expression."""
+"""cloud-init's last line on the console."""
 _BOOT_SECONDS = 900
 
 
 def is_wanted() -> bool:
-    """Return whether ``DEMO`` requests this VM."""
     asked = os.environ.get("DEMO", "")
     if asked not in ("", "cloud"):
         raise progress.StepFailed(f"DEMO={asked}: only `cloud` is known, or nothing")
@@ -35,7 +34,7 @@ def expected(*, own: bool) -> dict[str, float]:
 
 
 def key() -> pathlib.Path:
-    """Return the path of the private key, which ``make down`` removes with the state directory."""
+    """Return the path of the private key, which ``make down`` removes."""
     return layout.state() / "demo" / "id_ed25519"
 
 
@@ -62,6 +61,5 @@ def to_type() -> str:
 
 
 def down() -> None:
-    """Delete the VM and its key's Secret."""
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLE))
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", f"secret/{_SECRET}")

@@ -32,7 +32,7 @@ from tests.testbed import (
 def _alone() -> Iterator[None]:
     """Hold the lock for changing the cluster, and ignore ``KUBECONFIG`` meanwhile.
 
-    A second process waits. The lock file is outside the state directory, which ``down`` removes.
+    The lock file is outside the state directory, which ``down`` removes.
     """
     layout.cache().mkdir(parents=True, exist_ok=True)
     with (layout.cache() / ".cluster.lock").open("w") as lock:
@@ -46,11 +46,7 @@ def _alone() -> Iterator[None]:
 
 
 def up() -> None:
-    """Bring the cluster up; running parts stay.
-
-    Raises:
-        progress.StepFailed: the message names the step and its log.
-    """
+    """Bring the cluster up; running parts stay."""
     _refuse_impossible_state_directory()
     for tool in build.PROGRAMS:
         if tool not in build.ON_REQUEST:
@@ -84,7 +80,7 @@ def up() -> None:
 
 
 def _addresses() -> str:
-    """Return as JSON text the addresses of pods and Services, which a living cluster cannot change."""
+    """Return the addresses of pods and Services, which a living cluster cannot change, as JSON."""
     known = {node.name: [node.address, node.address6, *node.pod_cidrs] for node in layout.NODES}
     return json.dumps(known | {"pods": layout.POD_CIDRS, "services": layout.SERVICE_CIDRS}, indent=1)
 
@@ -110,11 +106,7 @@ def _remove_older() -> None:
 
 
 def load_images(names: Sequence[str] = project_images.NAMES) -> list[str]:
-    """Build the project's images from the current source, and import changed ones; return their names.
-
-    Raises:
-        progress.StepFailed: a build failed, or the cluster does not run.
-    """
+    """Build the project's images from the current source, and import changed ones; return their names."""
     with _alone():
         chosen = images.ensure([project_images.image_of(name) for name in names])
         imported = images.import_into_nodes(chosen)
@@ -158,11 +150,7 @@ def is_ready(node: layout.Node) -> bool:
 
 
 def down() -> None:
-    """Stop everything and remove every trace but the cache.
-
-    Raises:
-        progress.StepFailed: a part could not be removed.
-    """
+    """Stop everything and remove every trace but the cache."""
     with _alone():
         if layout.state().exists() or leftovers():
             _remove()
@@ -205,7 +193,7 @@ def _detach_loop_devices() -> None:
 
 
 def _mounts_below(directory: pathlib.Path) -> list[str]:
-    """Return the mount points below ``directory``, the deepest first."""
+    """The deepest first."""
     mounts = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
     return sorted((path for path in mounts if pathlib.Path(path).is_relative_to(directory)), key=len, reverse=True)
 

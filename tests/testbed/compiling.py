@@ -1,9 +1,8 @@
 """Flags and memory for Go's compiler.
 
-All Go programs of the tests use the same flags, so they share common packages in Go's build cache.
-
-With plenty of memory, the compiler's garbage collection is off, which saves a fifth of its time. ``GOMEMLIMIT`` sets a soft limit at which
-it collects (https://go.dev/doc/gc-guide#Memory_limit). ``go build`` runs one process per processor.
+All Go programs use the same flags, so they share packages in Go's build cache. With plenty of memory, the compiler's garbage collection is
+off, which saves a fifth of its time. ``GOMEMLIMIT`` sets a soft limit at which it collects (https://go.dev/doc/gc-guide#Memory_limit). ``go
+build`` runs one process per processor.
 """
 
 import os
@@ -11,14 +10,14 @@ import pathlib
 from collections.abc import Mapping
 
 FLAGS = (
-    "-mod=readonly",  # versions from go.sum, never newer ones
+    "-mod=readonly",  # go.sum's versions, never newer ones
     "-trimpath",
     "-gcflags=all=-dwarf=false",  # the linker strips debug information (-s -w); not writing it saves an eighth of the compiler's time
 )
 VARIABLES: Mapping[str, str] = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
 
-SHARE = 0.6  # of the available memory; the rest is for the page cache and other processes
-LEAST_BYTES = 1 << 30  # below this, one process needs collection: most packages compile in less, Kubernetes' linker needs more
+SHARE = 0.6  # of the available memory; the rest is for the page cache and others
+LEAST_BYTES = 1 << 30  # less than this needs collection: most packages compile in less, Kubernetes' linker needs more
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
@@ -31,7 +30,7 @@ def settings(available_bytes: int, processors: int, given: Mapping[str, str]) ->
 
 
 def environment() -> dict[str, str]:
-    """Return :func:`settings` for this machine's current state."""
+    """Return :func:`settings` for this machine's state."""
     return settings(available(pathlib.Path("/proc/meminfo").read_text(), _cgroup()), os.cpu_count() or 1, os.environ)
 
 
@@ -47,5 +46,5 @@ def available(meminfo: str, cgroup: tuple[str, str] | None) -> int:
 def _cgroup() -> tuple[str, str] | None:
     try:
         return (_CGROUP / "memory.max").read_text().strip(), (_CGROUP / "memory.current").read_text().strip()
-    except OSError:  # the machine's root cgroup has none
+    except OSError:  # the root cgroup has none
         return None

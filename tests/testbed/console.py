@@ -14,7 +14,7 @@ LEAVE = b"\x1d"  # Ctrl-]
 def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
     """Read a console until ``pattern`` appears; return the output.
 
-    It types Enter now and then, so that the guest repeats an earlier prompt.
+    Typing Enter now and then makes the guest repeat its prompt.
     """
     deadline = time.monotonic() + timeout_seconds
     seen = ""

@@ -59,7 +59,7 @@ def _apiserver_flags(etcd: str) -> Sequence[str]:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={pki_directory}/front-proxy-client.crt",
         f"--proxy-client-key-file={pki_directory}/front-proxy-client.key",
-        # There is no kube-proxy here: kube-apiserver reaches aggregated Services by their pods' addresses.
+        # Without a kube-proxy here, kube-apiserver reaches aggregated Services by their pods' addresses.
         "--enable-aggregator-routing=true",
         f"--kubelet-client-certificate={pki_directory}/apiserver-kubelet-client.crt",
         f"--kubelet-client-key={pki_directory}/apiserver-kubelet-client.key",

@@ -1,4 +1,4 @@
-"""Debian 13's programs, as in virt-launcher's image, for tests on a machine with another release."""
+"""Debian 13's programs, as in virt-launcher's image, for machines with another release."""
 
 import pathlib
 import shutil
@@ -16,9 +16,6 @@ def unpack(target: pathlib.Path, packages: Sequence[str], scripts: Mapping[str, 
     Args:
         packages: all necessary ones; dependencies are not resolved.
         scripts: texts by file name.
-
-    Raises:
-        progress.StepFailed: a package could not be fetched.
     """
     work = target / "work"
     for name in ("lists/partial", "archives/partial"):

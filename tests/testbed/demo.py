@@ -1,9 +1,7 @@
 """``make demo``: from a fresh machine to a guest with a usable console; ``make down`` undoes it.
 
-``DEMO=cloud`` adds a second VM (:mod:`.cloud_demo`).
-
-Every step may find its work done. With ``KUBECONFIG`` set, the chart and the demo's objects go to the user's cluster. Then no image is
-loaded, because only the user knows the registry of the nodes (docs/development/testbed.md).
+Every step may find its work done. With ``KUBECONFIG`` set, the chart and the demo's objects go to the user's cluster, without images,
+because only the user knows the nodes' registry (docs/development/testbed.md).
 """
 
 import time
@@ -125,7 +123,7 @@ def _prepare_the_others() -> None:
 def _create_machine(*, own: bool) -> None:
     volume = (_EXAMPLES / "volume.yaml").read_text()
     if not own:
-        volume = volume.replace("  storageClassName: shared\n", "")  # in the user's default class
+        volume = volume.replace("  storageClassName: shared\n", "")  # the user's default class
     kubectl.apply(volume)
     kubectl.run("wait", "--for=condition=Complete", "job/fill-myvolumeclaim", "--timeout=120s")
     kubectl.run("apply", "--filename", str(_EXAMPLES / "virtualmachine.yaml"))

@@ -1,4 +1,4 @@
-"""The machine's own QEMU (Debian 12), with a workaround for a bug that Debian 13's QEMU does not have.
+"""The machine's QEMU (Debian 12), with a workaround for a bug that Debian 13's does not have.
 
 QEMU before 8.2.2 loses an emulated processor's writes during a migration. It clears dirty bits of large aligned ranges of memory without
 updating the emulated TLB ("physmem: Fix migration dirty bitmap coherency with TCG memory access"). The guest then finds old pages and its

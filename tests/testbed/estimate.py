@@ -16,7 +16,7 @@ SECONDS: Mapping[str, float] = {
     "testguest": 15, "debian": 60,
     "chart": 60, "machine": 10, "running": 15, "prompt": 20, "cloud-init": 130,
 }  # fmt: skip
-"""By a step's key. ``chart`` includes the cluster's start and the import of images."""
+"""``chart`` includes the cluster's start and the import of images."""
 
 FEWEST_SECONDS = 20.0
 """Recorded seconds until this machine's speed is known."""
@@ -69,7 +69,7 @@ class Course:
         self._lock = threading.Lock()
 
     def begin(self, title: str) -> None:
-        """Begin a step; unexpected ones are ignored."""
+        """Unexpected steps are ignored."""
         with self._lock:
             self._count()
             if title in self._waiting:

@@ -34,7 +34,7 @@ exec unshare --mount sh -ec '
 def ensure() -> pathlib.Path:
     """Return a program that takes Python's arguments and runs in the image's file system.
 
-    It uses the sources of the working directory (``-m``), because the image lacks its own. Signals reach Python itself.
+    It uses the sources of the working directory (``-m``). Signals reach Python itself.
     """
     base, wheels = project_images.base_archive_path(), project_images.wheels_path(_PROCESS)
     wanted = layout.cache() / f"image-python-{images.digest_of([base.name, wheels.name, _PROGRAM])}"
@@ -50,7 +50,7 @@ def _make(directory: pathlib.Path) -> None:
     progress.run(["tar", "--extract", "--file", project_images.base_archive() / "base.tar", "--directory", root, "--exclude=./dev/*"])
     installed.mkdir(parents=True, exist_ok=True)
     progress.run(["cp", "--recursive", f"{project_images.wheels(_PROCESS)}/.", installed])
-    # As the image's Containerfile does: its Python never writes bytecode.
+    # Like the image's Containerfile: its Python never writes bytecode.
     compiling = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", f"/{project_images.PACKAGES_PATH}"]
     progress.run(
         ["chroot", root, "python3", *compiling], environment={"PATH": f"{os.environ['PATH']}:/usr/bin:/bin", "PYTHONPYCACHEPREFIX": ""}

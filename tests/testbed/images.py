@@ -1,7 +1,6 @@
 """Container images without a registry: OCI archives in the cache, imported into every node.
 
-An archive's name has a digest of its sources, so unchanged images are neither built nor imported again. The project's own images are in
-:mod:`tests.testbed.project_images`.
+An archive's name has a digest of its sources, so unchanged images are neither built nor imported again.
 """
 
 import dataclasses
@@ -49,7 +48,7 @@ _COMMANDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An image: its reference, its sources' digest, and a function that writes its archive."""
+    """Its reference, its sources' digest, and a function that writes its archive."""
 
     reference: str
     digest: str
@@ -150,7 +149,7 @@ def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
     for image in images:
         manifest, identifier = _digests(image.archive)
         if present.get(image.reference) != manifest or present.get(identifier) != manifest:
-            # The lower layers first, because the other archive leaves them out. As a separate image they stay for the next version.
+            # The other archive leaves out the lower layers. As a separate image they stay for the next version.
             if image.below is not None and present.get(image.below.reference) != oci.digest_of(image.below.archive):
                 missing[image.below] = _digests(image.below.archive)[1]
             missing[image] = identifier
@@ -165,7 +164,7 @@ def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
 
 
 def present_on(node: layout.Node) -> dict[str, str]:
-    """Return the images of a node: digest of the manifest by reference."""
+    """Return a node's images: digest of the manifest by reference."""
     lines = progress.output_of(nodes.ctr(node, "images", "list")).splitlines()[1:]
     return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
 

@@ -30,11 +30,7 @@ def pinned(name: str, requirements: str) -> str:
 
 
 def uv() -> pathlib.Path:
-    """Return the path of uv; fetch it if necessary.
-
-    Raises:
-        progress.StepFailed: it could not be fetched, or has another hash.
-    """
+    """Return the path of uv; fetch it if necessary."""
     pins = pinned("uv", PINS.read_text())
 
     def fetch(directory: pathlib.Path) -> None:
@@ -57,11 +53,7 @@ def _pip(scratch: pathlib.Path) -> list[str]:
 
 
 def install(target: pathlib.Path, pins: pathlib.Path, *options: str) -> None:
-    """Install the distributions of ``pins``, with hashes and without dependencies.
-
-    Raises:
-        progress.StepFailed: one could not be fetched, or has another hash.
-    """
+    """Install the distributions of ``pins``, with hashes and without dependencies."""
     run("--no-deps", "--require-hashes", "--target", str(target), *options, "--requirement", str(pins))
     (target / ".lock").unlink(missing_ok=True)  # uv's own lock
 

@@ -2,8 +2,8 @@
 
     python3 -m tests.testbed.krew URI [--to build/krew]
 
-The archive has the plugin's sources with the installed versions of its libraries, without their compiled parts, so one archive is for all
-systems. The same sources and versions give the same bytes.
+The archive has the plugin's sources with the installed versions of its libraries, without their compiled parts, so it fits all systems.
+Equal sources and versions give equal bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ def libraries(wanted: Iterable[str]) -> dict[str, metadata.Distribution]:
 
 
 def content() -> dict[str, bytes]:
-    """Return the files of the archive."""
     sources = [
         ROOT / "pyproject.toml",
         *(ROOT / "apiserver").glob("*.py"),

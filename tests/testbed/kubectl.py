@@ -40,7 +40,7 @@ def program() -> pathlib.Path:
 
 
 def run(*arguments: str, stdin: str | None = None, timeout_seconds: float = 300) -> None:
-    """Run kubectl; its output goes to the log of the step."""
+    """Run kubectl with its output in the step's log."""
     progress.run([program(), *arguments], environment=environment(), stdin=stdin, timeout_seconds=timeout_seconds)
 
 

@@ -32,12 +32,12 @@ def state() -> pathlib.Path:
 
 
 def logs() -> pathlib.Path:
-    """Return the directory of logs: one file per process and per step."""
+    """One file per process and per step."""
     return state() / "logs"
 
 
 def kubeconfig() -> pathlib.Path:
-    """The administrator's kubeconfig for our cluster."""
+    """The administrator's kubeconfig."""
     return state() / "kubeconfig"
 
 
@@ -69,7 +69,7 @@ class Node:
 
     @property
     def pod_cidrs(self) -> tuple[str, str]:
-        """The IPv4 and IPv6 ranges of the node's pods."""
+        """IPv4, then IPv6."""
         return f"10.244.{self.number}.0/24", f"fd00:10:244:{self.number}::/64"
 
     @property

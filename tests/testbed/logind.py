@@ -1,8 +1,8 @@
 """The part of systemd-logind that a kubelet needs, with shutdowns ordered by a test.
 
 The kubelet's graceful shutdown delays shutdowns in logind (``Inhibit``) and listens for ``PrepareForShutdown``, but a test bed's node has
-no systemd. This is bus and logind in one, because the kubelet, the only client, distinguishes them only by name. The wire format follows
-the D-Bus specification, little-endian. These few messages need six types, so a library would not pay.
+no systemd. This is bus and logind in one: the kubelet, the only client, distinguishes them only by name. The wire format follows the D-Bus
+specification, little-endian. Its six types here do not pay for a library.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b
     for code, value in fields.items():
         packed += bytes(-len(packed) % 8) + bytes([code, 1]) + _TYPES[code].encode() + b"\0"
         if isinstance(value, int):
-            packed += struct.pack("<I", value)  # aligned to 4 here, because each begins at a multiple of 8
+            packed += struct.pack("<I", value)  # aligned to 4, because each begins at a multiple of 8
         elif _TYPES[code] == "g":
             packed += bytes([len(value)]) + value.encode() + b"\0"
         else:
@@ -75,7 +75,7 @@ def decode(head: bytes, fields: bytes) -> Message:
 
 
 class Logind:
-    """The service. ``inhibited`` is set while the kubelet delays shutdowns, ``released`` afterwards."""
+    """``inhibited`` is set while the kubelet delays shutdowns, ``released`` afterwards."""
 
     def __init__(self) -> None:
         self.inhibited = threading.Event()

@@ -1,4 +1,4 @@
-"""The machine's side of the cluster's network: a bridge, a namespace and a veth pair per node, and routes between pods."""
+"""The cluster's network: a bridge, a namespace and a veth pair per node, and routes between pods."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ _NAMESPACES = pathlib.Path("/var/run/netns")
 
 
 def up() -> None:
-    """Make the missing parts of the network."""
+    """Make the missing parts."""
     layout.state().mkdir(parents=True, exist_ok=True)
     if not _is_mounted():
         _mount_is_ours().touch()  # `ip netns add` will mount the directory over itself
@@ -21,12 +21,12 @@ def up() -> None:
     _address(["ip"], layout.BRIDGE, layout.CONTROL_PLANE_ADDRESS, layout.CONTROL_PLANE_ADDRESS6)
     for node in layout.NODES:
         _connect(node)
-        # kube-apiserver runs in the root namespace and reaches aggregated servers by their pods' addresses.
+        # kube-apiserver is in the root namespace and reaches aggregated servers by their pods' addresses.
         _route(["ip"], node.pod_cidrs, node.address, node.address6)
 
 
 def _enable_ipv6() -> None:
-    """Enable IPv6 on the bridge, because containers often disable it for all links."""
+    """Containers often disable it for all links."""
     setting = pathlib.Path("/proc/sys/net/ipv6/conf", layout.BRIDGE, "disable_ipv6")
     if not setting.exists():
         raise progress.StepFailed("the test cluster needs a kernel with IPv6: its pods have addresses of both families")
@@ -35,7 +35,7 @@ def _enable_ipv6() -> None:
 
 
 def _address(ip: Sequence[str], link: str, ipv4: str, ipv6: str) -> None:
-    """Give a link its addresses; they are unique, so IPv6 needs no duplicate address detection."""
+    """The addresses are unique, so IPv6 needs no duplicate address detection."""
     progress.run([*ip, "address", "replace", f"{ipv4}/24", "dev", link])
     progress.run([*ip, "address", "replace", f"{ipv6}/64", "dev", link, "nodad"])
     progress.run([*ip, "link", "set", link, "up"])
@@ -48,7 +48,7 @@ def _route(ip: Sequence[str], networks: Sequence[str], ipv4: str, ipv6: str) -> 
 
 def _connect(node: layout.Node) -> None:
     if not _is_namespace(node.namespace):
-        node.namespace.unlink(missing_ok=True)  # a name whose mount is gone, as after a reboot in a container
+        node.namespace.unlink(missing_ok=True)  # a name without its mount, as after a reboot in a container
         progress.run(["ip", "netns", "add", node.name])
     if not _link_exists(node.link):
         progress.run(["ip", "link", "add", node.link, "type", "veth", "peer", "name", "eth0", "netns", node.name])
@@ -56,7 +56,7 @@ def _connect(node: layout.Node) -> None:
     inside = ["ip", "-n", node.name]
     _address(inside, "eth0", node.address, node.address6)
     progress.run([*inside, "link", "set", "lo", "up"])
-    # A Service's address needs some route before kube-proxy's rules translate it, and there is no default route.
+    # A Service's address needs some route before kube-proxy's rules translate it.
     _route(inside, layout.SERVICE_CIDRS, layout.CONTROL_PLANE_ADDRESS, layout.CONTROL_PLANE_ADDRESS6)
     for other in layout.NODES:
         if other != node:
@@ -80,7 +80,7 @@ def down() -> None:
 
 
 def _is_mounted() -> bool:
-    """Return whether the directory of namespaces is a mount; ``is_mount`` misses mounts over themselves."""
+    """``is_mount`` misses the directory's mount over itself."""
     mounted = {line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()}
     return str(_NAMESPACES.resolve()) in mounted
 
@@ -90,7 +90,7 @@ def _mount_is_ours() -> pathlib.Path:
 
 
 def leftovers() -> list[str]:
-    """Return a line for each existing part of the cluster's network."""
+    """Return a line for each existing part."""
     left = [f"link {name}" for name in (layout.BRIDGE, *(node.link for node in layout.NODES)) if _link_exists(name)]
     left += [f"network namespace {node.name}" for node in layout.NODES if node.namespace.exists()]
     left += [

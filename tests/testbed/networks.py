@@ -16,11 +16,7 @@ _CRD = "network-attachment-definitions.k8s.cni.cncf.io"
 
 
 def install() -> None:
-    """Make Multus the CNI plugin of both nodes.
-
-    Raises:
-        progress.StepFailed: it could not be built, or an older test bed started the nodes.
-    """
+    """Make Multus the CNI plugin of both nodes."""
     for node in layout.NODES:
         _refuse_older(node)
     program = build.program("multus")
@@ -45,10 +41,10 @@ def _write_configuration(node: layout.Node) -> None:
     path, content = node.directory / "cni" / CONFIGURATION, json.dumps(configuration(node), indent=1)
     if path.exists() and path.read_text() == content:
         return
-    new = path.with_name(f".{CONFIGURATION}.new")  # an extension that containerd ignores
+    new = path.with_name(f".{CONFIGURATION}.new")  # containerd ignores this extension
     new.write_text(content)
     new.rename(path)
-    time.sleep(1)  # containerd reads it after an inotify event, without confirming it
+    time.sleep(1)  # containerd reads it after an inotify event, without confirming
 
 
 def configuration(node: layout.Node) -> dict[str, object]:

@@ -1,7 +1,6 @@
-"""The first process of a node: makes the node's own directories, says that it is ready, and reaps orphans until it is told to end.
+"""Process 1 of a node: makes the node's own directories, says that it is ready, and reaps orphans.
 
-It runs as process 1 of a process namespace, in a mount namespace of the node. When it ends, the kernel ends every process of the node:
-that is how ``down`` is sure to leave none, and how a test makes a node fail.
+When it ends, the kernel ends every process of the node: ``down`` leaves none, and a test can make a node fail.
 
 Usage: ``python3 nodeinit.py DIRECTORY``
 """
@@ -20,8 +19,8 @@ def _mount(*arguments: str) -> None:
 def prepare(directory: pathlib.Path) -> None:
     """Give the node a /proc that shows its processes only, and its own /run, /var/lib and /var/log.
 
-    Own ones, because the kubelet's device-plugin directory is hard-coded, because two nodes' CNI, container and plugin state must not
-    meet, and because a DaemonSet that keeps something on the disk of its node must find there what it left, not what its twin did.
+    The kubelet's device-plugin directory is hard-coded, two nodes' CNI, container and plugin state must not meet, and a DaemonSet must find
+    what it left on its node's disk.
     """
     _mount("-t", "proc", "proc", "/proc")
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
@@ -30,7 +29,7 @@ def prepare(directory: pathlib.Path) -> None:
         _mount("--bind", str(directory / f"var-{own}"), f"/var/{own}")
     kubelet = pathlib.Path("/var/lib/kubelet")
     kubelet.mkdir(exist_ok=True)
-    # Shared, so that what a pod with Bidirectional propagation mounts there is seen by the others.
+    # Shared: the others see mounts of a pod with Bidirectional propagation.
     _mount("--bind", str(kubelet), str(kubelet))
     _mount("--make-rshared", str(kubelet))
     _mount("--make-rshared", "/run")
@@ -46,7 +45,6 @@ def reap_until_told_to_end() -> None:
 
 
 def main() -> None:
-    """Prepare the node in the directory that is given, then stay."""
     directory = pathlib.Path(sys.argv[1])
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     prepare(directory)

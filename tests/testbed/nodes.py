@@ -23,11 +23,7 @@ def process_names(node: layout.Node) -> list[str]:
 
 
 def inside(node: layout.Node) -> list[str]:
-    """Return the words that make a command run in the node.
-
-    Raises:
-        progress.StepFailed: the node does not run.
-    """
+    """Return the words that make a command run in the node."""
     namespaces = ["nsenter", "--target", str(_first(node).pid), "--net", "--mount", "--pid"]
     # We record nsenter's process; the kernel ends the program with it, so no unrecorded program remains.
     return [*namespaces, "--", "setpriv", "--pdeathsig", "KILL", "--"]
@@ -77,7 +73,7 @@ def _first_program() -> pathlib.Path:
 
 
 def _is_prepared(node: layout.Node) -> bool:
-    """Return whether the current first process has made the node's directories, not an earlier one."""
+    """Return whether the current first process made the node's directories."""
     holder = processes.find(_holder(node))
     first = processes.children(holder) if holder else []
     try:
@@ -150,11 +146,7 @@ def restart_kubelet(node: layout.Node, **settings: object) -> None:
 
 
 def root_of(node: layout.Node) -> pathlib.Path:
-    """Return the path of the node's file system.
-
-    Raises:
-        progress.StepFailed: the node does not run.
-    """
+    """Return the path of the node's file system."""
     return pathlib.Path(f"/proc/{_first(node).pid}/root")
 
 
@@ -166,7 +158,7 @@ def start_network_policies(node: layout.Node) -> None:
 
 
 def digest_of_network_policies() -> str:
-    """Return eight hexadecimal digits of the program, which restart a changed engine."""
+    """Eight hexadecimal digits of the program: a change restarts the engine."""
     content = hashlib.sha256()
     for file in sorted((layout.SOURCES / "networkpolicies").glob("*.py")):
         content.update(file.read_bytes())

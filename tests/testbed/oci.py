@@ -1,8 +1,7 @@
 """Writes a container image of a few files as an OCI archive, without a container engine.
 
 For images of one static program (the sandbox, DNS, the tests' busybox), and for images that add one layer to another image and leave out
-its layers. The OCI image specification defines the archive. Importers take the name from the annotations
-``org.opencontainers.image.ref.name`` and ``io.containerd.image.name``.
+its layers. Importers take the name from the annotations ``org.opencontainers.image.ref.name`` and ``io.containerd.image.name``.
 """
 
 import gzip
@@ -48,9 +47,6 @@ def write_over(archive: pathlib.Path, reference: str, below: pathlib.Path, layer
     """Write ``archive``: the image of the archive ``below`` with one more layer, a tar file.
 
     It names the layers of ``below`` without containing them; a node gets them from that archive.
-
-    Raises:
-        progress.StepFailed: ``below`` is not an image's archive.
     """
     manifest = manifest_of(below)
     configuration = blob_of(below, manifest["config"]["digest"])
@@ -67,29 +63,16 @@ def lies_on(archive: pathlib.Path, below: pathlib.Path) -> bool:
 
 
 def manifest_of(archive: pathlib.Path) -> dict[str, Any]:
-    """Return the manifest of the image in an archive.
-
-    Raises:
-        progress.StepFailed: it is not an image's archive.
-    """
     return blob_of(archive, digest_of(archive))
 
 
 def digest_of(archive: pathlib.Path) -> str:
-    """Return the digest of the manifest of the image in an archive.
-
-    Raises:
-        progress.StepFailed: it is not an image's archive.
-    """
+    """Return the digest of the manifest of the image in an archive."""
     return str(_member(archive, "index.json")["manifests"][0]["digest"])
 
 
 def blob_of(archive: pathlib.Path, digest: str) -> dict[str, Any]:
-    """Return a manifest or a configuration of an archive.
-
-    Raises:
-        progress.StepFailed: it is not an image's archive.
-    """
+    """Return a manifest or a configuration of an archive."""
     return _member(archive, f"blobs/sha256/{digest.partition(':')[2]}")
 
 

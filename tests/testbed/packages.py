@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.testbed import progress
 
-# A file or program that shows that the package is installed, so that a complete machine needs no apt.
+# A file or program shows that the package is installed, so a complete machine needs no apt.
 _NEEDED = {
     "runc": "runc",
     "containernetworking-plugins": "/usr/lib/cni/bridge",
@@ -88,7 +88,6 @@ def _missing_for_venv() -> list[str]:
 
 
 def install(*, for_tests: bool = False) -> None:
-    """Install missing packages for cluster and images."""
     if os.geteuid() != 0:
         raise progress.StepFailed("this needs root: it installs packages and makes namespaces, mounts and cgroups")
     _check_go()
@@ -97,29 +96,17 @@ def install(*, for_tests: bool = False) -> None:
 
 
 def install_for_python() -> None:
-    """Install missing packages for the virtual environment; without root, only name them.
-
-    Raises:
-        progress.StepFailed: one is missing and cannot be installed.
-    """
+    """Install missing packages for the virtual environment; without root, only name them."""
     _install_or_say(missing_for_python(), "the virtual environment")
 
 
 def install_for_login() -> None:
-    """Install missing packages for a login to a guest; without root, only name them.
-
-    Raises:
-        progress.StepFailed: one is missing and cannot be installed.
-    """
+    """Install missing packages for a login to a guest; without root, only name them."""
     _install_or_say(_missing(_LOGIN_NEEDS), "a login to the guest")
 
 
 def install_for_java() -> None:
-    """Install missing packages for tests with a Java client; without root, only name them.
-
-    Raises:
-        progress.StepFailed: one is missing and cannot be installed.
-    """
+    """Install missing packages for tests with a Java client; without root, only name them."""
     _install_or_say(_missing(_JAVA_NEEDS), "a test with a Java client")
 
 
@@ -142,7 +129,7 @@ def _install(wanted: list[str]) -> None:
 
 
 def _check_go() -> None:
-    """Check Go before the first long download."""
+    """Before the first long download."""
     if shutil.which("go") is None:
         raise progress.StepFailed(f"Go {_GO[0]}.{_GO[1]} or later is needed to build Kubernetes, and no `go` is on the PATH")
     version = subprocess.run(["go", "env", "GOVERSION"], check=False, capture_output=True, text=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""Debian 13's passt, as in virt-launcher's image, because Debian 12's does not support vhost-user."""
+"""Debian 13's passt, because Debian 12's does not support vhost-user."""
 
 import pathlib
 
@@ -20,11 +20,7 @@ exec {emulator.PLACE} "$@" -global virtio-net-pci.vectors=0
 
 
 def directory() -> pathlib.Path:
-    """Return a directory to mount at ``PLACE``, with ``passt`` and a wrapper of the emulator.
-
-    Raises:
-        progress.StepFailed: it could not be fetched.
-    """
+    """Return a directory to mount at ``PLACE``, with ``passt`` and a wrapper of the emulator."""
     return caching.once(layout.cache() / "passt-13.2", TITLE, _fetch)
 
 

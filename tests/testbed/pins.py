@@ -22,11 +22,6 @@ _COMPILE = ("--generate-hashes", "--no-header", "--no-annotate", "--no-emit-inde
 
 
 def write_python(*, upgrade: bool) -> None:
-    """Write ``requirements.txt``, and each image's.
-
-    Raises:
-        progress.StepFailed: the versions conflict.
-    """
     whole = layout.REPOSITORY / "requirements.txt"
     everything = ("pyproject.toml", "--all-extras", "--group=dev", "--universal", "--python-version=3.11")
     _compile(whole, *everything, *(("--upgrade",) if upgrade else ()))

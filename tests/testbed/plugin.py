@@ -1,4 +1,4 @@
-"""The kubectl plugin for `make demo` and `make env`, with its few packages.
+"""The kubectl plugin for `make demo` and `make env`.
 
 The virtual environment of `make setup` is ten times as large.
 """
@@ -37,11 +37,7 @@ def packages_path() -> pathlib.Path:
 
 
 def program() -> pathlib.Path:
-    """Return the path of ``kubectl-virt``; make it if necessary.
-
-    Raises:
-        progress.StepFailed: its packages could not be fetched.
-    """
+    """Return the path of ``kubectl-virt``; make it if necessary."""
     wanted = packages_path()
     caching.once(wanted, TITLE, lambda directory: installing.install(directory, PINS))
     _write("kubectl_complete-virt", "completing", wanted)

@@ -21,7 +21,7 @@ _RECORD_AND_BECOME = (
     'record=$1; shift; set -e; printf "%s %s\\n" $$ "$(cut -d" " -f22 /proc/$$/stat)" >"$record.new"; mv "$record.new" "$record"; exec "$@"'
 )
 
-# Children of this process: they outlive it, but while it lives it must reap them.
+# They outlive this process, but while it lives it must reap them.
 _ours: list["subprocess.Popen[bytes]"] = []
 
 
@@ -36,7 +36,6 @@ class Identity:
         return stat is not None and stat[0] != "Z" and int(stat[19]) == self.start_ticks
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, if it still runs."""
         if self.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -57,7 +56,6 @@ def everyone() -> Iterator[Identity]:
 
 
 def children(parent: Identity) -> list[Identity]:
-    """Return the current children of a process."""
     return [identity for identity in everyone() if (stat := _stat(identity.pid)) and int(stat[1]) == parent.pid]
 
 
@@ -70,7 +68,6 @@ def _record(name: str) -> pathlib.Path:
 
 
 def find(name: str) -> Identity | None:
-    """Return the running process that was started as ``name``, else None."""
     try:
         pid, ticks = _record(name).read_text().split()
         identity = Identity(int(pid), int(ticks))
@@ -80,7 +77,7 @@ def find(name: str) -> Identity | None:
 
 
 def names() -> list[str]:
-    """Return all recorded names, running or not."""
+    """Recorded, running or not."""
     return sorted(path.stem for path in _directory().glob("*.pid"))
 
 
@@ -89,7 +86,7 @@ def log_of(name: str) -> pathlib.Path:
 
 
 def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None) -> Identity:
-    """Start ``arguments`` as ``name`` unless it runs; with other arguments, end the old process first. Return the process."""
+    """Return the process of ``name``; start ``arguments`` unless it runs, and with other arguments end the old one first."""
     words = [os.fspath(argument) for argument in arguments]
     command = _directory() / f"{name}.json"
     wanted = json.dumps(words)
@@ -126,7 +123,7 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
 
 
 def end(wanted: Iterable[str], *, grace_seconds: float = 10) -> None:
-    """End processes: SIGTERM, wait, SIGKILL. Return when none runs."""
+    """SIGTERM, wait, SIGKILL. Return when none runs."""
     chosen = list(wanted)
     end_all([identity for name in chosen if (identity := find(name)) is not None], grace_seconds=grace_seconds)
     _ours[:] = [process for process in _ours if process.poll() is None]

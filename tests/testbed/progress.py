@@ -1,7 +1,6 @@
 """The current step, its duration, and the log to read after a failure.
 
-A :func:`step` prints a line at its begin (on a terminal) and one at its end. A program started by :func:`run` writes to the log of the
-innermost step; after a failure, :func:`run` prints the log's name and last lines.
+A program started by :func:`run` writes to the log of the innermost step; after a failure, :func:`run` prints the log's name and last lines.
 """
 
 import contextlib
@@ -51,10 +50,7 @@ def _left() -> str:
 
 @contextlib.contextmanager
 def step(title: str) -> Iterator[pathlib.Path]:
-    """Report a step and its duration; yield the path of its log.
-
-    Prints a line every quarter of a minute.
-    """
+    """Print a step's begin (on a terminal), a line every quarter of a minute, and its end with the duration; yield the path of its log."""
     log = layout.logs() / (re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] + ".step.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
@@ -134,7 +130,6 @@ def run(
 def output_of(
     arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None, timeout_seconds: float = 120
 ) -> str:
-    """Run a program and return its output."""
     words = [os.fspath(argument) for argument in arguments]
     try:
         result = subprocess.run(

@@ -2,7 +2,7 @@
 
 The base is Debian 13, made by mmdebstrap from this machine's apt mirror. uv fetches Python dependencies as wheels for the image's Python:
 those of the process' extra in ``pyproject.toml``, pinned with hashes in ``images/<name>/requirements.txt``. Debian packages have the
-versions of ``packages.lock`` while the mirror offers them; differences are reported. The project's source is a separate last layer
+versions of ``packages.lock`` while the mirror offers them; differences are reported. The source is a separate last layer
 (:mod:`.source_layer`), so a change of code costs a second or two.
 """
 
@@ -52,11 +52,11 @@ PROCESSES = (
 )
 NAMES = (*(process.name for process in PROCESSES), "etcd", "testguest")
 ON_REQUEST = ("debian",)
-"""Large images that most clusters do not need: built and imported only on request."""
+"""Large images that most clusters do not need."""
 
 
 def reference_of(name: str) -> str:
-    """Return the image's reference in Kubernetes."""
+    """In Kubernetes."""
     return f"localhost/kubevirt/{name}:dev"
 
 
@@ -65,12 +65,10 @@ def name_of(image: images.Image) -> str:
 
 
 def all_images() -> list[images.Image]:
-    """Return the images of ``NAMES`` for the current source."""
     return [image_of(name) for name in NAMES]
 
 
 def image_of(name: str) -> images.Image:
-    """Return one of the project's images for the current source."""
     process = next((process for process in PROCESSES if process.name == name), None)
     if process is not None:
         return _image_of_process(process)
@@ -129,11 +127,7 @@ def _build(name: str, reference: str, archive: pathlib.Path, *options: str) -> N
 
 
 def copy_out(image: images.Image, inside: str, target: pathlib.Path) -> None:
-    """Copy the file at ``inside`` in a built image to ``target``.
-
-    Raises:
-        progress.StepFailed: the archive cannot be unpacked.
-    """
+    """Copy the file at ``inside`` in a built image to ``target``."""
     container = _buildah_output("from", f"oci-archive:{image.archive}").strip()
     try:
         root = pathlib.Path(_buildah_output("mount", container).strip())
@@ -238,11 +232,7 @@ def wheels_title(process: Process) -> str:
 
 
 def wheels(process: Process) -> pathlib.Path:
-    """Return a directory with the extra's dependencies, installed for the image's Python.
-
-    Raises:
-        progress.StepFailed: one could not be fetched, or has another hash.
-    """
+    """Return a directory with the extra's dependencies, installed for the image's Python."""
 
     def install(directory: pathlib.Path) -> None:
         # The oldest C library that all of them support; the image's is newer.
@@ -264,11 +254,7 @@ def base_archive_path() -> pathlib.Path:
 
 
 def base_archive() -> pathlib.Path:
-    """Return a directory with Debian 13 as a tar file, ``base.tar``.
-
-    Raises:
-        progress.StepFailed: it could not be made.
-    """
+    """Return a directory with Debian 13 as a tar file, ``base.tar``."""
 
     def bootstrap(directory: pathlib.Path) -> None:
         excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "i18n", "info")]

@@ -1,5 +1,3 @@
-"""Our chart in the cluster: install, upgrade, uninstall."""
-
 import fcntl
 import json
 import os
@@ -14,10 +12,7 @@ _WORKLOADS = {"virt-api": "deployment", "virt-controller": "deployment", "virt-h
 
 
 def install(*settings: str, timeout_seconds: int = 480) -> None:
-    """Install or upgrade the chart, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments.
-
-    With macvtaps, for tests of further networks.
-    """
+    """Install or upgrade the chart with macvtaps, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments."""
     flags = [word for setting in ("macvtap.enabled=true", *settings) for word in ("--set", setting)]
     command = ["upgrade", "--install", NAME, str(_CHART), "--namespace", NAMESPACE, "--create-namespace", *flags]
     try:
@@ -68,7 +63,7 @@ def _environment() -> dict[str, str]:
 
 
 def _helm(*arguments: str, timeout_seconds: float) -> None:
-    """Run Helm, one process at a time, because concurrent runs fail."""
+    """Run one Helm at a time, because concurrent runs fail."""
     program = build.program("helm")
     with (layout.cache() / ".helm.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""virt-launcher's image of the previous release, for tests of upgrades, built from an earlier commit of this repository.
+"""virt-launcher's image of the previous release, for tests of upgrades, built from an earlier commit.
 
 There is no release yet, so a commit stands for one: the last one whose virt-launcher lacks ``PauseForMigration`` and the options of
 ``Migrate``. Its own ``image-context`` writes the files for its Containerfile, so only Debian's packages are of today. If today's image has
@@ -19,11 +19,7 @@ _REFERENCE = f"localhost/kubevirt/{LAUNCHER}-before:{COMMIT[:12]}"
 
 
 def give_launcher() -> str:
-    """Build the image, import it into the nodes, and return its digest for ``image.digests.virt-launcher``.
-
-    Raises:
-        progress.StepFailed: this clone lacks the commit, a build failed, or the cluster does not run.
-    """
+    """Build the image, import it into the nodes, and return its digest for ``image.digests.virt-launcher``."""
     (image,) = images.ensure([launcher()])
     with cluster._alone():
         images.import_into_nodes([image])
@@ -97,11 +93,7 @@ def _build(archive: pathlib.Path) -> None:
 
 
 def check_out(target: pathlib.Path, repository: pathlib.Path = layout.REPOSITORY, commit: str = COMMIT) -> None:
-    """Write the source of a commit, by default the previous release's, into a new directory.
-
-    Raises:
-        progress.StepFailed: this clone lacks the commit.
-    """
+    """Write the source of a commit, by default the previous release's, into a new directory."""
     _refuse_short_history(repository, commit)
     target.mkdir(parents=True)
     archive = target.with_name("source.tar")

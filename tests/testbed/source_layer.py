@@ -1,7 +1,6 @@
 """The last layer of our images: the source and its bytecode.
 
-Everything else is in the image below, which changes rarely. A changed line then makes an archive of 1 to 2 MB, and nodes import no more
-than that.
+All else is in the image below, which changes rarely. A changed line then makes an archive of 1 to 2 MB, and nodes import no more than that.
 
 The Python of the images' base compiles the bytecode, without a container, so it is the same as the image's own.
 """
@@ -18,20 +17,13 @@ def write(archive: pathlib.Path, reference: str, below: pathlib.Path, source: pa
     """Write an image's archive: the archive ``below`` plus a layer with the content of ``source``.
 
     ``base`` is a tar file with the images' base, which has a Python.
-
-    Raises:
-        progress.StepFailed: the source cannot be compiled, or ``below`` is not an image's archive.
     """
     compile_source(source, base)
     oci.write_over(archive, reference, below, oci.layer_of(source))
 
 
 def compile_source(source: pathlib.Path, base: pathlib.Path) -> None:
-    """Write the bytecode of all modules below ``source``, as if ``source`` was the root of the image.
-
-    Raises:
-        progress.StepFailed: a module is not valid Python.
-    """
+    """Write the bytecode of all modules below ``source``, as if ``source`` was the root of the image."""
     root = _interpreter(base)
     loader = [str(root / _LIBRARIES / "ld-linux-x86-64.so.2"), "--library-path", str(root / _LIBRARIES)]
     # The image's Python never compares a module's time with its bytecode's.

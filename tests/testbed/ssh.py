@@ -1,16 +1,10 @@
-"""Keys for SSH to guests, independent of the user's own."""
-
 import pathlib
 
 from tests.testbed import progress
 
 
 def make_key(path: pathlib.Path) -> pathlib.Path:
-    """Return ``path`` with a private key, made if missing.
-
-    Raises:
-        progress.StepFailed: ssh-keygen failed.
-    """
+    """Return ``path`` with a private key, made if missing."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         progress.output_of(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)])

@@ -29,7 +29,6 @@ def run(title: str, command: Sequence[str]) -> int:
 
 
 def describe(wall: float, user: float, system: float, load: float) -> str:
-    """Return the figures in words."""
     minutes, seconds = divmod(round(wall), 60)
     cpu = f"{user + system:.0f} CPU-seconds ({user:.0f} user, {system:.0f} system; without the cluster's processes)"
     return f"{minutes} min {seconds} s, {cpu}, load {load:.1f} on {os.cpu_count()} processors"

@@ -1,4 +1,4 @@
-"""Debian 13's virtiofsd, as in virt-launcher's image, because older ones need privileges."""
+"""Debian 13's virtiofsd, because older ones need privileges."""
 
 import pathlib
 
@@ -15,11 +15,7 @@ exec {_PLACE}/root/{_LIBRARIES}/ld-linux-x86-64.so.2 --library-path {_PLACE}/roo
 
 
 def directory() -> pathlib.Path:
-    """Return a directory to mount at ``/usr/libexec``.
-
-    Raises:
-        progress.StepFailed: it could not be fetched.
-    """
+    """Return a directory to mount at ``/usr/libexec``."""
     return caching.once(layout.cache() / "virtiofsd-13", TITLE, _fetch)
 
 

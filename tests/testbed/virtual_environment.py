@@ -10,11 +10,7 @@ _PYTHON = _DIRECTORY / "bin" / "python"
 
 
 def make() -> None:
-    """Make or update it, with the Debian packages for compiling.
-
-    Raises:
-        progress.StepFailed: a package could not be installed or compiled.
-    """
+    """Make or update it, with the Debian packages for compiling."""
     packages.install_for_python()
     if not _works():
         with progress.step(f"Make a virtual environment of Python {sys.version_info.major}.{sys.version_info.minor}"):
@@ -29,7 +25,7 @@ def make() -> None:
 
 
 def _works() -> bool:
-    """Return whether it is complete: pip is one of the pinned packages, and after an upgrade of Python it does not start."""
+    """Return whether it is complete: pip is pinned, and after an upgrade of Python it does not start."""
     try:
         return subprocess.run([_PYTHON, "-m", "pip", "--version"], check=False, capture_output=True).returncode == 0
     except OSError:

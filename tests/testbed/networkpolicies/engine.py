@@ -1,4 +1,4 @@
-"""Enforces NetworkPolicies for the pods of one node, in the node's network namespace, until it is ended.
+"""Loads a node's NetworkPolicy rules whenever they change, in the node's network namespace.
 
 Usage: ``python3 -m tests.testbed.networkpolicies.engine NODE [WORD…]``; further words only make the command line differ.
 """
@@ -20,7 +20,6 @@ _RETRY_SECONDS = 1.0
 
 
 def main(node: str) -> None:
-    """Load the rules whenever they change."""
     context = ssl.create_default_context(cafile=str(layout.pki() / "ca.crt"))
     context.load_cert_chain(layout.pki() / f"{USER}.crt", layout.pki() / f"{USER}.key")
     server, changed = f"{layout.CONTROL_PLANE_ADDRESS}:{layout.APISERVER_PORT}", threading.Event()

@@ -1,5 +1,3 @@
-"""Local copies of a collection of kube-apiserver, updated by list and watch."""
-
 import http.client
 import json
 import ssl

@@ -1,8 +1,8 @@
 """NetworkPolicies as one nftables script for a node's pods. Pure.
 
 A forwarded packet passes up to two chains: one of its source pod (egress) and one of its destination pod (ingress). A pod has a chain if it
-is on this node and a policy selects it for that direction. The chain returns if a rule allows the packet, and drops it at its end. Packets
-of the node itself to its pods are not forwarded, and so always arrive, as NetworkPolicy's reference requires.
+is on this node and a policy selects it for that direction. The chain returns if a rule allows the packet, and drops it at its end. The
+node's own packets to its pods always arrive, as NetworkPolicy's reference requires: they are not forwarded.
 """
 
 import dataclasses
@@ -16,12 +16,10 @@ Object = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Direction:
-    """Names that differ between the two directions."""
-
     kind: str
     """In ``policyTypes``."""
     field: str
-    """The policy's field with the rules."""
+    """Of the policy, with the rules."""
     peers: str
     """The rule's field with the peers."""
     own: str
