@@ -1,4 +1,4 @@
-"""Find unbounded resources in pods, for our own pods and the chart's."""
+"""Find unbounded resources in pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Pod = Mapping[str, Any]
 
 
 def unbounded(spec: Pod) -> list[str]:
-    """Return the resources that a pod's containers could use without a bound, as paths with the missing field; ``spec`` is the pod's."""
+    """Return the resources that a pod's containers could use without a bound, as paths with the missing field."""
     found = [
         f"volume {each['name']}: an emptyDir without sizeLimit"
         for each in spec.get("volumes", ())

@@ -1,4 +1,4 @@
-"""From a VM and nodes' labels to its pod and ``<cpu>``, through virt-controller, virt-handler and virt-launcher.
+"""From a VM and nodes' labels to its pod and ``<cpu>``, through all processes.
 
 The test machines have no KVM, so files hold the expected results. ``UPDATE_GOLDEN=1 pytest`` with this file writes them again.
 """

@@ -1,4 +1,4 @@
-"""Readers of a machine's hardware in all processes: what they make of an edited machine is what they made of it before the edit.
+"""Readers of a machine's hardware in all processes see the same before and after an edit.
 
 Each reader is held against three machines: before the edit, after it, and after the restart.
 """

@@ -1,4 +1,4 @@
-"""The rights that the chart gives virt-controller for a fence agent, and the policy that narrows them."""
+"""virt-controller's rights for a fence agent, and the policy that narrows them."""
 
 from __future__ import annotations
 

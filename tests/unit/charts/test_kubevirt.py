@@ -195,7 +195,7 @@ def test_ca_bundle_of_the_api_service_is_left_to_virt_controller() -> None:
 
 @pytest.mark.parametrize("settings", [(NODE,), (CLASS, "networkPolicies.enabled=true", "image.pullSecrets={regcred}")])
 def test_every_pod_but_the_handlers_is_restricted(settings: tuple[str, ...]) -> None:
-    """The rules of Pod Security ``restricted``; the job for etcd's directory on a node needs root, like virt-handler."""
+    """Pod Security ``restricted``; the job for etcd's directory on a node needs root, like virt-handler."""
     seen = 0
     for name, pod in pod_templates(*settings):
         if name in {"virt-handler", "kubevirt-etcd-directory"}:
@@ -237,7 +237,7 @@ def test_the_streams_of_the_values_are_those_of_the_flags() -> None:
 
 
 def test_vsock_is_for_the_administrator_to_allow() -> None:
-    """One value enables it in virt-api, which then accepts the field, and in virt-handler, which offers the device. The default is off."""
+    """One value enables it in virt-api, which accepts the field, and in virt-handler, which offers the device. The default is off."""
 
     def flags(*settings: str) -> list[list[str]]:
         found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
@@ -253,10 +253,7 @@ def test_vsock_is_for_the_administrator_to_allow() -> None:
 
 
 def test_macvtaps_are_for_the_administrator_to_allow() -> None:
-    """One value enables them in virt-api, which then accepts such VMs, and in virt-handler, which offers the devices.
-
-    The default is off.
-    """
+    """One value enables them in virt-api, which accepts such VMs, and in virt-handler, which offers the devices. The default is off."""
 
     def flags(*settings: str) -> list[list[str]]:
         found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
@@ -329,7 +326,7 @@ AMOUNTS = [f"{sign}{number}{suffix}" for number in EDGES for suffix in SUFFIXES 
 
 
 def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
-    """The chart takes only amounts with which virt-handler starts."""
+    """virt-handler starts with each amount that the chart takes."""
     admitted = pattern_of("hostDisks", "maxCreated")
     taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
     assert {"0", "100k", "100Ki", "100M", "100Gi", "1P", "1Pi"} <= {*taken}
@@ -415,7 +412,7 @@ SCOPES = {"cluster": "", "installation": "kubevirt", "node leases": "kubevirt-no
     ("account", "package"), [("virt-controller", "controller"), ("virt-api", "apiserver"), ("virt-handler", "handler")]
 )
 def test_a_process_may_do_what_is_explained_and_nothing_else(account: str, package: str) -> None:
-    """Component tests run these processes, virt-handler and the uninstallation with the chart's rights, so the rights also suffice."""
+    """Component tests run the processes with the chart's rights, so the rights also suffice."""
     explained = set()
     for line in (ROOT / package / "rbac.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
@@ -532,7 +529,6 @@ def test_guests_are_shut_down_before_anything_is_removed() -> None:
 
 
 def test_quota_flag_and_right_come_together() -> None:
-    """QUO-01."""
     for value, expected in (("true", True), ("false", False)):
         settings = (NODE, f"admission.resourceQuota={value}")
         arguments = one("Deployment", "virt-api", *settings)["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -582,8 +578,7 @@ def reaches(source: dict[str, str] | None, target: str, port: int, *settings: st
     """Return whether the rendered NetworkPolicies let ``source`` connect to a port of a pod of the release.
 
     ``source`` is the labels of a pod in the release's namespace, ``{}`` for a pod of another namespace, None for an address outside pods. A
-    connection is allowed if no policy selects the target, or if a rule of a policy that selects it allows the connection
-    (networking.k8s.io/v1).
+    connection is allowed if no policy selects the target, or if a rule of a policy that selects it allows it (networking.k8s.io/v1).
     """
     pods = {template["metadata"]["labels"].get("kubevirt.io"): template["metadata"]["labels"] for template in templates(*settings)}
     labels = pods[target]
@@ -639,7 +634,7 @@ def test_nothing_reaches_a_port_of_ours_but_who_needs_it() -> None:
 
 
 def test_the_pod_proxy_reaches_metrics_only_without_peers() -> None:
-    """docs/operating/servers.md, "Metrics": the proxy connects from an address of no pod, and waits until it gives up."""
+    """docs/operating/servers.md, "Metrics": the proxy connects from an address of no pod."""
     for component in ("virt-controller", "virt-handler"):
         assert not reaches(None, component, 8443, NODE)
         assert reaches(None, component, 8443, NODE, "networkPolicies.metricsFrom=null")

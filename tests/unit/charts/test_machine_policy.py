@@ -52,7 +52,7 @@ def world() -> World:
 
 
 async def refusals(world: World, change: Change, *, user: str = ACCOUNT, operation: Any = "UPDATE", subresource: str = "") -> set[str]:
-    """Return why a change of each example VM and of a Migration is refused; an empty string means that it is not."""
+    """Return why a change of each example VM and of a Migration is refused; empty: it is not."""
     said = set()
     for resource, objects in OBJECTS.items():
         for old in objects:

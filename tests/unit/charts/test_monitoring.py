@@ -1,4 +1,4 @@
-"""The chart's ServiceMonitors, alerts and dashboards. tests/component/test_monitoring.py runs them in Prometheus."""
+"""ServiceMonitors, alerts and dashboards. tests/component/test_monitoring.py runs them in Prometheus."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def a_set(vm: Json, replicas: int = 1) -> Json:
 
 
 async def test_a_sets_template_is_judged_like_a_machine(policies: ValidatingPolicies) -> None:
-    """Otherwise virt-controller, which may create pods, would create the machine for a user who may not."""
+    """virt-controller would create the machine for a user who may not."""
     assert await refusal(policies, a_set(VM), resource=REPLICA_SETS) == ""
     assert "create pods" in await refusal(policies, a_set(VM), resource=REPLICA_SETS, user=OTHER)
     assert "create pods" in await refusal(policies, a_set(VM), a_set(BARE), resource=REPLICA_SETS, user=OTHER)
@@ -119,7 +119,7 @@ async def test_machine_with_a_foreign_token_may_not_be_changed(policies: Validat
 
 
 async def test_machine_whose_guest_keeps_a_token_stays_judged(policies: ValidatingPolicies) -> None:
-    """An edit that removes the disk is for the next start: the guest still has the token."""
+    """The edit removes the disk for the next start: the guest still has the token."""
     running = copy.deepcopy(BARE)
     running.setdefault("status", {})["running"] = {"generation": 1, "domain": VM["spec"]["domain"]}
     assert "requires the right to create pods" in await refusal(policies, with_another_disk(running), running, user=OTHER)

@@ -1,4 +1,4 @@
-"""A PodDisruptionBudget of machines: the documents say which form works, and which error the other form gets."""
+"""The documents say which form of a PodDisruptionBudget works for machines, and the error of the other form."""
 
 from __future__ import annotations
 

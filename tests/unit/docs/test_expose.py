@@ -1,4 +1,4 @@
-"""``kubectl expose`` in documents: a VM's Service outlives its pod, so it selects by the VM's name."""
+"""``kubectl expose`` in documents selects by the VM's name: a Service outlives the pod."""
 
 from __future__ import annotations
 

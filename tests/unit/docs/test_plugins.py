@@ -1,4 +1,4 @@
-"""The requests and results in docs/plugins.md are those that virt-handler sends and accepts."""
+"""virt-handler sends and accepts the requests and results in docs/plugins.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of a storage plugin: the state that its daemon keeps across restarts."""
+"""The state that the example storage plugin's daemon keeps across restarts."""
 
 from __future__ import annotations
 

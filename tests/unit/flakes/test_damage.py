@@ -1,4 +1,4 @@
-"""Recognition of errors that a second run must not hide, anywhere in an error's chain."""
+"""Errors that a second run must not hide, anywhere in an error's chain."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_a_mark_is_found_in_causes_contexts_and_groups() -> None:
     caused, met = ValueError(), KeyError()
     caused.__cause__, met.__context__ = marked, caused
     assert damage_of(ExceptionGroup("tasks", [OSError(), met])) == "wrong bytes"
-    marked.__context__ = met  # ends in a cycle
+    marked.__context__ = met
     assert damage_of(marked) == "wrong bytes"
     assert damage_of(ExceptionGroup("tasks", [OSError(), ValueError()])) == ""

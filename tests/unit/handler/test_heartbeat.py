@@ -46,7 +46,7 @@ class Leases:
         self.asked += 1
         fault = next(self._faults, None)
         if isinstance(fault, TimeoutError):
-            await asyncio.Event().wait()  # never answers
+            await asyncio.Event().wait()
         if fault is not None:
             raise fault
         return await self.create(_resource, obj, namespace, name)
@@ -119,7 +119,7 @@ async def test_lease_of_a_recreated_node_has_the_new_uid() -> None:
 
 
 class Collected(Leases):
-    """Leases under a garbage collector that has another uid for the Node than the token, and so deletes what the old uid owns."""
+    """A garbage collector with another uid for the Node than the token deletes what the old uid owns."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -141,7 +141,7 @@ class Collected(Leases):
 
 
 async def test_token_of_a_former_node_does_not_lose_the_lease() -> None:
-    """Otherwise each renewed Lease would be deleted again until the token expires."""
+    """Otherwise each renewed Lease would be deleted until the token expires."""
     leases = Collected()
     leases.uid = "uid-1"
 

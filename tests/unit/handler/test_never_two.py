@@ -40,10 +40,10 @@ class Pod:
     reason: str = ""
     migration: messages.MigrationStatus | None = None
     ended: str = ""
-    """The launcher's last message; set after everything here has ended."""
+    """The launcher's last message; set after all here has ended."""
     deleting: bool = False
     heard: messages.Status | None = None
-    """The state of it in this node's virt-handler."""
+    """Its state in this node's virt-handler."""
 
     @property
     def over(self) -> bool:
@@ -287,7 +287,6 @@ class Migrating(RuleBasedStateMachine):
 
     @rule()
     def the_source_handler_dies(self) -> None:
-        """End the source's virt-handler and its relays."""
         self.handlers["source"] = False
         self.relays, self.told, self.source.heard = False, False, None
 

@@ -41,7 +41,7 @@ def test_the_uid_is_what_the_token_of_this_node_says(review: dict[str, Any], uid
 
 
 class Reviews:
-    """Answers in order; the last one stays, and None never comes."""
+    """The last answer stays, and None never comes."""
 
     def __init__(self, *answers: dict[str, Any] | Exception | None) -> None:
         self._answers = list(answers)

@@ -1,4 +1,4 @@
-"""The file in a claim during its creation, leftovers of an earlier try, and files that it never overwrites."""
+"""The file in a claim, leftovers of an earlier try, and files that it never overwrites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of images: valid ones, and every kind of hostile one."""
+"""Headers of images: valid and hostile ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def header(version: int = 3, **fields: int) -> bytes:
-    """Return the header of a valid qcow2 image of 1 MiB, with these fields changed."""
+    """Return a valid header of a qcow2 image of 1 MiB, with these fields changed."""
     places = {
         "backing": (8, 8), "backing_size": (16, 4), "cluster_bits": (20, 4), "size": (24, 8), "crypt": (32, 4),
         "incompatible": (72, 8), "header_length": (100, 4),

@@ -20,14 +20,14 @@ def image(*entries: int, extended: bool = False, l1_entries: int = 1, table: int
 
 
 def whole_from(made: bytes) -> int:
-    """Return the number of bytes from which on the image counts as whole."""
+    """Return the number of bytes that make the image whole."""
     return next(size for size in range(CLUSTER, 1 << 20) if qcow2_end.is_whole(lambda at, length: made[at : at + length], size))
 
 
 @pytest.mark.parametrize(
     ("made", "size"),
     [
-        (image(), DATA),  # an empty disk still has its tables
+        (image(), DATA),  # an empty disk has its tables
         (image(DATA), DATA + CLUSTER),
         (image(0, 1 << 63 | DATA, 0), DATA + CLUSTER),
         (image(1), DATA),  # zeros without a cluster

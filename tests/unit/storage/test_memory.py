@@ -1,4 +1,4 @@
-"""Features of the memory storage beyond the port; ``tests/contracts`` tests the port's promises."""
+"""Features beyond the port; ``tests/contracts`` tests the port's promises."""
 
 import pytest
 

@@ -66,7 +66,7 @@ OWN_VERSIONS: dict[str, tuple[str, ...]] = {
         "k8s.io/",
         "github.com/Microsoft/",  # for Windows only
     ),
-    "coredns": ("golang.org/x/tools",),  # it is not compiled
+    "coredns": ("golang.org/x/tools",),  # not compiled
     "etcd": (),
     "multus": ("k8s.io/kubelet",),
 }

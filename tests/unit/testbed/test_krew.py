@@ -1,7 +1,4 @@
-"""The archive and the manifest for krew.
-
-The rules are those of ``internal/index/validation`` of krew 0.4, https://github.com/kubernetes-sigs/krew.
-"""
+"""The rules are those of ``internal/index/validation`` of krew 0.4, https://github.com/kubernetes-sigs/krew."""
 
 from __future__ import annotations
 

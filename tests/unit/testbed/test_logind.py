@@ -1,4 +1,4 @@
-"""The wire format of the test bed's logind; the cluster's tests use the real kubelet."""
+"""The wire format of the test bed's logind; cluster tests use the real kubelet."""
 
 from __future__ import annotations
 

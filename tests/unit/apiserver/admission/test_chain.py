@@ -45,7 +45,6 @@ def again(attributes: Attributes) -> None:
 
 
 def test_plugins_are_on_and_off_as_in_go() -> None:
-    """ADM-01, ADM-09."""
     default = (
         "NamespaceLifecycle", "NodeRestriction", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
         "ValidatingAdmissionWebhook", "PodRestriction",

@@ -1,4 +1,4 @@
-"""Matching of webhooks, policies and bindings to requests: ``webhook/generic`` and ``policy/matching`` of ``k8s.io/apiserver``."""
+"""Requests match webhooks, policies and bindings as in ``webhook/generic`` and ``policy/matching`` of ``k8s.io/apiserver``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ ABSENT, UNKNOWN = NotFound('namespaces "ns" not found'), ServiceUnavailable("can
 @pytest.mark.parametrize("read", [webhook, policy])
 @pytest.mark.parametrize(("selector", "error"), [(TEAM_A, ABSENT), (TEAM_A, UNKNOWN), (BROKEN, None)])
 async def test_object_selector_mismatch_hides_namespace_errors(read: Any, selector: Object, error: StatusError) -> None:
-    """Otherwise a webhook could block unrelated objects."""
+    """A webhook could block unrelated objects."""
     matching = read(namespaceSelector=selector, objectSelector=TEAM_B)
 
     assert not await selects(matching, request(labels={"team": "a"}), namespaces(error))
@@ -126,7 +126,7 @@ async def test_namespace_labels_decide_except_for_cluster_objects() -> None:
     assert not await selects(webhook(namespaceSelector=TEAM_B), request(), namespaces())
     assert await selects(webhook(namespaceSelector=TEAM_B), request(RACKS), namespaces(ABSENT))
     assert await selects(webhook(namespaceSelector=BROKEN), request(RACKS), namespaces())
-    assert await selects(webhook(), request(), namespaces(ABSENT))  # the namespace is not read
+    assert await selects(webhook(), request(), namespaces(ABSENT))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""ADM-02: namespace checks of ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``."""
+"""As in ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""QUO-01: quotas on the number of objects."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rules of webhooks and policies: ``k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules``."""
+"""As in ``k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules``."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Asked:
 
 
 async def test_each_question_is_asked_once() -> None:
-    """ADM-04: authorizer, with all parts of a check."""
+    """authorizer, with all parts of a check."""
     asked = Asked()
     answers: dict[Question, Answer] = {}
     user = User("jane", ("dev",), "7", {"scope": ("a",)})
@@ -48,7 +48,7 @@ async def test_a_service_account_is_asked_about_as_itself() -> None:
 
 
 async def test_a_third_check_costs_too_much() -> None:
-    """As in Kubernetes: two checks per expression."""
+    """Two checks per expression, as in Kubernetes."""
     asked = Asked()
     answers: dict[Question, Answer] = {}
     program = compile_expression(ENVIRONMENT, "['a', 'b', 'c'].all(p, authorizer.path('/' + p).check('get').allowed())")

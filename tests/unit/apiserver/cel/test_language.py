@@ -39,8 +39,7 @@ def evaluate(text: str, environment: Environment = ENVIRONMENT, **more: Any) -> 
         ("1 < 1.5 && 2u >= 2", True), ("'a' in ['b', 'a']", True), ("'x' in {'a': 1}", False), ("dyn(1) == dyn(true)", False),
         ("dyn(1) == 1.0", True), ("[dyn(1)] == [dyn(1.0)]", True), ("true ? 1 : 2", 1), ("!false", True), ("1 == 1 == true", True),
         ("duration('1h') + duration('30m')", Duration(5400 * 10**9)), ("timestamp(1) - timestamp(0)", Duration(10**9)),
-        # errors that ``
-        # ``, ``&&`` and macros absorb
+        # errors that ``||``, ``&&`` and macros absorb
         ("1 / 0 > 0 || true", True), ("false && 1 / 0 > 0", False), ("[1, 0].exists(x, 1 / x > 0)", True),
         # selection
         ("object.spec.replicas", 2), ("object['spec'].disks[1].name", "b"), ("has(object.spec.none)", False),

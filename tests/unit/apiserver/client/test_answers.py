@@ -152,7 +152,7 @@ def test_an_answer_leaves_nothing_to_the_garbage_collector(said: bytes) -> None:
 
     gc.collect()
     gc.disable()
-    others = living()  # other tests of this process leave connections open
+    others = living()  # other tests leave connections open
     try:
         assert read(said).end()
         assert not [each for each in living() if not any(each is other for other in others)]

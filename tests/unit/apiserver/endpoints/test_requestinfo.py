@@ -1,4 +1,4 @@
-"""Requests' attributes, as Go's RequestInfoFactory parses them."""
+"""As Go's RequestInfoFactory parses them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_selected_name_counts_for_authorization_only() -> None:
     ],
 )
 def test_selector_that_allows_other_names_selects_no_name(selector: str) -> None:
-    """Otherwise a role for one name would grant the whole collection."""
+    """A role for one name would grant the whole collection."""
     info = parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": selector})
     assert (info.name, info.selected_name) == ("", False)
 

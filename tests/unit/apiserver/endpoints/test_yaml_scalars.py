@@ -1,4 +1,4 @@
-"""YAML scalars by Go's rules, with values from ``tests/reference_library/test_yaml.py``, which runs Go's parser."""
+"""YAML scalars by Go's rules, with values from ``tests/reference_library/test_yaml.py``."""
 
 from __future__ import annotations
 

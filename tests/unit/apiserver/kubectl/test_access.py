@@ -24,7 +24,7 @@ NOW = datetime.now(UTC)
 
 
 class Trust(NamedTuple):
-    """Files of an authority and of a client certificate, and a server named ``here`` that requires such a certificate."""
+    """Files of an authority and a client certificate, and a server named ``here`` that requires it."""
 
     authority: str
     certificate: str

@@ -40,7 +40,6 @@ from apiserver.kubectl.access import version
     ],
 )
 def test_usage_error_names_the_commands_help(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It does not name the help of the whole program."""
     with pytest.raises(SystemExit) as ended:
         flags.parse(arguments.split())
     assert ended.value.code == 1

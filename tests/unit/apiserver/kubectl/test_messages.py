@@ -1,4 +1,4 @@
-"""Warnings of a server, printed as by kubectl (``k8s.io/apimachinery/pkg/util/net.ParseWarningHeaders``)."""
+"""A server's warnings, printed as by kubectl (``k8s.io/apimachinery/pkg/util/net.ParseWarningHeaders``)."""
 
 from __future__ import annotations
 

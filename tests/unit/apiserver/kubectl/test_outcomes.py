@@ -1,5 +1,3 @@
-"""What became of a verb, from the states of its machine."""
-
 from __future__ import annotations
 
 from typing import Any

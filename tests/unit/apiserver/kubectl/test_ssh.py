@@ -28,7 +28,7 @@ def test_ssh_understands_its_command_line(tmp_path: Path) -> None:
 
 
 def test_connection_runs_the_program_that_was_started(tmp_path: Path) -> None:
-    """It may have its own search path for modules, as krew's program, and kubectl may be run from any directory."""
+    """It may have its own search path for modules, as krew's program, and any working directory."""
     (linked := tmp_path / "kubectl-virt").symlink_to(program := tmp_path / "store/kubectl virt")
     assert ssh.plugin(str(linked)) == (str(program),)
     assert ssh.plugin("/somewhere/apiserver/kubectl/__main__.py") == (sys.executable, "-P", "-m", "apiserver.kubectl")

@@ -56,13 +56,12 @@ def test_help_explains_every_flag() -> None:
 
 
 def test_the_arguments_of_sample_apiserver_are_enough() -> None:
-    """FLG-01: only the image changes."""
+    """Only the image changes."""
     given = options.parse(["--etcd-servers=http://localhost:2379"])
     assert (given.secure_port, given.tls_cert_file, given.authorization_mode) == (443, None, "Delegated")
 
 
 def test_flags_that_operators_copy_are_taken() -> None:
-    """FLG-01."""
     given = options.parse(
         [
             "--secure-port=6443", "--tls-cert-file=a", "--tls-private-key-file=b", "--cert-dir=c", "--etcd-servers=x", "--etcd-cafile=d",

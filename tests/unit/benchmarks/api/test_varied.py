@@ -20,9 +20,8 @@ SEED = "varied_get-0"
 OF_THE_REFERENCE = {"--authentication-kubeconfig", "--authorization-kubeconfig"}
 """Ours uses ``--kubeconfig`` for both."""
 OF_OURS = {"--shutdown-delay-duration", "--log-level"}
-"""Flags of shutdown and log. Ours logs warnings only, like Go's default."""
+"""Ours logs warnings only, like Go's default."""
 OF_EACH = {"--etcd-prefix"}
-"""Paths that each server has for itself."""
 
 
 @pytest.fixture

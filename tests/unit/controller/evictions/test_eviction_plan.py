@@ -73,7 +73,7 @@ def test_a_guest_that_can_migrate_is_moved_first(strategy: str | None) -> None:
 
 
 def test_a_guest_that_has_just_left_the_pod_is_not_moved_again() -> None:
-    """The VM was read before its hand-over, and its migration after that."""
+    """The VM was read before its assignment, and its migration after that."""
     moved = evacuation(phase="Succeeded", sourcePodUID=uid_of(a_pod()))
     told = judged(migrations=[moved])
     assert (told.allowed, told.migration, "has just moved" in told.message) == (False, None, True)
@@ -256,7 +256,7 @@ def test_failed_migration_is_retried_after_a_growing_pause(failures: int, second
 
 
 def test_cancelled_migration_pauses_like_a_failed_one() -> None:
-    """Otherwise a user who evicts and cancels in a loop would keep occupying a place of the limits."""
+    """A user who evicts and cancels in a loop would keep a place of the limits."""
     cancelled = evacuation(phase="Cancelled", endTime="2026-01-01T00:00:58Z", message="deleted")
     told = judged(migrations=(cancelled,))
     assert told.migration is None
@@ -396,7 +396,7 @@ def test_migrations_that_people_make_do_not_count() -> None:
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "Running"])
 def test_migration_without_target_node_counts_until_ended(phase: str) -> None:
-    """Otherwise all would start at once when there is room. ``migration_plan`` ends them after a minute."""
+    """Otherwise all would start at once. ``migration_plan`` ends them after a minute."""
     stuck = evacuation(phase=phase)
     stuck["metadata"] |= {"namespace": "others", "creationTimestamp": "2025-01-01T00:00:00Z"}
     assert judged(migrations=(stuck,), limits=Limits(migrations_per_node=1)).migration is None

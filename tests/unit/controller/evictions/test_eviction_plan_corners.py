@@ -19,7 +19,7 @@ def test_without_flags_two_leave_a_node_and_five_move() -> None:
 
 @pytest.mark.parametrize(("part", "value"), [("namespace", "aaa"), ("namespace", "zzz"), ("machine", "aaa"), ("machine", "zzz")])
 def test_unfinished_migrations_of_others_are_not_the_machines(part: str, value: str) -> None:
-    """Before their source is recorded, they seem to leave whichever pod they are compared with."""
+    """Without a recorded source, they seem to leave any pod that they are compared with."""
     theirs, own = a_migration(), a_migration(phase="Running", sourcePod=a_pod()["metadata"]["name"], sourcePodUID=uid_of(a_pod()))
     if part == "namespace":
         theirs["metadata"]["namespace"] = value

@@ -17,7 +17,7 @@ from tests.unit.controller.evictions.test_eviction_plan import NOW, a_cordoned_n
 from tests.unit.controller.reconcilers.builders import a_pod
 
 DRAIN_SECONDS = 5.0
-"""Time between two requests of ``kubectl drain`` for one pod."""
+"""Between two requests of ``kubectl drain`` for one pod."""
 MOVE_SECONDS = 10.0
 TICK_SECONDS = 0.25
 
@@ -33,7 +33,7 @@ def a_guest(namespace: str, number: int) -> tuple[dict[str, Any], dict[str, Any]
 
 @dataclass
 class Cluster:
-    """One replica of virt-controller with a simulated clock."""
+    """One virt-controller with a simulated clock."""
 
     ends_after: float
     """Seconds until an evacuation of a tenant's guest ends."""

@@ -22,7 +22,7 @@ PACKAGES: Final = {
     "virtualmachinereplicasets": "replica_sets",
     "fencing": "fencing",
 }
-"""By loop: the package of its reconciler."""
+"""By loop: its reconciler's package."""
 ALL: Final = (*LOOPS, FENCING)
 NAMESPACES: Final = {"cluster": "", "installation": "kubevirt", "node leases": "kubevirt-node-lease"}
 
@@ -38,7 +38,7 @@ def of_loop(loop: Loop) -> tuple[Right, ...]:
 
 
 def test_the_chart_grants_the_rights_of_the_table_and_no_others() -> None:
-    """The rights are sufficient as well: component tests run the process with them."""
+    """Component tests run the process with them, so they suffice."""
     needed = {*granted(right for loop in LOOPS for right in of_loop(loop)), *granted(right for part in PARTS.values() for right in part)}
     assert needed == set(rbac.permissions("virt-controller"))
     assert not set(granted([EVICTING])) & needed  # only with workloadUpdate.strategy Evict

@@ -1,5 +1,3 @@
-"""Metrics about machines and Migrations."""
-
 from __future__ import annotations
 
 from typing import Any

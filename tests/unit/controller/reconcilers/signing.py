@@ -1,4 +1,4 @@
-"""CertificateSigningRequests for tests, valid except for a test's change."""
+"""CertificateSigningRequests, valid except for a test's change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRONG_KEYS: dict[str, PrivateKey] = {
     "another curve": ec.generate_private_key(ec.SECP384R1()),
     "a small curve": ec.generate_private_key(ec.SECP192R1()),
 }
-"""Made at import, because each takes half a second; the mutants of a module share them (``tests/mutants/worker.py``)."""
+"""Made at import, because each takes half a second; the mutants of a module share them."""
 
 
 def pkcs10(
@@ -51,7 +51,7 @@ RIGHT = pkcs10()
 
 
 def a_request(pem: bytes = RIGHT, *, node: str | None = "node1", conditions: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
-    """Return a CertificateSigningRequest as kube-apiserver stores it."""
+    """As kube-apiserver stores it."""
     made = {
         "signerName": "kubevirt.io/virt-handler",
         "usages": ["digital signature", "server auth", "client auth"],

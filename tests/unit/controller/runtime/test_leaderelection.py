@@ -153,7 +153,7 @@ class Refusing(View):
 
 
 class Lingering(View):
-    """Takes a moment to cancel, as a connection does that closes."""
+    """Takes a moment to cancel, like a connection that closes."""
 
     async def _hop(self) -> None:
         try:
@@ -235,7 +235,7 @@ def test_short_outage_does_not_cost_the_leadership() -> None:
 
 @pytest.mark.parametrize("answer", [0.0, 3.0, 6.0, 9.0])
 def test_term_counts_from_the_start_of_its_renewal(answer: float) -> None:
-    """Other candidates count from the stored change, which may come before the response."""
+    """Other candidates count from the stored change, which may precede the response."""
     server, terms = Server(), Terms()
     stored: list[float] = []
 
@@ -246,7 +246,7 @@ def test_term_counts_from_the_start_of_its_renewal(answer: float) -> None:
             stored.append(loop.time())
             return answer if loop.time() > 50 else 0.0
 
-        view = server.view(lambda: len(stored) > 1 and stored[-1] > 50, slow)  # the last renewal is stored; everything else fails
+        view = server.view(lambda: len(stored) > 1 and stored[-1] > 50, slow)  # the last renewal is stored; all else fails
         async with asyncio.timeout(200), asyncio.TaskGroup() as tasks:
             tasks.create_task(campaign(an_elector(view, "a"), terms.lead("a")))
             await asyncio.sleep(1)

@@ -51,7 +51,7 @@ def test_errors_and_conflicts_are_retried_with_growing_pauses() -> None:
 
 
 def test_success_resets_the_pauses() -> None:
-    """One new error after an hour of failures causes only a short pause."""
+    """One new error after an hour of failures causes a short pause."""
     bad = [ValueError("a defect")] * 6
     called = moments(Scripted(*bad, Result(requeue_after=50), ValueError("another"), Result()))
     grown, first, again = called[6] - called[5], called[1] - called[0], called[8] - called[7]
@@ -120,7 +120,7 @@ def test_single_object_never_has_two_workers() -> None:
 
 @pytest.mark.parametrize("workers", [1, None])
 def test_passes_without_waiting_yield_to_other_tasks(workers: int | None) -> None:
-    """Otherwise a tenant's thousand objects would take one turn of the event loop, which also renews virt-controller's lease."""
+    """A tenant's thousand objects would take one turn of the event loop, which also renews the lease."""
     passes, turns = 50, [0]
 
     class Busy:

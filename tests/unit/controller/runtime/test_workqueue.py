@@ -14,7 +14,7 @@ ITEMS = st.sampled_from("abcd")
 
 
 class Queue(RuleBasedStateMachine):
-    """The promises of the module's docstring, compared with the simplest model."""
+    """The module's promises, compared with the simplest model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(item=ITEMS, seconds=st.integers(0, 5))
     def add_after(self, item: str, seconds: int) -> None:
-        # All due times differ, because the order of timers with equal due times is unspecified.
+        # The order of timers with equal due times is unspecified.
         self.delays += 1
         delay = seconds + self.delays / 1e6 if seconds else 0
         self.loop.run_until_complete(self._call("add_after", item, delay))

@@ -62,7 +62,7 @@ def test_verdict_changes_with_the_device_and_probing_stops(tmp_path: Path) -> No
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(detector.run())
             await asyncio.sleep(3601)
-            assert len(trials.at) == 1  # nothing to try
+            assert len(trials.at) == 1
             device.touch()
             await asyncio.sleep(detection.POLL_SECONDS + 1)
             assert len(trials.at) == 2

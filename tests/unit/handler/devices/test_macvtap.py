@@ -33,7 +33,7 @@ def node(tmp_path: Path) -> Macvtaps:
 
 
 def test_device_number_of_an_existing_macvtap_is_refused(node: Macvtaps) -> None:
-    """The pod would open another guest's macvtap, or one of another program."""
+    """The pod would open another guest's macvtap, or another program's."""
     assert node.refusal(["macvtap1", "macvtap2", "macvtap3"]) == "another macvtap of the node already has the number 246:1 and 246:3"
     assert node.refusal(["macvtap2", "macvtap4", "tun1"]) == ""
     assert network.MACVTAP_HOLDER == "kvhold"

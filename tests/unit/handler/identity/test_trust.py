@@ -70,7 +70,7 @@ def test_no_text_names_two_nodes(text: str) -> None:
         return
     assert names.node_of_server_name(made) == text
     assert made.isascii()
-    assert len(made.encode("idna")) <= 253  # Python's ssl encodes a server name like this
+    assert len(made.encode("idna")) <= 253  # like Python's ssl
 
 
 @pytest.mark.parametrize("name", ["", "*", "a" * 64, "a." * 120 + "ab", "A", "a_b", "a/b", "a,DNS:b", "a\n", "-a", "a-", ".a", "ä"])

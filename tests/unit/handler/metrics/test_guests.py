@@ -1,5 +1,3 @@
-"""Prometheus' text from libvirt's statistics."""
-
 from __future__ import annotations
 
 from handler.metrics.guests import METRICS, Guest, lines

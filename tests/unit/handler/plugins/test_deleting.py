@@ -101,7 +101,7 @@ async def test_deletion_waits_for_a_running_add(world: World) -> None:
         group.create_task(world.deleter.look())
         while not world.looked:
             await asyncio.sleep(0.001)
-        for _ in range(10):  # enough turns for any call to have started
+        for _ in range(10):  # enough turns for any call
             await asyncio.to_thread(world.looked.count, GONE)
         assert world.calls == []
         world.records.write(record.answered({"disk": {"size": 512}}))

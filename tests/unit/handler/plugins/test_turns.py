@@ -99,7 +99,7 @@ async def test_turn_given_to_a_cancelled_wait_goes_to_the_next() -> None:
         async with world.turns.turn("a", None):
             second, third = (group.create_task(world.call(each)) for each in ("a-1", "b-0"))
             await settled()
-        second.cancel()  # no task ran since it got the place
+        second.cancel()  # it got the place, and has not run since
         with ended(second, third):
             await settled()
             assert world.under_way == ["b-0"]
@@ -112,7 +112,7 @@ async def test_cancelled_wait_is_skipped_when_a_turn_is_free() -> None:
         async with world.turns.turn("a", None):
             second, third = (group.create_task(world.call(each)) for each in ("a-1", "b-0"))
             await settled()
-            second.cancel()  # it has not seen the place yet when it gets it
+            second.cancel()  # it got the place, and has not run since
         with ended(second, third):
             await settled()
             assert world.under_way == ["b-0"]

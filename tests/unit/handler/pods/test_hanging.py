@@ -1,4 +1,4 @@
-"""Calls that may hang, one per pod. A caller who still waits gets the result; otherwise it is dropped."""
+"""Calls that may hang, one per pod. A caller who still waits gets the result."""
 
 from __future__ import annotations
 

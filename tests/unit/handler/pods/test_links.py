@@ -1,4 +1,4 @@
-"""Links to launchers, on a virtual clock: one pod's faults affect only its own link."""
+"""One pod's faults affect only its own link to the launcher, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_change_that_comes_alone_is_told_at_once() -> None:
     async def speak(node: Node) -> None:
         node.links.acquire("pod-1", ME)
         await asyncio.sleep(1)
-        for revision in range(1, 601):  # as in a live migration of five minutes
+        for revision in range(1, 601):  # a live migration of five minutes
             node.pods["pod-1"].on_status(messages.Status(revision))
             assert node.told[-1][2] == revision
             await asyncio.sleep(0.5)

@@ -33,7 +33,7 @@ class Noon:
 class Guests:
     answer: Outcome | Exception = GOOD
     answers: dict[str, Outcome | Exception] = field(default_factory=dict)
-    """Answers by address, in place of ``answer``."""
+    """By address, in place of ``answer``."""
     asked: list[tuple[float, str, int]] = field(default_factory=list)
     """Time, address and port."""
     changed: list[tuple[float, str]] = field(default_factory=list)

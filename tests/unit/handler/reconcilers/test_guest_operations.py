@@ -1,4 +1,4 @@
-"""What a machine says of its operations, from its launcher's words. Which one is sent: test_guest_plan."""
+"""A machine's operations, as its launcher reports them. test_guest_plan: which one is sent."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_no_grace_period_is_sent_to_a_guest_that_shall_be_on() -> None:
 
 
 def test_begun_stop_is_completed_despite_a_later_start() -> None:
-    """A start may revoke a stop: the guest neither stays in Stopping forever, nor starts only to end at once."""
+    """The guest neither stays in Stopping forever, nor starts only to end at once."""
     for request in (None, a_request("Start"), a_request("Unpause")):
         assert plan(observed(a_vm("Stopping", request=request), a_running())) == shut_down(30.0)
         (action,) = plan(observed(a_vm("Stopping", request=request), EMPTY))
@@ -150,7 +150,7 @@ def test_pause_and_unpause_follow_the_level() -> None:
 
 
 def test_a_guest_that_libvirt_still_starts_is_not_resumed() -> None:
-    """Otherwise the VM would get an Event about an unpaused guest before its start."""
+    """The VM would get an Event about an unpaused guest before its start."""
     starting = a_running("paused", "starting up", started=False)
 
     assert plan(observed(a_vm(), starting)) == ()
@@ -211,7 +211,7 @@ def test_open_operation_is_sent_with_id_and_number(action: operations.Action, st
     ],
 )
 def test_operations_are_sent_one_by_one_and_known_ones_skipped(told: tuple[messages.OperationStatus, ...], sent: str | None) -> None:
-    """What is not written yet was told by the launcher, to a virt-handler that was restarted, too."""
+    """The launcher told a restarted virt-handler what is not written yet."""
     vm = a_vm("Running", operations=[an_operation("a", 1), an_operation("b", 2)])
     expected = REPORT if sent is None else (SendRequest(messages.Operate(sent, 1 if sent == "a" else 2, "Reset")),)
     assert operating(vm, a_running(operations=told)) == expected
@@ -350,7 +350,7 @@ def test_migrated_guest_is_reported_and_stopped_like_any_other() -> None:
 
 @pytest.mark.parametrize("connected", [False, True])
 def test_end_of_a_launcher_with_a_leaving_guest_is_not_guessed(connected: bool) -> None:
-    """The guest may already run at the target: reporting an end would start a second one."""
+    """The guest may run at the target: reporting an end would start a second one."""
     leaving: tuple[messages.MigrationState, ...] = ("running", "succeeded")
     staying: tuple[messages.MigrationState, ...] = ("prepared", "failed", "cancelled")
     coming: tuple[messages.MigrationState, ...] = ("running", "arrived")
@@ -494,7 +494,7 @@ def test_only_a_guest_that_runs_and_stays_can_answer_a_probe(launcher: messages.
 
 @pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
 def test_only_the_end_of_an_unsupported_launcher_is_known(phase: str) -> None:
-    """An older virt-handler may follow a newer one: earlier messages no longer count."""
+    """An older virt-handler may follow a newer one: earlier messages do not count."""
     for launcher in (None, EMPTY, a_running(), an_ended("shutdown")):
         seen = replace(observed(a_vm(phase, deleting=True), launcher, connected=False), not_understood="it speaks version 9")
         assert plan(seen) == (ReportNotUnderstood("it speaks version 9"),)

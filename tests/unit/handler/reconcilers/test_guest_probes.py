@@ -52,7 +52,7 @@ def test_a_guest_is_ready_once_its_probe_says_so(known: tuple[dict[str, Any], ..
 
 
 def test_a_paused_guest_is_as_ready_as_before_once_it_runs_on() -> None:
-    """Also with a virt-handler that has only the status: the guest was paused to move to another node."""
+    """Also if virt-handler has only the status: the guest was paused to move to another node."""
     for known, reason in ((READY, "Paused"), (NOT_READY, "ReadinessProbeFailed"), (PAUSED, "Paused")):
         vm = a_probed(known)
         vm["status"] = guest_status.running(vm, a_running("paused", "migration"), None, NOW, Verdict())

@@ -1,4 +1,4 @@
-"""virt-handler aborts a slow migration, or pauses its guest, with the reason; a restart changes nothing."""
+"""virt-handler aborts a slow migration, or pauses its guest, also after a restart."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_migration_has_its_time_and_no_more() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"completionTimeoutSeconds": None}], ids=["none", "null"])
 def test_without_a_time_it_has_all_the_time(options: dict[str, Any]) -> None:
-    """A Migration without a timeout, started by the previous release's virt-controller, never times out."""
+    """The previous release's virt-controller started a Migration without a timeout, which never times out."""
     migration = a_migration("Running", phaseTransitionTimestamps=STAMPS, options=options)
     assert planned(migration, 1e6) == LOOK_AGAIN
     assert planned(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == LOOK_AGAIN

@@ -288,7 +288,7 @@ STATES: list[messages.MigrationState | None] = [None, "running", "succeeded", "f
 @pytest.mark.parametrize("deleting", [False, True])
 @pytest.mark.parametrize("phase", ["TargetReady", "Running"])
 def test_at_most_one_side_writes_an_end(phase: str, deleting: bool, state: messages.MigrationState | None) -> None:
-    """All combinations of reports that the two launchers can make at one moment."""
+    """All combinations of two launchers' reports at one moment."""
     here = a_running() if state is None else a_migrating(state)
     there = a_migrating("succeeded" if state == "succeeded" else "prepared", "incoming")
     ends = [
@@ -315,9 +315,6 @@ def test_final_figures_of_a_launcher_are_awaited_for_a_while() -> None:
     assert of(a_running(migrations=(replace(here, elapsed_milliseconds=1),))) == (plan.ForgetMigration(),)
     for seconds in (-plan.MEASURE_SECONDS, plan.MEASURE_SECONDS):
         assert of(a_running(migrations=(here,)), ended=timedelta(seconds=seconds)) == (plan.ForgetMigration(),)
-
-
-# Attempts
 
 
 BROKE = {"number": 1, "reason": "ConnectionBroken", "message": "broke"}

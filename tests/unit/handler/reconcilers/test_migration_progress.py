@@ -168,7 +168,7 @@ def test_faster_writes_for_some_seconds_prevent_convergence() -> None:
 
 
 def test_writes_at_the_transfer_rate_prevent_convergence() -> None:
-    """As QEMU reports for a guest with endless writes: it counts each page at most once between two transfers."""
+    """As QEMU reports endless writes: it counts each page at most once between two transfers."""
     course, migration, step = Course(), a_migration("Running"), None
     for number, moment in enumerate((4, 1, 3, 4, 2, 4, 4, 3, 4, 4, 4, 4), start=1):
         known = replace(

@@ -1,4 +1,4 @@
-"""The machine of a guest that was suspended, or resumes from an image."""
+"""A guest that was suspended, or resumes from an image."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_claim_is_that_of_the_pod_not_of_an_edit() -> None:
 
 
 def test_a_save_that_nobody_requested_is_a_failure() -> None:
-    """The launcher may be controlled by its guest: a machine that should run again must not stay off by it."""
+    """A compromised launcher must not keep a machine off that should run again."""
     status = ended(a_vm("Running"))
     assert (status["phase"], status["attempts"][-1]["result"]) == ("Failed", "Failed")
     assert "managedSave" not in status

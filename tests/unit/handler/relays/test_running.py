@@ -37,7 +37,7 @@ def test_fault_of_one_migrations_relays_ends_no_others(fault: Exception, caplog:
                 await relays.open(uid, "pod", Destination("n", "127.0.0.1:1"))
             await asyncio.sleep(10)
             assert told == ["one"]
-            await relays.open("one", "pod", Destination("n", "127.0.0.1:1"))  # again
+            await relays.open("one", "pod", Destination("n", "127.0.0.1:1"))
             await asyncio.sleep(10)
             assert told == ["one", "one"]
             running.cancel()

@@ -1,4 +1,4 @@
-"""Answers of an NBD server about an export: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md."""
+"""An NBD server's answers about an export: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md."""
 
 from __future__ import annotations
 
@@ -72,4 +72,4 @@ async def test_invalid_nbd_answers_are_reported(answer: bytes, words: str) -> No
         with pytest.raises(NoExport, match=words):
             await ask(answer)
     else:
-        assert (await ask(answer))[0].size == 512  # the client stops reading, however much it sends
+        assert (await ask(answer))[0].size == 512  # the client stops reading

@@ -188,7 +188,7 @@ def test_long_options_come_in_parts_and_are_read_as_one() -> None:
 
 
 def test_search_domains_are_names_as_in_dns() -> None:
-    """As in the example of RFC 3397, section 2: the second name points to the end of the first."""
+    """The example of RFC 3397, section 2: the second name points to the end of the first."""
     assert message.domain_search(["eng.apple.com.".rstrip("."), "marketing.apple.com"]) == (
         b"\3eng\5apple\3com\0" + b"\x09marketing" + b"\xc0\x04"
     )

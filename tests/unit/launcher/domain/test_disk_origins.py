@@ -1,4 +1,4 @@
-"""Formats of disks: a guest's data never decides how its disk is read."""
+"""A guest's data never decides how its disk is read."""
 
 from __future__ import annotations
 

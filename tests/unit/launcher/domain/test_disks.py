@@ -1,4 +1,4 @@
-"""libvirt's names for disks: each disk keeps its name while others change."""
+"""Each disk keeps libvirt's name while others change."""
 
 from __future__ import annotations
 

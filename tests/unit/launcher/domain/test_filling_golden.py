@@ -97,8 +97,6 @@ def test_emptied_golden_document_is_filled_to_the_same_meaning(name: str) -> Non
         assert fact(specification) == fact(typed.specification), fact.__name__
 
 
-# --- mutations -------------------------------------------------------------------------------------------------------------------
-
 SEEDS: Final = 16
 EACH: Final = 60
 NASTY: Final = (
@@ -167,7 +165,7 @@ def _noise(text: str, draw: random.Random, _corpus: list[str]) -> tuple[int, int
 
 
 def admissible(name: str) -> dict[str, Any]:
-    """Return the fields next to an emptied document as virt-api requires them; golden documents are for launchers, which require less."""
+    """Return the fields next to an emptied document as virt-api requires them; launchers require less of golden documents."""
     domain = standing_beside(name)
     container = ((domain.get("firmware") or {}).get("kernelBoot") or {}).get("container") or {}
     if container.get("initrdPath"):

@@ -15,7 +15,7 @@ from launcher.hypervisor import translate
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.port import AGENT_SECONDS, AgentRefused, AgentSilent, HypervisorError, OperationInvalid
 
-NAME = "test"  # the initial domain of libvirt's test driver
+NAME = "test"  # the test driver's initial domain
 
 
 def an_error(code: int, domain: int = libvirt.VIR_FROM_QEMU, text: str = "no") -> libvirt.libvirtError:
@@ -25,7 +25,7 @@ def an_error(code: int, domain: int = libvirt.VIR_FROM_QEMU, text: str = "no") -
 
 
 class Agent:
-    """An agent, which libvirt's test driver lacks: it answers with a text, an error, or a function's result."""
+    """libvirt's test driver lacks an agent: this one answers with a text, an error, or a function's result."""
 
     answer: Any = None
 

@@ -1,4 +1,4 @@
-"""Disk errors that do not stop the guest: the last error of each disk, and how often virt-launcher looks."""
+"""Errors that do not stop the guest: the last one of each disk, and how often virt-launcher looks."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ async def world(tmp_path: Path, times: Times) -> AsyncIterator[World]:
 
 @pytest.fixture
 def times() -> Times:
-    """Return the times of the world's parts. A test overrides them with its parameter ``times``."""
+    """A test overrides them with its parameter ``times``."""
     from tests.unit.launcher.main.world import QUICK
 
     return QUICK

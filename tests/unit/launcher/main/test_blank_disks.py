@@ -1,4 +1,4 @@
-"""Blank disks in claims, in a real directory: created completely or not at all, once, and never over existing data."""
+"""Blank disks in claims are created completely or not at all, once, and never over existing data."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_disk_that_another_pod_is_creating_is_waited_for(claim: Path) -> None:
 
 
 def test_of_two_that_create_one_the_first_one_counts(claim: Path) -> None:
-    """A disk that another process makes without a lock, between our check and our link, stays."""
+    """Another process made a disk without a lock, between our check and our link."""
     with system_calls.at(os.link, lambda: (claim / "disk.img").write_bytes(b"theirs")):
         blank_disks.create(specification())
     assert (claim / "disk.img").read_bytes() == b"theirs"

@@ -1,4 +1,4 @@
-"""Changes of a running guest's devices: from a request to the hypervisor, and what the status says."""
+"""Changes of a running guest's devices, in the hypervisor and in the status."""
 
 from __future__ import annotations
 

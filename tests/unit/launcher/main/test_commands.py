@@ -109,8 +109,6 @@ async def test_without_an_agent_no_command_runs(world: World) -> None:
     assert (reason, "no guest agent is connected" in text) == ("Conflict", True)
 
 
-# --- before a shutdown -----------------------------------------------------------------------------------------------------------
-
 HOOK = messages.Sync(dataclasses.replace(MACHINE, pre_stop=("/bin/goodbye",)))
 
 

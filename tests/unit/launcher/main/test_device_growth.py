@@ -38,7 +38,7 @@ def test_only_devices_that_the_guest_writes_to_are_measured() -> None:
 async def test_guest_is_told_once_and_again_after_a_failure(world: World) -> None:
     sizes = {"data": 1, "strange": 9}
     growth = DeviceGrowth(world.hypervisor, world.domain._watch.record, QUICK, lambda _domain: sizes)
-    await growth.look()  # before the start
+    await growth.look()
     await world.domain.handle(messages.Sync(GUEST))
     for expected in (1, 1, 3):
         sizes["data"] = expected

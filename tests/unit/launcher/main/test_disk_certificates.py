@@ -1,4 +1,4 @@
-"""Certificates for NBD servers: where virt-launcher writes them, and messages for invalid ones. Host tests use real servers."""
+"""Certificates for NBD servers: where they are written, and messages for invalid ones. Host tests use real servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUES = {"ca-cert.pem": b"authority", "client-cert.pem": b"certificate", "clien
 
 
 class Commands(Children):
-    """Replaces a process: records the calls, and answers like a correct, failing or hanging server."""
+    """Records the calls, and answers like a correct, failing or hanging server."""
 
     def __init__(self, said: str = "", *, hangs: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whether a guest resumes: only after pauses by disk servers, and once all of them answer."""
+"""A guest resumes only after pauses by disk servers, and once all of them answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks made in the pod keep their bytes in a migration: from the source's virt-launcher to the target's."""
+"""Disks made in the pod keep their bytes in a migration, between both virt-launchers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ BYTES = {"files": b"files of the source", "seed": b"seed of the source"}
 
 @dataclasses.dataclass(frozen=True)
 class Pod:
-    """The pod's directories."""
-
     run: Path
     made: Path
     sources: Path
@@ -62,7 +60,7 @@ def offer_of(contents: Mapping[str, bytes]) -> bytes:
 
 
 async def sent(pod: Pod, *parts: bytes) -> str | None:
-    """Send these bytes as a source, and return the target's reason; empty if it took them."""
+    """Send these bytes as a source; return the target's reason, empty if it took them."""
     reader, writer = await asyncio.open_unix_connection(pod.socket)
     for part in parts:
         writer.write(part)
@@ -191,7 +189,7 @@ async def test_source_sends_its_bytes_before_libvirt_begins(world: World, pod: P
 
 
 async def hangs_up(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-    """End at once, as virt-handler of an older release."""
+    """Like an older virt-handler."""
 
 
 async def hangs_up_after_the_offer(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
@@ -272,7 +270,7 @@ async def test_second_migration_sends_the_bytes_of_the_first_pod(world: World, p
         heard.set_result((await reader.readline(), await reader.readexactly(37)))
         writer.write(OK)
 
-    pod.socket.unlink()  # as virt-handler does
+    pod.socket.unlink()  # like virt-handler
     async with target(pod, take):
         await world.domain.handle(dataclasses.replace(MIGRATE, migration_uid="m2"))
         async with asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""Disk files before a start, in a real directory: which ones grow, by how much, and messages for files of other owners."""
+"""Disk files before a start: which ones grow, by how much, and messages for files of other owners."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ KEPT_TPM = {"firmware": STATE, "devices": {"tpm": {"persistent": True}}}
 
 
 class Commands(Children):
-    """Replaces a process of one second: it creates swtpm_setup's files by the same rules."""
+    """Creates swtpm_setup's files by the same rules, in one second."""
 
     def __init__(self) -> None:
         super().__init__()

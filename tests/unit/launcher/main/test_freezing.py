@@ -1,4 +1,4 @@
-"""Frozen file systems: they thaw on request, after their time, before a shutdown, and whatever the agent does."""
+"""Frozen file systems thaw on request, after their time, and before a shutdown, whatever the agent does."""
 
 from __future__ import annotations
 

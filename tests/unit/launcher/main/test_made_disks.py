@@ -35,7 +35,7 @@ async def make(
 
 
 class Commands(Children):
-    """Replaces a process: records the contents of the image."""
+    """Records the contents of the image."""
 
     def __init__(self, *, fails: bool = False) -> None:
         super().__init__()

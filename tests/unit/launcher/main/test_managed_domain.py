@@ -176,7 +176,7 @@ async def test_sigterm_ends_any_start_in_progress(world: World, call: str, reque
 
 
 async def test_sigterm_does_not_wait_for_cleanup_by_libvirtd(world: World) -> None:
-    """Otherwise the stop would wait for the start, and the start for libvirtd, for a minute."""
+    """The stop would wait for the start, and the start for libvirtd, for a minute."""
 
     async def away(_destroy: Call) -> None:
         raise Unavailable("libvirtd is away")
@@ -286,9 +286,6 @@ async def test_agent_answers_are_in_the_status(world: World) -> None:
     assert world.status.interfaces == (messages.InterfaceStatus("default", TAP.mac, "eth0", ("10.0.2.2",)),)
     world.hypervisor.become(NAME, State.RUNNING, "booted")
     await world.until(lambda: not world.status.agent.connected)
-
-
-# --- migration, source ---
 
 
 async def migrating(world: World) -> None:
@@ -628,7 +625,7 @@ async def test_domain_left_paused_without_outcome_resumes_here(world: World, err
 
 
 async def test_a_migration_that_goes_on_without_us_is_waited_for(world: World) -> None:
-    """libvirtd continues it after the connection to libvirtd broke."""
+    """libvirtd continues it after the connection broke."""
     await migrating(world)
 
     async def progress(_progress: Call) -> Progress | None:
@@ -653,9 +650,6 @@ async def test_success_is_said_only_when_qemu_is_gone(world: World) -> None:
     await world.domain.handle(messages.Migrate("m1"))
     await world.ends("migrated")
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF
-
-
-# --- migration, target ---
 
 
 async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:

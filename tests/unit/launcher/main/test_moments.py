@@ -79,7 +79,7 @@ async def test_a_second_sigterm_changes_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=0.02)])
 async def test_a_copy_that_is_being_released_is_not_destroyed(world: World) -> None:
-    """It is the only copy by then, because the source's QEMU has ended; destroying it would deny the guest its grace period."""
+    """It is the only copy: the source's QEMU has ended. Destroying it would deny the guest its grace period."""
     await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
     world.hypervisor.become(NAME, State.PAUSED, "user")
     await world.until(lambda: state_of(world) == "arrived")
@@ -105,7 +105,7 @@ async def test_a_copy_that_is_being_released_is_not_destroyed(world: World) -> N
 
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=20.0)])
 async def test_copy_arriving_while_libvirtd_is_away_is_kept(world: World) -> None:
-    """It may be the only copy by then; the last successful observation is too old to end the target."""
+    """It may be the only copy; the last successful observation is too old to end the target."""
     await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
     await asyncio.sleep(0.03)
     world.hypervisor.connect(connected=False)
@@ -131,7 +131,7 @@ async def test_target_without_libvirtd_ends_after_its_grace_period(world: World)
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, give_up=0.1)])
 @pytest.mark.parametrize("call", ["destroy", "observe"])
 async def test_a_libvirtd_that_hangs_is_given_up_like_one_that_fails(world: World, call: str) -> None:
-    """Otherwise the stop hangs for half a minute per call, and the kubelet kills the pod before it reports its end."""
+    """The stop would hang for half a minute per call, and the kubelet would kill the pod before it reports its end."""
     await world.domain.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
     world.hypervisor.intercept(call, hangs)
     world.domain.terminate()
@@ -147,9 +147,6 @@ async def test_guest_with_a_hanging_agent_is_destroyed_in_time(world: World) -> 
     world.domain.terminate()
     await world.ends("destroyed")
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF
-
-
-# --- a guest that leaves ---
 
 
 async def leaving(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Operations on a guest: each is carried out once, whatever ends or is asked again on the way."""
+"""Each operation is carried out once, whatever ends or is asked again on the way."""
 
 from __future__ import annotations
 

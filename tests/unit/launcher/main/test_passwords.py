@@ -11,7 +11,7 @@ from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, SYNC, World
 
-SECRET = "Tr0ub4dor"  # of this test
+SECRET = "Tr0ub4dor"
 ENCODED = base64.b64encode(SECRET.encode()).decode()
 REQUEST = messages.SetPassword("debian", SECRET)
 

@@ -1,4 +1,4 @@
-"""Disks of a running guest: from a request to the hypervisor, and what the status says."""
+"""Disks of a running guest, in the hypervisor and in the status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network cards of a running guest: from a request to the hypervisor, and what the status and the DHCP server are told."""
+"""Network cards of a running guest, in the hypervisor, the status and the DHCP server."""
 
 from __future__ import annotations
 

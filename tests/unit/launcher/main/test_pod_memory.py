@@ -69,7 +69,7 @@ def test_a_system_without_cgroups(tmp_path: Path) -> None:
 
 
 def test_cgroup_paths_with_colons_are_parsed(tmp_path: Path, own: Path) -> None:
-    """As named by the systemd cgroup driver of a container runtime."""
+    """As the systemd cgroup driver of a container runtime names them."""
     own.write_text("4:hugetlb,memory:/kubepods.slice:cri-containerd:c1\n")
     put(
         tmp_path / "fs/memory/kubepods.slice:cri-containerd:c1",

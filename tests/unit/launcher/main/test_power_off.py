@@ -69,7 +69,7 @@ def test_the_shortest_grace_period_of_a_guest_that_ran_counts(before: Known, gra
 
 
 def test_the_shortest_grace_period_that_was_given_is_told() -> None:
-    """From it virt-handler, also after its own restart, decides whether to send a shorter one."""
+    """virt-handler, also restarted, decides from it whether to send a shorter one."""
     found, told = STARTED, []
     for seconds in (900.0, 3.0, 30.0, 0.0):
         found = power_off.requested(found, seconds, 100.0)

@@ -1,4 +1,4 @@
-"""QEMU's log: reading it despite a hostile guest."""
+"""Reading QEMU's log despite a hostile guest."""
 
 from __future__ import annotations
 

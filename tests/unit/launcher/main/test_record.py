@@ -26,7 +26,7 @@ def test_each_change_of_the_status_is_told_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, look=60.0)])
 async def test_an_event_is_looked_at_once(world: World) -> None:
-    """It causes one query; otherwise virt-launcher would query libvirtd without a pause."""
+    """Otherwise virt-launcher would query libvirtd without a pause."""
     await world.domain.handle(SYNC)
     await asyncio.sleep(0.03)
     before = world.hypervisor.calls.count("observe")

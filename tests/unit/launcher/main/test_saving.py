@@ -108,7 +108,7 @@ async def test_failed_save_leaves_the_guest_and_no_file(world: World, claim: Pat
     assert told(world)[1] == "save domain: No space left on device"
     assert world.hypervisor.domains[NAME].state is State.RUNNING
     assert names(claim) == []
-    await world.domain.handle(messages.Operate("b", 2, "Reset"))  # the guest can be asked for other things again
+    await world.domain.handle(messages.Operate("b", 2, "Reset"))  # the guest takes other requests again
     assert world.hypervisor.calls.count("reset") == 1
 
 

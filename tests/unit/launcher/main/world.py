@@ -47,7 +47,7 @@ def connection(port: int, state: str = "01", address: str = "0100007F") -> str:
 
 
 class ConnectedConsole(Console):
-    """A console whose serial port appears immediately, or when the test says so."""
+    """Its serial port appears immediately, or when the test says so."""
 
     is_held = False
 

@@ -1,4 +1,4 @@
-"""The text of a guest's statistics, which a hostile launcher may write."""
+"""A guest's statistics, which a hostile launcher may write."""
 
 from __future__ import annotations
 

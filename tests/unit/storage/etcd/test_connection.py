@@ -1,4 +1,4 @@
-"""The choice of an endpoint, with scripted servers on loopback."""
+"""The choice of an endpoint, with scripted servers."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ async def test_many_callers_wait_for_one_connection() -> None:
             waiting = [tasks.create_task(store.ready(soon())) for _ in range(20)]
             links = {await each for each in waiting}
         assert len(links) == 1
-        assert made <= 2  # the impatient caller's connection, and the one that the others share
+        assert made <= 2  # the impatient caller's, and the one that the others share
         await store.close()
 
 

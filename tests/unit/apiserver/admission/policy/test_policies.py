@@ -99,7 +99,7 @@ def thing(**spec: Any) -> Json:
 
 
 async def test_audit_annotations_and_failures_use_gos_keys() -> None:
-    """ADM-04: auditAnnotations of two bindings are joined; a failure is JSON with Go's escapes."""
+    """auditAnnotations of two bindings are joined; a failure is JSON with Go's escapes."""
     world = World("validating")
     world.put(
         binding={"validationActions": ["Warn", "Audit"]},
@@ -121,7 +121,6 @@ async def test_audit_annotations_and_failures_use_gos_keys() -> None:
 
 
 async def test_failing_audit_annotation_refuses_the_request() -> None:
-    """ADM-04: auditAnnotations follow failurePolicy."""
     world = World("validating")
     annotations = [{"key": "size", "valueExpression": "object.spec.none"}]
     world.put(auditAnnotations=annotations)
@@ -133,7 +132,6 @@ async def test_failing_audit_annotation_refuses_the_request() -> None:
 
 
 async def test_deletes_show_the_old_object_alone() -> None:
-    """ADM-04, ADM-06: object is null on DELETE."""
     world = World("validating")
     world.put(validations=[{"expression": "request.operation != 'DELETE' || (object == null && oldObject.spec.size == 1)"}])
     assert await world.refusal(None, old=thing(size=1), operation="DELETE") is None
@@ -141,7 +139,7 @@ async def test_deletes_show_the_old_object_alone() -> None:
 
 
 async def test_streams_and_subresources_are_what_the_rules_say() -> None:
-    """ADM-04: CONNECT with the options object; subresources that the rules name."""
+    """CONNECT with the options object; subresources that the rules name."""
     world = World("validating")
     expression = "request.operation == 'CONNECT' ? request.subResource == 'console' : request.subResource == 'status'"
     rule = {**RULE, "resources": ["things/console", "things/status"]}
@@ -154,7 +152,7 @@ async def test_streams_and_subresources_are_what_the_rules_say() -> None:
 
 
 async def test_policies_about_policies_are_not_asked() -> None:
-    """ADM-07: otherwise a policy that denies everything could not be deleted."""
+    """A policy that denies everything could not be deleted."""
     world = World("validating")
     world.put(matchConstraints={"resourceRules": [{**RULE, "apiGroups": ["*"], "resources": ["*"]}]}, validations=[{"expression": "false"}])
     group = "admissionregistration.k8s.io"
@@ -164,7 +162,7 @@ async def test_policies_about_policies_are_not_asked() -> None:
 
 
 async def test_a_policy_that_costs_too_much_fails() -> None:
-    """ADM-04: cost limits of one expression and of all expressions together."""
+    """Cost limits of one expression and of all together."""
     world = World("validating")
     loop = "object.spec.items.all(a, object.spec.items.all(b, object.spec.items.all(c, true)))"
     world.put(validations=[{"expression": loop}])
@@ -181,7 +179,7 @@ async def test_a_policy_that_costs_too_much_fails() -> None:
 
 
 async def test_compile_error_counts_as_evaluation_error() -> None:
-    """ADM-04: those stored earlier follow failurePolicy."""
+    """Those stored earlier follow failurePolicy."""
     world = World("validating")
     world.put(validations=[{"expression": "object.spec.size <"}], variables=[{"name": "v", "expression": "nothing"}])
     refusal = await world.refusal(thing())
@@ -194,7 +192,7 @@ async def test_compile_error_counts_as_evaluation_error() -> None:
 
 
 async def test_a_message_cannot_ask_the_authorizer_and_is_kept_short() -> None:
-    """ADM-04: messageExpression falls back to message, then to the expression."""
+    """messageExpression falls back to message, then to the expression."""
     world = World("validating")
     for said in ("authorizer.path('/x').check('get').reason()", "'a\\nb'", "'   '", f"'{'x' * 6000}'", "object.none"):
         world.put(validations=[{"expression": "false", "message": "no", "messageExpression": said}])
@@ -204,7 +202,6 @@ async def test_a_message_cannot_ask_the_authorizer_and_is_kept_short() -> None:
 
 
 async def test_match_conditions_see_no_namespace_and_false_one_decides() -> None:
-    """ADM-04: matchConditions."""
     world = World("validating")
     never = [{"expression": "false"}]
     world.put(validations=never, matchConditions=[{"name": "a", "expression": "object.none"}, {"name": "b", "expression": "false"}])
@@ -218,7 +215,7 @@ async def test_match_conditions_see_no_namespace_and_false_one_decides() -> None
 
 
 async def test_absent_namespace_fails_only_policies_that_select_by_it() -> None:
-    """ADM-04: selector errors count only where the rules match."""
+    """Selector errors count only where the rules match."""
     world = World("validating")
     narrow = {"resourceRules": [RULE], "namespaceSelector": {"matchLabels": {"team": "a"}}}
     world.put(matchConstraints=narrow, validations=[{"expression": "true"}])
@@ -247,7 +244,7 @@ async def test_a_policy_without_a_binding_does_nothing() -> None:
 
 
 async def test_mutations_are_counted_and_follow_the_failure_policy() -> None:
-    """ADM-05: a JSONPatch that cannot be applied, with failurePolicy Ignore."""
+    """A JSONPatch that cannot be applied, with failurePolicy Ignore."""
     world = World("mutating")
     patch = "[JSONPatch{op: 'replace', path: '/spec/none/deep', value: 1}]"
     mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}]
@@ -274,7 +271,6 @@ async def test_mutations_are_counted_and_follow_the_failure_policy() -> None:
     ],
 )
 async def test_a_json_patch_may_hold_any_json(expression: str, spec: Json) -> None:
-    """ADM-05: JSONPatch."""
     world = World("mutating")
     world.put(mutations=[{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}])
     attributes = world.attributes(thing(size=1))
@@ -284,7 +280,7 @@ async def test_a_json_patch_may_hold_any_json(expression: str, spec: Json) -> No
 
 
 async def test_a_mutation_must_leave_the_object_what_it_is() -> None:
-    """ADM-05: a policy cannot change kind or remove metadata."""
+    """A policy cannot change kind or remove metadata."""
     world = World("mutating")
     for patch in ("{op: 'replace', path: '/kind', value: 'Other'}", "{op: 'remove', path: '/metadata'}", "{op: 'add', path: '', value: 1}"):
         world.put(mutations=[{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{patch}]"}}])

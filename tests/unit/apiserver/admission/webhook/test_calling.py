@@ -26,7 +26,7 @@ HOUR = timedelta(hours=1)
     ],
 )
 def test_where_a_webhook_is(address: Address, url: str, name: str | None) -> None:
-    """ADM-03: URL and TLS name as by Go's default resolver: the Service's name in the cluster's DNS."""
+    """Go's default resolver: the Service's name in the cluster's DNS."""
     found = target(address)
     assert (found.url, found.server_name) == (url, name)
 

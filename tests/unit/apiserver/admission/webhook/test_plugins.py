@@ -1,5 +1,3 @@
-"""The webhook plug-ins without a network."""
-
 from __future__ import annotations
 
 import asyncio
@@ -119,7 +117,7 @@ def labels(key: str) -> Reply:
 
 
 class Stamper:
-    """A plug-in that changes the object in place, in both rounds or only in the second."""
+    """Changes the object in place, in both rounds or only in the second."""
 
     name = "Stamper"
 
@@ -144,7 +142,7 @@ def chain(*mutating: Plugin) -> Chain:
 
 @pytest.mark.parametrize("plugin", [MutatingWebhooks, ValidatingWebhooks])
 async def test_nothing_is_admitted_before_the_webhooks_are_known(plugin: type[MutatingWebhooks | ValidatingWebhooks]) -> None:
-    """ADM-08: after a wait, with Go's message."""
+    """After a wait, with Go's message."""
     made, _, _ = dispatcher("admit", {}, synced=False)
     webhooks = plugin(dataclasses.replace(made, ready_seconds=0.01))
     assert webhooks.handles("CREATE", THINGS, "")
@@ -155,7 +153,7 @@ async def test_nothing_is_admitted_before_the_webhooks_are_known(plugin: type[Mu
 
 
 async def test_plugin_change_in_second_round_reinvokes_webhooks() -> None:
-    """ADM-03: changes by other plug-ins, in place included, also trigger reinvocation."""
+    """Also changes by other plug-ins in place."""
     made, caller, _ = dispatcher("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"), hook("b"))
     attributes = created()
     await chain(Stamper(second=True), MutatingWebhooks(made)).mutate(attributes)
@@ -165,7 +163,6 @@ async def test_plugin_change_in_second_round_reinvokes_webhooks() -> None:
 
 
 async def test_unchanged_second_round_calls_no_webhook() -> None:
-    """ADM-03."""
     made, caller, _ = dispatcher("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"))
     await chain(Stamper(second=False), MutatingWebhooks(made)).mutate(created())
     assert caller.asked == ["a"]

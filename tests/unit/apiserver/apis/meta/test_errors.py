@@ -36,7 +36,7 @@ def test_no_field_of_a_wrong_type_raises_or_is_passed_on(value: Any) -> None:
         error = errors.from_status(status, 503)
         assert isinstance(error, errors.StatusError)
         assert isinstance(error.message, str)
-        orjson.dumps(error.to_json())  # it serializes
+        orjson.dumps(error.to_json())
 
 
 def test_foreign_error_messages_are_sanitized_and_bounded() -> None:

@@ -1,5 +1,3 @@
-"""Conditions, as in the API conventions."""
-
 from __future__ import annotations
 
 from apiserver.apis.meta.objects import generation_of, new_condition, with_condition, with_status_condition

@@ -41,7 +41,7 @@ def test_added_removed_and_kept_disks_are_found_by_name() -> None:
     vm = a_vm([ROOT, DATA], [ROOT, LOGS])
     assert names(hot_plug.added(vm), hot_plug.removed(vm), hot_plug.kept(vm)) == [["data"], ["logs"], ["root"]]
     assert hot_plug.live(vm) == ("data", "logs")
-    vm["status"]["domain"] = {}  # a launcher of an earlier release
+    vm["status"]["domain"] = {}  # an earlier launcher
     assert hot_plug.live(vm) == ()
 
 
@@ -163,7 +163,7 @@ def test_record_without_an_edit_changes_nothing() -> None:
 @pytest.mark.parametrize("is_recorded", [False, True])
 def test_virt_handler_ejects_only_media_that_are_not_desired(*, is_recorded: bool) -> None:
     old = a_vm([ROOT, a_drive("b")], [ROOT, a_drive("a")])
-    if is_recorded:  # by an earlier edit: virt-api then copies the new medium in the write that ejects the old one
+    if is_recorded:  # virt-api copies the new medium in the write that ejects the old one
         empty = a_vm([ROOT, a_drive("b")], [ROOT, a_drive()])
         old["status"]["volumeStatus"] = [an_entry(empty, a_drive("b"))]
 
@@ -194,7 +194,7 @@ def test_record_of_a_pod_copies_its_disk_to_the_running_form() -> None:
     assert vm["status"]["running"]["domain"]["devices"]["disks"] == [ROOT, DATA]
     vm["status"]["volumeStatus"].append(an_entry(vm, LOGS))
     hot_plug.record(vm)
-    assert "running" not in vm["status"]  # nothing differs any more
+    assert "running" not in vm["status"]  # nothing differs
 
 
 @pytest.mark.parametrize("field", ["podUID", "disk", "claim"])

@@ -38,7 +38,7 @@ def test_added_removed_and_kept_cards_are_found_by_name() -> None:
     assert names(*found) == [["lan"], ["dmz"], ["default"]]
     assert hot_plug_interfaces.live(vm) == ("lan", "dmz")
     assert live_changes.rest(vm) == ()
-    vm["status"]["domain"] = {}  # a launcher of an earlier release
+    vm["status"]["domain"] = {}  # an earlier launcher
     assert hot_plug_interfaces.live(vm) == ()
     assert [str(each) for each in live_changes.rest(vm)] == [
         "spec.domain.devices.interfaces[dmz] (removed)",

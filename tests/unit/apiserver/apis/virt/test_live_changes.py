@@ -1,4 +1,4 @@
-"""Edits that a running guest takes, by virt-api's own steps."""
+"""Edits that a running guest takes, by virt-api's steps."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_only_a_missing_setting_can_be_declared_as_applied(path: str) -> None:
 
 
 def test_without_a_report_of_support_a_restart_is_required() -> None:
-    """As with a virt-handler or virt-launcher of an older release."""
+    """A virt-handler or virt-launcher of an older release."""
     vm = edited(a_vm("Running", ROOT, DATA), limited(totalIopsSec=500))
     assert told(vm) == ["spec.domain.devices.disks[data]"]
     assert told(with_status(vm, domain={"liveChanges": ["interface.state"]})) == ["spec.domain.devices.disks[data]"]
@@ -184,7 +184,7 @@ def a_guest_with_memory(**domain: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("amount", ["1Gi", "514Mi", "256Mi"])
 def test_guest_gets_memory_up_to_its_maximum_and_returns_it(amount: str) -> None:
-    """virt-launcher knows with how much the guest started, and refuses less."""
+    """virt-launcher knows the guest's first amount, and refuses less."""
     vm = edited(a_guest_with_memory(), guest_memory(amount))
     assert live_changes.of(vm) == (live_changes.MEMORY,)
     assert told(vm) == []
@@ -232,7 +232,7 @@ def test_removed_setting_leaves_the_running_form() -> None:
 
 
 class CountedList(list[Any]):
-    """A list that counts how often it is read."""
+    """Counts how often it is read."""
 
     reads = 0
 
@@ -242,7 +242,7 @@ class CountedList(list[Any]):
 
 
 def reads_with(number: int, judge: Callable[[dict[str, Any]], object]) -> int:
-    """Return how often a step reads the disks of a machine on which each of this many disks grows, has limits, and a twin that is new."""
+    """Return how often a step reads a machine's disks, each of which grows, has limits, and a new counterpart."""
     claims = [{**DATA, "name": f"old{each}", "source": {"name": f"old{each}", "create": {"size": "1Gi"}}} for each in range(number)]
     grown = [{**each, "source": {**each["source"], "create": {"size": "2Gi"}}, "ioTune": {"totalIopsSec": 5}} for each in claims]
     new = [{**DATA, "name": f"new{each}", "source": {"name": f"new{each}"}} for each in range(number)]

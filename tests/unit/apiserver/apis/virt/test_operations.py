@@ -1,5 +1,3 @@
-"""The list of operations of a machine."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

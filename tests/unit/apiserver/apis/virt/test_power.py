@@ -129,7 +129,7 @@ def test_superseded_verb_does_not_return_with_its_strategy(action: str) -> None:
         vm["status"]["runStrategyGeneration"] = edited
         assert (power.effective_request(vm) is not None) is counts
     assert _brief(vm) == (False, 1, "AttemptEnded")
-    del called["generation"]  # written by a release without this field
+    del called["generation"]  # by a release without this field
     for edited, counts in ((0, True), (1, False)):
         vm["status"]["runStrategyGeneration"] = edited
         assert (power.effective_request(vm) is not None) is counts
@@ -225,7 +225,7 @@ def test_pause_and_power_request_are_independent(action: str, level: dict[str, A
 
 
 def test_later_write_of_an_older_release_is_honoured() -> None:
-    """Its virt-api may be there during an upgrade."""
+    """Its virt-api may run during an upgrade."""
     vm = _vm(attempt=1, request=_request("Unpause", 1))
     vm["status"]["pause"] = {"wanted": True, "attempt": 1}
     assert not power.wants_paused(vm)
@@ -274,7 +274,7 @@ def test_only_a_pause_of_this_very_attempt_pauses(request_: dict[str, Any], paus
     [
         (_vm(attempt=1, request=_request("Stop", 1)), "stop was requested"),
         (_vm(attempt=1, request=_request("Restart", 2)), "restart was requested"),
-        (_vm(attempt=2, request=_request("Restart", 2)), ""),  # it was done
+        (_vm(attempt=2, request=_request("Restart", 2)), ""),  # done
         (_vm(attempt=1), ""),
         (_vm("Halted", attempt=1), "runStrategy is Halted"),
         (_vm("Always", a1=_run("Failed", 1)), ""),  # another attempt follows one that the guest ended

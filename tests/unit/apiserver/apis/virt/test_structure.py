@@ -27,9 +27,9 @@ COPIED = (
     "spec.tolerations",
     "spec.topologySpreadConstraints",
 )
-"""Only copied into the pod; kube-apiserver validates them."""
+"""Copied into the pod; kube-apiserver validates them."""
 AS_THE_SPEC = "status.running"
-"""It has the same checks as the spec."""
+"""The same checks as the spec's."""
 LATER_WORDS = (("status", "operations", "action"), ("status", "devices", "kind"))
 JUDGED = [case for case in CASES if not case.path.startswith((*COPIED, "metadata"))]
 
@@ -56,7 +56,7 @@ def faults_of(case: Case) -> tuple[str, ...]:
 
 
 def test_the_full_objects_have_every_field() -> None:
-    """Otherwise the tests would miss new fields of the models."""
+    """Otherwise the tests would miss new fields."""
     for kind, full in ((types.VirtualMachine, a_full_virtual_machine()), (types.Migration, a_full_migration())):
         present = {".".join(step for step in path if isinstance(step, str)) for path in places(full)}
         assert {each for each in all_fields(kind) if not each.startswith((*COPIED, AS_THE_SPEC))} <= present
@@ -68,7 +68,7 @@ def test_sound_objects_have_no_faults() -> None:
     assert structure.of_virtual_machine({"metadata": {"name": "x"}, "spec": {"domain": {}}}) == ()
 
 
-@pytest.mark.sample(4, "hostile values, judged twice")  # of each place several values
+@pytest.mark.sample(4, "hostile values, judged twice")  # several values for each place
 @pytest.mark.parametrize("piece", range(8))
 def test_every_hostile_value_is_judged_as_by_the_models(piece: int) -> None:
     assert [case.name for case in JUDGED[piece::8] if bool(faults_of(case)) != is_refused_by_the_models(case)] == []

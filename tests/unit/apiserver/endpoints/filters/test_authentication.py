@@ -18,9 +18,9 @@ from tests.unit.apiserver.endpoints.filters.test_certificates import HOUR, NOW, 
 
 SECOND = timedelta(seconds=1)
 BEGIN, END = NOW - HOUR, NOW + HOUR
-"""The default validity of certificates in these tests."""
+"""Of certificates in these tests."""
 NEVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""The end of a certificate that does not expire (RFC 5280, section 4.1.2.5)."""
+"""Of a certificate that does not expire (RFC 5280, section 4.1.2.5)."""
 
 
 class Clock:
@@ -86,7 +86,7 @@ async def test_certificate_is_valid_from_first_to_last_second(world: World, at: 
 
 @pytest.mark.parametrize("proxy", [False, True], ids=["client", "front proxy"])
 async def test_certificate_expires_on_an_open_connection(world: World, *, proxy: bool) -> None:
-    """Neither of a user nor of a front proxy."""
+    """Neither a user's nor a front proxy's."""
     authenticate = world.authenticator()
     carrier = world.connect("front-proxy", world.proxies) if proxy else world.connect("alice")
     asking = request(carrier, ("X-Remote-User", "alice"))
@@ -149,7 +149,7 @@ async def test_certificate_without_user_does_not_block_a_token(world: World) -> 
 
 
 class Watched(Carrier):
-    """A connection that records each look at its handshake."""
+    """Records each look at its handshake."""
 
     def __init__(self, carrier: Carrier, name: str, read: list[str]) -> None:
         self.certificate = carrier.certificate

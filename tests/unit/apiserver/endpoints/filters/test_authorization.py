@@ -1,4 +1,4 @@
-"""AUZ-03, AUZ-07, REQ-02: SubjectAccessReviews sent to kube-apiserver, and the caching of their answers."""
+"""SubjectAccessReviews sent to kube-apiserver, and the caching of their answers."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_a_refusal_of_the_review_itself_is_not_repeated() -> None:
 
 
 def test_selectors_are_part_of_the_question() -> None:
-    """REQ-02: AuthorizeWithSelectors."""
+    """AuthorizeWithSelectors."""
     query = {"fieldSelector": "metadata.name=x,spec.a!=b", "labelSelector": "app in (a,b),!gone,tier=front"}
     attributes = review_spec(ALICE, requestinfo.parse("GET", PATH, query))["resourceAttributes"]
     assert attributes["name"] == "x"
@@ -157,7 +157,6 @@ def test_selectors_are_part_of_the_question() -> None:
 
 
 def test_the_question_names_the_whole_user() -> None:
-    """AGG-12, AUZ-01."""
     spec = review_spec(ALICE, GET)
     assert (spec["user"], spec["groups"], spec["uid"], spec["extra"]) == ("alice", ["team"], "u1", {"scopes": ["x"]})
     assert review_spec(ALICE, requestinfo.parse("GET", "/metrics", {}))["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}

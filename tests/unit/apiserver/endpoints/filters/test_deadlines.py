@@ -1,5 +1,3 @@
-"""TMO-01: request timeouts."""
-
 from __future__ import annotations
 
 import asyncio
@@ -50,7 +48,7 @@ async def test_late_cancellation_does_not_reach_the_next_request() -> None:
     deadlines = Deadlines(60, now=clock)
     deadline = deadlines.begin()
     clock.now = 61
-    deadlines.look()  # the answer is already there, and no code has awaited since
+    deadlines.look()  # the answer is there, and no code has awaited since
     deadlines.end(deadline)
     assert deadline.expired
     await deadline.absorb()

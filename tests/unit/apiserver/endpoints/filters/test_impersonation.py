@@ -1,5 +1,3 @@
-"""IMP-01: impersonation rights."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,5 +1,3 @@
-"""MET-01, MET-02: request metrics."""
-
 from __future__ import annotations
 
 import pytest

@@ -86,7 +86,7 @@ def request(*pairs: tuple[str, str]) -> Request:
 @pytest.mark.parametrize(
     "pairs",
     [
-        [EVIL, *METADATA],  # not a websocket: the browser hides the answer from the page
+        [EVIL, *METADATA],  # not a websocket: the browser hides the answer
         [*UPGRADE, *METADATA],  # not from a page
         [*UPGRADE, *METADATA, ("Origin", f"https://{HOST}")],
         [*UPGRADE, EVIL],  # from websocket-client, which kubernetes.stream uses

@@ -1,4 +1,4 @@
-"""End of streams after their user lost access, on a virtual clock."""
+"""Streams end after their user lost access, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def made(kube: Kube, review: Callable[[str], User | None] = User, **timing: Any)
         return review(token)
 
     authenticator = Authenticator(trust=Trust(), now=lambda: datetime(2026, 11, 22, tzinfo=UTC), review=reviewed)
-    # Answers are cached for an hour here; cached answers must not count.
+    # Cached answers, here for an hour, must not count.
     authorizer = Delegated(cast("Client", kube), seconds=(3600.0, 3600.0), now=now)
     return Withdrawing(authenticator, authorizer, **timing)
 

@@ -1,4 +1,4 @@
-"""Parsing of requests does not depend on how the bytes are cut."""
+"""Parsing does not depend on how the bytes are cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices of a websocket's input, with frames of the library."""
+"""Slices of a websocket's input, with the library's frames."""
 
 from __future__ import annotations
 

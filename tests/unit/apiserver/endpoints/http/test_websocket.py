@@ -1,4 +1,4 @@
-"""Websockets, with the library's own client over a transport in memory."""
+"""Websockets, with the library's client over a transport in memory."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_messages_flow_both_ways_and_close_ends_the_connection() -> None:
 
 
 async def test_a_binary_message_is_passed_on_as_it_came() -> None:
-    """However the network cuts it; so its bytes are neither unmasked nor copied into a message."""
+    """However the network cuts it; its bytes are neither unmasked nor copied."""
     sent, got = masked(Opcode.BINARY, b"x" * 70), []
 
     async def serve(request: Request) -> Response:
@@ -275,7 +275,7 @@ async def test_parts_of_a_message_are_bounded_together() -> None:
 
 
 async def test_a_compressed_message_is_no_message() -> None:
-    """A compressed message breaks the protocol (RFC 6455, 5.2)."""
+    """It breaks the protocol (RFC 6455, 5.2)."""
     peer = Peer()
     await peer.exchange()
     assert not peer.client.extensions

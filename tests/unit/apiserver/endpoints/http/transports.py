@@ -96,7 +96,7 @@ class Line:
         self.connection.connection_made(self.transport)
 
     async def send(self, *data: bytes) -> bytes:
-        """Send the pieces, run all tasks, and return the response bytes."""
+        """Send the pieces, run all tasks, and return the response."""
         for each in data:
             self.connection.data_received(each)
             await settle()

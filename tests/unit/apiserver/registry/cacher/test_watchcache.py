@@ -72,7 +72,7 @@ async def world(make_world: Callable[..., World]) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def impatient(make_world: Callable[..., World]) -> AsyncIterator[World]:
-    """A world with a short timeout, for waits that must fail."""
+    """With a short timeout, for waits that must fail."""
     async with synced(make_world(timeout_seconds=0.3)) as made:
         yield made
 
@@ -86,7 +86,7 @@ def told(events: list[Event]) -> list[tuple[str, str]]:
     return [(event.type.value, event.item.key if event.item else "") for event in events]
 
 
-# --- 1: linearizable
+# 1: linearizable
 
 
 async def test_1_reads_after_waiting_show_every_acknowledged_write(world: World) -> None:
@@ -187,7 +187,7 @@ async def test_1_revision_zero_reads_the_cache_once_it_is_filled(make_world: Cal
         assert await made.cache.wait_fresh(0) == made.cache.revision
 
 
-# --- 2: one picture
+# 2: one picture
 
 
 async def test_2_list_is_in_key_order_with_its_snapshots_revision(world: World) -> None:
@@ -225,7 +225,7 @@ async def test_2_more_entries_than_a_page_are_listed_at_one_revision(make_world:
 
 
 class Meddled(UnreliableStorage):
-    """A storage in which many changes follow the first page of a listing."""
+    """Many changes follow the first page of a listing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ async def test_2_writes_between_pages_of_the_first_list_are_seen(make_world: Cal
         assert len(items) == 599
 
 
-# --- 3: watches
+# 3: watches
 
 
 async def test_3_a_watch_tells_additions_changes_and_ends(world: World) -> None:
@@ -278,7 +278,7 @@ async def test_3_deleted_event_has_last_state_and_deletion_revision(world: World
     assert event.previous is not None
     assert (event.item.object["n"], event.item.revision, event.previous.revision) == (2, ended, changed)
     assert json.loads(event.item.data) == {"n": 2, "metadata": {"resourceVersion": str(ended)}}
-    assert other.item is event.item  # encoded once for all watches
+    assert other.item is event.item  # encoded once
 
 
 async def test_3_a_watch_begins_at_any_revision_of_the_window(world: World) -> None:
@@ -326,7 +326,7 @@ async def test_3_a_watch_of_the_future_is_silent_until_then(world: World) -> Non
         for number in range(4):
             await world.put("vm/a", n=number)
         found: list[int] = []
-        while len(found) < 2:  # on a slow machine, bookmarks in between
+        while len(found) < 2:  # bookmarks in between
             found += [event.revision for event in await read(watch, 1) if event.item]
         assert found == [after + 1, after + 2]
 
@@ -379,7 +379,7 @@ async def test_3_watches_end_when_the_cache_stops(make_world: Callable[..., Worl
                 await anext(watch)
 
 
-# --- 4: honest
+# 4: honest
 
 
 async def test_4_watches_from_before_the_list_share_one_replay(make_world: Callable[..., World]) -> None:
@@ -539,7 +539,7 @@ async def test_4_a_cache_that_was_never_listed_refuses_watches(make_world: Calla
             pass
 
 
-# --- 5: outages
+# 5: outages
 
 
 async def test_5_outage_keeps_watches_and_fails_fresh_reads_in_time(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -607,7 +607,7 @@ async def test_5_idle_cache_requests_progress_before_compaction(make_world: Call
         await promptly(lambda: made.cache.revision >= revision, 2)
 
 
-# --- 6: undecodable entries
+# 6: undecodable entries
 
 
 async def test_6_undecodable_entry_is_reported_and_left_out(make_world: Callable[..., World]) -> None:
@@ -640,7 +640,7 @@ async def test_6_what_cannot_be_decoded_is_passed_over_in_the_past_too(make_worl
             assert told(await read(watch, 1)) == [("ADDED", "vm/bad")]
 
 
-# --- 7: compared
+# 7: compared
 
 
 async def test_7_a_cache_that_equals_the_storage_passes_the_comparison(make_world: Callable[..., World]) -> None:
@@ -694,7 +694,7 @@ async def test_7_a_comparison_that_cannot_be_made_changes_nothing(world: World) 
     assert world.cache.is_usable
 
 
-# --- the window
+# the window
 
 
 async def test_watches_read_in_chunks_and_miss_nothing(make_world: Callable[..., World]) -> None:

@@ -18,7 +18,7 @@ def test_write_has_one_item_in_either_order_of_event_and_reply() -> None:
     write = begun(writes)
     acknowledged = write.at(8)
     assert writes.find(Entry("k", b"v", 7, 8)) is acknowledged
-    assert writes.find(Entry("k", b"v", 7, 8)) is None  # the event was already delivered
+    assert writes.find(Entry("k", b"v", 7, 8)) is None  # the event was delivered
 
 
 def test_writes_of_other_servers_are_not_taken_for_ours() -> None:
@@ -42,7 +42,7 @@ def test_stale_encoding_is_decoded_again() -> None:
 def test_failed_and_oldest_writes_are_forgotten() -> None:
     writes = Writes()
     first, second = begun(writes), begun(writes, value=b"w")
-    writes.forget(first)  # the second write of the key stays
+    writes.forget(first)  # the key's second write stays
     assert writes.find(Entry("k", b"w", 6, 6)) is second.at(6)
     begun(writes)
     for number in range(MAX_WRITES):

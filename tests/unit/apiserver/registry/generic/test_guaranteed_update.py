@@ -22,7 +22,7 @@ DRY = WriteOptions(dry_run=True)
 
 
 class World:
-    """Two stores over one storage. The cache of ``behind`` is stale; ``other`` has none and reads storage."""
+    """Two stores over one storage. The cache of ``behind`` is stale; ``other`` has none."""
 
     def __init__(self) -> None:
         self.storage = MemoryStorage()
@@ -41,7 +41,7 @@ class World:
 
 
 class Labelling:
-    """A change that adds a label and may refuse; ``seen`` has the labels it saw."""
+    """Adds a label and may refuse; ``seen`` has the labels it saw."""
 
     def __init__(self, label: str, refuses: Callable[[dict[str, str]], bool] = lambda _: False) -> None:
         self.label = label
@@ -87,7 +87,7 @@ async def test_a_refusal_counts_only_of_what_is_stored(world: World, options: Wr
 
 
 class Interfered(AdmitAll):
-    """Admission during which another client writes, up to ten times."""
+    """Another client writes during admission, up to ten times."""
 
     def __init__(self, other: Store) -> None:
         self.other = other

@@ -35,7 +35,7 @@ class Holding(Strategy):
 
 
 class Worded(Holding):
-    """The same, with its own message for refusals."""
+    """With its own message for refusals."""
 
     def __init__(self) -> None:
         self.told: list[object] = []

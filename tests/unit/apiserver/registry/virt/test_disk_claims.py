@@ -184,7 +184,7 @@ class Noting(MemoryStorage):
 
 
 class OneServer(Virt):
-    """A virt-api that never restarts and so keeps its cache."""
+    """Never restarts and so keeps its cache."""
 
     def __init__(self, storage: MemoryStorage) -> None:
         super().__init__(storage)

@@ -1,4 +1,4 @@
-"""virt-api believes only those parts of a node's answer that it has checked."""
+"""virt-api believes only checked parts of a node's answer."""
 
 from __future__ import annotations
 

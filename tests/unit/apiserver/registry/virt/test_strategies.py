@@ -719,7 +719,7 @@ def test_a_migration_is_immutable_and_its_end_is_final() -> None:
 )
 @pytest.mark.parametrize("deleting", [{}, {"deletionTimestamp": "2026-01-02T03:04:05Z"}], ids=["kept", "deleted"])
 def test_a_migration_is_let_go_once_it_is_over_and_no_sooner(phase: str, deleting: dict[str, str]) -> None:
-    """Otherwise removing the labels of the target's pod led to a second QEMU."""
+    """Removing the labels of the target's pod could lead to a second QEMU."""
     strategy = MigrationStrategy()
     metadata = {"namespace": "acc", "name": "m1", "finalizers": ["kubevirt.io/migration", "a.b/c"], **deleting}
     old = {"metadata": metadata, "spec": {"selector": {"name": "vm1"}}, "status": {"phase": phase}}

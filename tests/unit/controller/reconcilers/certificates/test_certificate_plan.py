@@ -162,7 +162,7 @@ def test_staged_authority_is_distributed_and_not_staged_again() -> None:
 
 @pytest.mark.parametrize("carried", [b"", b"-", b"~"])
 def test_consumers_with_another_bundle_get_the_current_one(carried: bytes) -> None:
-    """In either direction: a consumer with another bundle trusts too few authorities, or trusts one for too long."""
+    """Another bundle trusts too few authorities, or one for too long."""
     assert decide(seen({**data(GOOD), BUNDLE: carried}))[0] == WriteBundle("ca", bundle(GOOD))
     assert decide(seen(data(GOOD, GOOD), trusting=carried, injected=fingerprint(bundle(GOOD)))) == (WriteBundle("leaf", bundle(GOOD)),)
     assert decide(seen(data(GOOD, GOOD), injected=carried.decode())) == (InjectBundle("api", bundle(GOOD)),)

@@ -94,7 +94,7 @@ def test_single_fault_denies_a_request(wrong: str) -> None:
     assert isinstance(denied, Deny)
     assert 10 < len(denied.message) <= 1000
     request["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
-    assert plan(request, NAMESPACE, NONE, NOW) == Fail(denied.message)  # it is not signed, whoever approved it
+    assert plan(request, NAMESPACE, NONE, NOW) == Fail(denied.message)  # whoever approved it
 
 
 def test_request_modified_after_signing_is_denied() -> None:
@@ -111,7 +111,7 @@ def test_request_modified_after_signing_is_denied() -> None:
 
 @given(st.data())
 def test_modified_request_bytes_are_never_signed(data: st.DataObject) -> None:
-    """A request with one changed byte is denied, or means the same (a bit string has unused bits); it never raises an exception."""
+    """A request with one changed byte is denied, or means the same (a bit string has unused bits); it raises no exception."""
     der = bytearray(base64.b64decode(b"".join(RIGHT.splitlines()[1:-1])))
     at = data.draw(st.integers(0, len(der) - 1))
     der[at] ^= data.draw(st.integers(1, 255))
@@ -161,7 +161,7 @@ def test_revoked_node_gets_no_certificate_until_pardoned() -> None:
 
 
 def test_node_revoked_until_a_date_gets_no_certificate_before() -> None:
-    """A certificate that begins in the future is not valid yet; a clock slightly ahead causes no revocation."""
+    """A clock slightly ahead causes no revocation."""
     later = trust.revocations({"revoked.node1": "2026-06-03T00:00:00Z"})
     denied = plan(a_request(), NAMESPACE, later, NOW)
     assert denied == Deny("node node1 is revoked until 2026-06-03T00:00:00Z (ConfigMap kubevirt-trust)")

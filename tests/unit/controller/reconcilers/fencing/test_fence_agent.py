@@ -113,7 +113,7 @@ async def test_a_call_that_is_cancelled_at_its_start_leaves_no_process(tmp_path:
         for _ in range(1000):
             if own.exists() and own.read_text():
                 break
-            time.sleep(0.01)  # so asyncio cannot
+            time.sleep(0.01)
         call.cancel()
     assert call.cancelled()
     await gone([int(each.read_text()) for each in (own, child)])

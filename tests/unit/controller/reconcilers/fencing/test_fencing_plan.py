@@ -77,7 +77,7 @@ def test_unfencing_restores_the_node() -> None:
 
 
 def test_only_the_taint_says_which_boot_has_ended() -> None:
-    """A kubelet can write annotations of its own Node, and report any boot ID."""
+    """A kubelet can write its own Node's annotations, and report any boot ID."""
     by_person = fencing.fenced(node("True", TWO), "jane", NOW)
     by_person["metadata"]["annotations"]["kubevirt.io/fenced-boot-id"] = ONE
     assert not fencing_plan.has_restarted(by_person)

@@ -1,4 +1,4 @@
-"""Needs of a VM described by XML (``spec.domainXML``)."""
+"""A VM described by XML (``spec.domainXML``)."""
 
 from __future__ import annotations
 

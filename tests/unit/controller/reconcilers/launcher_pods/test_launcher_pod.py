@@ -408,7 +408,7 @@ def volumes(pod: Object) -> list[Object]:
 
 @pytest.mark.parametrize("limit", ["1Mi", "4Gi", "1Ti"])
 def test_overlay_volume_holds_a_fully_written_disk(limit: str) -> None:
-    """A guest that fills its own disk must not be evicted. qcow2 needs 8 + 2 bytes per cluster of 64 KiB, and a few clusters."""
+    """A guest that fills its disk must not be evicted. qcow2 needs 8 + 2 bytes per cluster of 64 KiB, and a few clusters."""
     size = quantity.parse(limit).bytes
     vm = a_vm(domain={"devices": {"disks": [{"type": "Image", "source": {"reference": "a", "sizeLimit": limit}}]}})
 
@@ -439,7 +439,7 @@ def test_huge_pages_are_no_part_of_the_pods_memory() -> None:
 
 
 def test_pod_has_the_memory_that_its_guest_may_get() -> None:
-    """A migration's target as well, before the guest has all of it."""
+    """Also a migration's target."""
     vm = a_vm(domain={"memory": {"guest": "256Mi", "maxGuest": "1Gi"}})
     vm["status"] = {"podResize": {"guestMemoryBytes": 512 * MIB}}
     assert needs(vm, {}) == needs(a_vm(domain={"memory": {"guest": "512Mi"}}), {})

@@ -104,7 +104,7 @@ def test_all_that_a_made_disk_is_made_of_has_its_room() -> None:
     for datum in cloud_init.DATA:
         assert made({f"{datum}SecretRef": {"name": "s"}}) >= nothing + 2 * cloud_init.MAX_VALUES
     assert made({"userData": "ü" * 1000}) >= nothing + 2 * 2000
-    assert made({"userData": "x" * 40_000}, {}) < 2 * made({"userData": "x" * 40_000})  # they are made one after the other
+    assert made({"userData": "x" * 40_000}, {}) < 2 * made({"userData": "x" * 40_000})  # made one after the other
     assert made() == 0
 
 

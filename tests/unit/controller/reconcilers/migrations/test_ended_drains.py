@@ -106,7 +106,7 @@ def test_drain_migration_being_created_counts() -> None:
 
 @pytest.mark.parametrize("told", ["2100-01-01T00:00:00Z", "2020-01-01T00:00:00Z", "never", None])
 def test_an_end_that_cannot_be_is_the_beginning(told: str | None) -> None:
-    """The creation counts instead: any node's virt-handler could write an end that delays evictions on other nodes."""
+    """Any node's virt-handler could write an end that delays evictions on other nodes."""
     for made, over in ((TOLD_SECONDS - 1, True), (TOLD_SECONDS, False)):
         assert is_over_for(there(), OPEN, [drained(phase="Succeeded", made=made, **({"endTime": told} if told else {}))], NOW) is over
 

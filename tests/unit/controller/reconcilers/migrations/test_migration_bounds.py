@@ -1,4 +1,4 @@
-"""Each phase of a migration has a time limit, independent of launchers and nodes."""
+"""Each phase has a time limit, independent of launchers and nodes."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_users_target_has_time_to_schedule_and_then_to_run(target: dict[str, Any
 
 
 def test_unlimited_scheduling_does_not_extend_the_time_to_run() -> None:
-    """virt-controller records the scheduling once for each attempt; the node reports it as just now, or tomorrow."""
+    """virt-controller records the scheduling once per attempt; the node reports it as just now, or tomorrow."""
     target = a_pod(phase="Pending", migration="migration-uid", node="node2", bound_at=ago(-86_400))
     migration = a_migration(phase=phases.SCHEDULING, startTime=ago(1e6), attempt=1, targetPod=TARGET)
     given = {"target": target, "limits": MigrationLimits(scheduling_seconds=0)}

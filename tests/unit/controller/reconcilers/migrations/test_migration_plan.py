@@ -322,7 +322,7 @@ def test_a_machine_that_does_not_run_cannot_migrate(phase: str) -> None:
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget"])
 def test_migration_fails_if_its_machine_was_restarted_meanwhile(phase: str) -> None:
-    """The target was made for an earlier guest: its node and anti-affinity were chosen for a deleted pod."""
+    """The target's node and anti-affinity were chosen for a deleted pod."""
     again = names.launcher_pod_name("testvm", UID, 2)
     migration = a_migration(phase=phase, **SIDES)
     assert outcome(plan(seen(migration, vm=a_running_vm(again), target=a_target()))) == (
@@ -559,7 +559,7 @@ def a_stopped_vm(how: str) -> dict[str, Any]:
         vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
     if how in ("Stop", "Restart"):
         vm["status"]["request"] = {"action": how, "runStrategy": "RerunOnFailure", "attempt": 1 if how == "Stop" else 2}
-    if how == "restarted":  # the next attempt has begun
+    if how == "restarted":
         ended = {**an_attempt(), "podName": SOURCE, "stopTime": "2026-01-01T00:00:30Z", "result": "Stopped"}
         vm["status"] |= {"attempt": 2, "attempts": [ended, an_attempt(2)], "podName": an_attempt(2)["podName"]}
     return vm

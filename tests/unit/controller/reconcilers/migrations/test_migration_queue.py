@@ -293,7 +293,7 @@ def test_migration_tried_in_vain_delays_no_other() -> None:
     assert world.begin() == ["elsewhere", "goes", "refused"]
     second = world.put("refused-2")
     world.rest = {"in_vain": frozenset({refused, second})}
-    assert world.begin() == ["elsewhere", "goes", "refused", "refused-2"]  # the result does not depend on which is considered first
+    assert world.begin() == ["elsewhere", "goes", "refused", "refused-2"]  # in any order
 
 
 @pytest.mark.parametrize("machine", ["Unknown", None])
@@ -457,7 +457,7 @@ def test_guests_of_drains_keep_their_places_while_moving() -> None:
 
 @pytest.mark.parametrize(("phase", "begins"), [("Running", True), ("Scheduling", False)])
 def test_slow_guests_hold_places_against_their_namespace_only(phase: str, *, begins: bool) -> None:
-    """Otherwise five guests of a tenant would block other tenants' migrations for a time in proportion to their memory."""
+    """Otherwise five guests of a tenant would block other tenants' migrations in proportion to their memory."""
 
     def begin(since: float, namespace: str) -> list[str]:
         world = World(per_node=1, per_cluster=2)

@@ -169,7 +169,7 @@ def test_the_next_attempt_waits_a_while_and_goes_to_another_pod() -> None:
 
 
 def test_the_next_attempt_rather_goes_to_another_node() -> None:
-    """A preference only, because two nodes leave no other choice."""
+    """A preference only: two nodes leave no other choice."""
     failed = [{**BROKE, "targetNode": "node3"}, {**BROKE, "number": 0, "targetNode": "node3"}, {**ENDED, "number": 9}]
     retry = a_retry()
     retry = replace(retry, migration={**retry.migration, "status": {**retry.migration["status"], "attempts": failed}})
@@ -354,7 +354,7 @@ def test_migration_waiting_for_a_target_becomes_overdue() -> None:
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget", "TargetReady", "Running"])
 def test_migration_without_attempt_number_fails_at_first_failure(phase: str) -> None:
-    """Two failures are not retried: without an attempt number, or while Scheduling.
+    """Nor while Scheduling.
 
     An older virt-controller wrote no number, and its virt-handlers may be as old. A target that ended in Scheduling does not fit, so
     another attempt would not either.

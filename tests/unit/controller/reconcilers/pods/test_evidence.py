@@ -1,4 +1,4 @@
-"""Evidence of one pass, with the real memories: which nodes are silent, and since when pods are gone."""
+"""One pass's evidence: which nodes are silent, and since when pods are gone."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.unit.controller.reconcilers.builders import a_vm
 
 GRACE = 30.0
 NO_CLIENT: Any = None
-"""Nothing is asked of the server as long as a Lease counts."""
+"""The server is not asked while a Lease counts."""
 
 
 class NoLease:
-    """A client of a server without Leases."""
+    """Of a server without Leases."""
 
     async def get(self, *_: Any) -> Any:
         raise errors.NotFound("there is no Lease")
@@ -50,7 +50,7 @@ class World:
         self.nodes.remember({"metadata": {"name": "node1"}, "status": {"conditions": [{"type": "Ready", "status": ready}]}})
 
     async def look(self) -> Verdict:
-        """Gather the evidence of one pass, as the loops do, and judge the pod."""
+        """Gather the evidence of one pass, and judge the pod."""
         pod = Absent("pod", "uid", "node1", self.absences.left(self.vm, "uid", GRACE))
         found = await evidence.gather(self.reports, ["node1", ""], [Timed(pod, self.absences, self.vm)])
         assert found.absent == (pod,)

@@ -1,4 +1,4 @@
-"""A pod has one verdict: never over while a part of it may run, and equal to the rules that it replaced."""
+"""A pod is never over while a part of it may run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller.reconcilers.pods.liveness import ALIVE, LOST, Absent, Decider, E
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm
 
 DETECTION_SECONDS = 55.0
-"""Time until a kubelet that is cut off counts as silent: CUT_OFF_SECONDS in absences leaves room."""
+"""Time until a cut off kubelet counts as silent: CUT_OFF_SECONDS in absences leaves room."""
 NODES = st.sampled_from(["", "node1", "node2"])
 STATES = st.sampled_from([{"running": {}}, {"waiting": {"reason": "ContainerCreating"}}, {"terminated": {"exitCode": 0}}, {}])
 
@@ -48,7 +48,7 @@ ABSENT = st.builds(
 
 
 def has_ended(pod: dict[str, Any]) -> bool:
-    """Return whether an existing pod has ended by the old rule, its status alone."""
+    """Return whether an existing pod has ended by its status alone."""
     runs = any(each["state"].get("running") is not None for each in pod["status"]["containerStatuses"])
     return pod["status"]["phase"] in ("Succeeded", "Failed") and not runs
 
@@ -199,7 +199,7 @@ class CutNode:
         return Silence(lost, off=lost if self.called_off else frozenset())
 
     async def look(self) -> liveness.Verdict:
-        """Gather evidence as the loop of machines does, and judge the pod."""
+        """Gather evidence, and judge the pod."""
         uid, reports = self.pod["metadata"]["uid"], cast("NodeReports", self)
         if self.is_there:
             self.absences.present(self.vm, self.pod)

@@ -18,7 +18,7 @@ from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import FILESYSTEMS, FIRST_BOOT, IMPORTED, NETWORK_DISKS
 
 BOUND = datetime(2026, 1, 1, tzinfo=UTC)
-"""The time when ``a_pod`` got its node."""
+"""``a_pod`` got its node then."""
 SPEC = {key: value for key, value in FIRST_BOOT["spec"].items() if key in ("domain", "accessCredentials")}
 USER = "spec.domain.devices.disks[0].source.userDataSecretRef"
 NET = "spec.domain.devices.disks[0].source.networkDataSecretRef"
@@ -144,7 +144,7 @@ def test_fixed_mount_fault_is_not_reported_with_a_current_one() -> None:
 
 @pytest.mark.parametrize("seconds", [0, 60])
 def test_of_several_looks_at_one_volume_the_last_one_counts(seconds: int) -> None:
-    """Earlier errors are not reported: the Secret came without its key; then the key came, and another Secret went."""
+    """The Secret came without its key; then the key came, and another Secret went."""
     missing, keyless = 'secret "net" not found', "references non-existent secret key: eth0.yaml"
     for first, second, said in ((missing, keyless, "net has no key eth0.yaml"), (keyless, missing, "net not found")):
         events = [an_event("disk-0", first, "2026-01-01T00:00:00Z"), an_event("disk-0", second, f"2026-01-01T00:{seconds // 60:02}:00Z")]

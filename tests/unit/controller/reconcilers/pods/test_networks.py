@@ -171,7 +171,7 @@ async def test_only_cards_with_a_usable_network_come_with_a_migration() -> None:
         for name, config_ in (("wan", "nonsense"), ("lan", '{"type": "bridge"}')):
             await api.put(RESOURCE, {"metadata": {"name": name, "namespace": "default"}, "spec": {"config": config_}})
         assert await networks.coming(client, vm) == ("default", "lan", "again")
-        vm["status"]["domain"] = {}  # a launcher of an earlier release
+        vm["status"]["domain"] = {}  # an earlier launcher
         assert await networks.coming(client, vm) == ()
 
 

@@ -74,7 +74,7 @@ def test_readiness_gate_follows_the_machine_and_is_written_once(phase: str, stat
 
 
 def test_guest_paused_for_migration_stays_ready() -> None:
-    """Nor does it leave after the hand-over, while the VM's status still names the source."""
+    """Also after the assignment, while the VM's status names the source."""
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     vm = a_machine()
     vm["status"]["domain"] = {"state": "paused", "reason": "migrating"}
@@ -183,7 +183,7 @@ def test_a_pod_that_ends_still_has_its_guest() -> None:
 
 
 def test_readiness_gate_is_found_among_many_conditions() -> None:
-    """Otherwise each change of the pod would cause another write, which is itself a change of the pod."""
+    """Otherwise each change of the pod would cause another write, which changes the pod."""
     pod = a_gated_pod()
     others = [{"type": f"example.com/{number}", "status": "True"} for number in range(MAX_CONDITIONS)]
     pod["status"]["conditions"] = [*others, {"type": "Ready", "status": "True"}, {"type": GATE, "status": "True"}]

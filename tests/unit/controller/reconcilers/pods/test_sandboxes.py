@@ -111,7 +111,7 @@ def seen(vm: dict[str, Any], pod: dict[str, Any], *events: dict[str, Any]) -> Ob
 
 def test_sandbox_fault_is_reported_once_and_then_cleared() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()], domain=DOMAIN)
-    vm["status"]["conditions"] = [{"type": "DisksReady", "status": "False", "reason": "SecretNotFound"}]  # which was added later
+    vm["status"]["conditions"] = [{"type": "DisksReady", "status": "False", "reason": "SecretNotFound"}]  # added later
     event = an_event(of_network("lan", NO_PLUGIN))
     written, emitted, again = plan(seen(vm, pending(), event))
     assert isinstance(written, WriteStatus)

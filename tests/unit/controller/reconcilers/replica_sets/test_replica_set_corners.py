@@ -1,4 +1,4 @@
-"""Boundaries of a set's plan that the table of cases leaves out."""
+"""Boundaries that the table of cases leaves out."""
 
 from __future__ import annotations
 

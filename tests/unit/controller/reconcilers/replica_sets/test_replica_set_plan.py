@@ -1,4 +1,4 @@
-"""The plan of a set: a table of cases, and Kubernetes' rules as a small model."""
+"""A table of cases, and Kubernetes' rules as a small model."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ ORDER: list[dict[str, Any]] = [
 
 def test_scale_down_order() -> None:
     crowd = [{"node": "node2", "cost": "2147483647", "ready": 100 + each} for each in range(6)]
-    # Names, and with them uids, are in the reverse order, because the uid decides between equals.
+    # Names and uids are in the reverse order, because the uid decides between equals.
     machines = [a_machine(f"m{99 - number}", **given) for number, given in enumerate([*ORDER, *crowd])]
     wanted = [f"m{99 - number}" for number in range(len(ORDER) - 1)]
     found = names(plan(a_set(replicas=len(machines) - len(wanted)), *reversed(machines)).delete)
@@ -233,7 +233,7 @@ def test_a_machine_names_its_set() -> None:
     assert membership.set_named_by(foreign) == ""
 
 
-# A model of Kubernetes' rules, written from its documentation and with other means than the plan.
+# Kubernetes' rules, written from its documentation and by other means than the plan.
 
 MACHINES = st.lists(
     st.fixed_dictionaries(

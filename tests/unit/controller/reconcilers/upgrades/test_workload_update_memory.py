@@ -1,4 +1,4 @@
-"""The record of an upgrade's Migrations, whatever the VMs' owners do to them."""
+"""An upgrade's Migrations are recorded, whatever the VMs' owners do to them."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_running_and_recent_migrations_count_for_the_batch(phase: str, created: 
 
 
 def test_excess_of_running_migrations_starts_none() -> None:
-    """The batch size is an option, and virt-controller may have restarted with a smaller one."""
+    """virt-controller may have restarted with a smaller batch size."""
     world = World(size=1)
     for name in ("other", "another"):
         world.migrate(name, "Running", 500)

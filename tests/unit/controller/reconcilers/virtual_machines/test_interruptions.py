@@ -1,4 +1,4 @@
-"""A guest continues in another pod after the cluster ended its pod, as in the table of docs/operating/migrations.md."""
+"""A guest continues after the cluster ended its pod, as in the table of docs/operating/migrations.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines whose node was lost: what their attempt says, who restarts, and in which order."""
+"""A lost node: what the attempt says, who restarts, and in which order."""
 
 from __future__ import annotations
 

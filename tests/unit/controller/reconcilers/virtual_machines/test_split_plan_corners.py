@@ -1,4 +1,4 @@
-"""Corners of the plan's parts that mutants found unguarded: waits for absent targets, hand-overs, obstacles, and machines at rest."""
+"""Waits for absent targets, assignments, obstacles, and machines at rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What virt-controller does with a suspended machine, and with a pod whose guest was saved while virt-handler was away."""
+"""A suspended machine, and a pod with a guest that was saved while virt-handler was away."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_end_that_virt_handler_missed_is_read_from_the_pod() -> None:
     assert status["operations"][0]["result"] == "Succeeded"
     vm["status"]["operations"] = []
     status = status_of(*plan(seen(vm, a_saved_pod(vm, f"saved: the guest's memory was {IMAGE}"))))
-    assert status["attempts"][-1]["result"] == "Failed"  # nobody requested it
+    assert status["attempts"][-1]["result"] == "Failed"  # no request
     assert "managedSave" not in status
 
 

@@ -78,7 +78,7 @@ def deleted(actions: tuple[Action, ...]) -> list[DeletePod]:
 
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
-    """Return the written status, after checking that virt-api accepts it."""
+    """Return the written status, which virt-api accepts."""
     found = next(each.status for each in actions if isinstance(each, WriteStatus))
     assert not status_validation.validate_virtual_machine_status({"status": found}, {})
     return found
@@ -163,11 +163,11 @@ def test_stray_pods_do_not_stand_in_for_the_recorded_one() -> None:
 
 
 def test_no_guest_goes_into_a_pod_that_is_being_deleted() -> None:
-    """A guest started there would be powered off early. The attempt ends with the pod, and the next one gets another pod."""
+    """It would be powered off early. The attempt ends with the pod, and the next one gets another."""
     going = a_pod(deleting=True)
     assert plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), going)) == ()
     late = NOW + timedelta(hours=1)
-    assert plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), going, now=late)) == ()  # no start timeout is reported either
+    assert plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), going, now=late)) == ()  # no start timeout either
 
 
 def test_pod_without_labels_and_owner_is_still_watched() -> None:
@@ -354,7 +354,7 @@ def test_start_timeout_deletes_the_pod_and_fails_the_attempt() -> None:
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"])
 def test_waiting_before_the_container_runs_ends_no_attempt(reason: str) -> None:
-    """For example a registry, volume or network that fails for an hour."""
+    """A registry, volume or network may fail for an hour."""
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
     pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": reason}
     late = NOW + timedelta(hours=1)
@@ -447,7 +447,7 @@ def test_in_time_the_deadline_is_waited_for(rerun: dict[str, Any], left: float) 
 @pytest.mark.parametrize("kind", ["DisksReady", "NetworkReady"])
 @pytest.mark.parametrize("reason", ["PluginFailed", "PluginTimedOut", "PluginNotFound"])
 def test_a_plugin_that_fails_takes_no_time_of_the_start(kind: str, reason: str) -> None:
-    """For any kind of plugin: the start keeps its full time after the plugin has succeeded."""
+    """The start keeps its full time after the plugin has succeeded."""
     vm = a_vm(phase="Scheduled", attempts=[an_attempt()], rerun={"startTimeoutSeconds": 1})
     told = {"type": kind, "status": "False", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"}
     vm["status"]["conditions"] = [told]
@@ -548,7 +548,7 @@ def test_registry_message_is_one_bounded_printable_line() -> None:
 
 
 def test_foreign_reasons_are_words_and_foreign_messages_lines() -> None:
-    """They are shortened to what virt-api accepts, because a VM with an unwritable status would be stuck."""
+    """They are shortened to what virt-api accepts: a VM with an unwritable status would be stuck."""
     pod = a_pod(phase="Pending", node="")
     for reason, expected in (
         ("Not \x1b[2Jenough " + "x" * 999, "Not2Jenough"),
@@ -814,7 +814,7 @@ def test_pod_waiting_on_a_silent_node_is_reported_once(silent: str) -> None:
         ("Scheduling", True, True, "NodeNotFound"),
         ("Scheduling", False, True, "NodeNotFound"),
         ("Scheduling", True, False, "NodeUnreachable"),
-        ("Running", True, True, "NodeUnreachable"),  # it existed, and the guest may still run
+        ("Running", True, True, "NodeUnreachable"),  # it existed, and the guest may run
     ],
 )
 def test_a_node_that_there_is_not_is_not_called_silent(phase: str, pinned: bool, missing: bool, reason: str) -> None:
@@ -1134,9 +1134,6 @@ def test_guest_starts_only_in_the_pod_with_the_recorded_uid(observed: Observed) 
     for each in plan(observed):
         if isinstance(each, WriteStatus) and not each.uid_field:
             assert each.status.get("podUID") == before
-
-
-# The CPU of a VM that names none
 
 
 NODES = (a_node("node1", ROME, zone="1"), a_node("node2", MILAN, zone="2"))

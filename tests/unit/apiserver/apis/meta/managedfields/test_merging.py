@@ -162,7 +162,7 @@ def test_a_granular_map_keeps_what_others_put_into_it(world: New) -> None:
 
 
 def test_nested_map_is_removed_with_its_owner_despite_others(world: New) -> None:
-    """As in Go: the other manager owns the fields in the item, but not the item, and so loses them."""
+    """As in Go: the other manager owns the fields in the item, but not the item."""
     it = world()
     it.apply("a", "{maps: {m: {x: '1'}}}")
     it.update("u", "{maps: {m: {x: '1', y: '2'}}}")

@@ -1,4 +1,4 @@
-"""A corpus of hostile XML. Each entry is refused, with its place."""
+"""Hostile XML is refused, with its place."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, 
 
 MIB = 1 << 20
 DUMPED = Path(__file__).parent / "dumped.xml"
-"""Output of ``virsh dumpxml`` (libvirt 9.0), with the placeholders put back."""
+"""``virsh dumpxml`` (libvirt 9.0), with the placeholders put back."""
 CELL = "<cell id='{}' cpus='{}' memory='64' unit='MiB'/>"
 
 
@@ -197,7 +197,7 @@ def test_places_are_named_as_in_xpath() -> None:
 
 
 class Compared(str):
-    """A name that counts its comparisons."""
+    """Counts its comparisons."""
 
     __slots__ = ()
     times = 0

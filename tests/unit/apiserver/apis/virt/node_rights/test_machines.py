@@ -329,7 +329,7 @@ def test_edited_hardware_stays_with_an_image() -> None:
 
 
 def test_size_of_the_pod_stays_with_an_image() -> None:
-    """The image has the memory that the guest had, so its next pod must have room for it."""
+    """The image has the guest's memory, so its next pod must have room for it."""
     old = suspending(podResize={"guestMemoryBytes": 2 << 30})
     for size, wrong in ({"guestMemoryBytes": 2 << 30}, set()), ({"guestMemoryBytes": 9 << 30}, {"status.podResize"}):
         assert paths(a_write("n", old, written(old, "Suspended", managedSave=image(), podResize=size))) == wrong
@@ -347,7 +347,7 @@ def test_node_neither_adds_nor_drops_nor_half_reports_operations() -> None:
 
 
 def an_edited_machine() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a machine with an edit, and what its spec was before."""
+    """Return a machine with an edit, and its former spec."""
     old = stored("Running")
     before = {**copy.deepcopy(old["spec"]["domain"]), "memory": {"guest": "1Gi"}}
     old["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "state": "down"}]

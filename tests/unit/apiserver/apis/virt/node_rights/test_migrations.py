@@ -248,7 +248,7 @@ def test_source_cannot_report_departure_and_failure_at_once() -> None:
 
 
 def test_source_cannot_report_departure_after_failure() -> None:
-    """Otherwise virt-controller would wait for a release that the target never makes."""
+    """virt-controller would wait for a release that the target never makes."""
     old = stored("Running", attempts=[FIRST])
     assert paths("n", old, written(old, "Running", conditions=SAMPLES["conditions"])) == {"status.conditions[Released]"}
     earlier = stored("Running", attempt=2, attempts=[FIRST])

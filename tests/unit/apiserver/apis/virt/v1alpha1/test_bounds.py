@@ -32,7 +32,7 @@ def created(size: str, **fields: Any) -> dict[str, Any]:
 
 
 def imported(url: str = "https://h/i", **fields: Any) -> dict[str, Any]:
-    """Return a PVC disk whose image is imported over HTTP.
+    """Return a PVC disk with an image imported over HTTP.
 
     ``fields`` go into ``source.import``, ``http=`` into ``source.import.http``, ``source=`` into ``source``.
     """

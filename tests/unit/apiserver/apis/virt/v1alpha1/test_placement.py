@@ -11,7 +11,7 @@ from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.v1alpha1 import placement
 
 LABELS: Final = {"app": "web"}
-"""Labels of the scheduled pods."""
+"""Of the scheduled pods."""
 TERMS: Final = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
 PREFERENCE: Final = "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
 POD_TERM: Final = "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]"
@@ -87,7 +87,7 @@ CASES: Final[tuple[tuple[dict[str, Any], set[str]], ...]] = (
     (_fields("DoesNotExist"), {f"{TERMS}.matchFields[0].operator"}),
     (_fields("Gt", "5"), {f"{TERMS}.matchFields[0].operator"}),
     (_fields("In", "a", key="spec.x"), {f"{TERMS}.matchFields[0].key"}),
-    (_preferred(1, "matchExpressions", "In", "foo bar!"), set()),  # no node has it, and any other node will do
+    (_preferred(1, "matchExpressions", "In", "foo bar!"), set()),  # no node has it, and any other will do
     (_preferred(0, "matchExpressions", "In", "a"), {f"{PREFERENCE}.weight"}),
     (_preferred(101, "matchExpressions", "In", "a", key="/"), {f"{PREFERENCE}.weight", f"{PREFERENCE}.preference.matchExpressions[0].key"}),
     (_preferred(1, "matchExpressions", "DoesNotExist", "a"), {f"{PREFERENCE}.preference.matchExpressions[0].values"}),
@@ -133,7 +133,7 @@ CASES: Final[tuple[tuple[dict[str, Any], set[str]], ...]] = (
     (_tolerating(key="a", operator="Exists", tolerationSeconds=-3, effect="NoExecute"), set()),
     (_spread(), set()),
     (_spread(topologyKey=""), {f"{SPREAD}.topologyKey"}),
-    (_spread(topologyKey="a b"), set()),  # kube-apiserver validates no more than this
+    (_spread(topologyKey="a b"), set()),  # kube-apiserver validates no more
     (_spread(maxSkew=0), {f"{SPREAD}.maxSkew"}),
     (_spread(minDomains=0), {f"{SPREAD}.minDomains"}),
     (_spread(minDomains=2, whenUnsatisfiable="ScheduleAnyway"), {f"{SPREAD}.minDomains"}),

@@ -1,5 +1,3 @@
-"""Validation and the strategy of VirtualMachineReplicaSets."""
-
 from __future__ import annotations
 
 import re
