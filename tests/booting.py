@@ -1,7 +1,7 @@
 """At most two test processes boot guests at once: a boot takes 5 s alone, and 8 to 25 s next to others.
 
-A process takes a slot when it creates a VM, and releases it when the guest is ready, when the test ends, or after a minute. It boots
-further guests in its slot, so that no test waits for itself. Guests with the tiny kernel boot in 0.2 s and need no slot.
+A process holds a slot from its VM's creation until the guest is ready, the test ends, or a minute passes. Its further guests boot in the
+same slot. Guests with the tiny kernel boot in 0.2 s and need no slot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from tests.testbed import layout
 COUNT: Final = 2
 HELD_SECONDS: Final = 60.0
 READY: Final = "GUEST-READY"
-"""A line that the test guest's init prints."""
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -62,7 +61,7 @@ class Slots:
                     os.close(file)
                 else:
                     return file
-            time.sleep(_LOOK_SECONDS)  # flock(2) waits for one file, not for the first of several
+            time.sleep(_LOOK_SECONDS)  # flock(2) waits for one file only
 
 
 SLOTS: Final = Slots(layout.cache() / ".guests-that-boot.lock")
@@ -74,7 +73,7 @@ def boots_slowly(domain: Mapping[str, Any]) -> bool:
 
 
 def begin_with(manifest: Mapping[str, Any], slots: Slots = SLOTS) -> None:
-    """Take a slot if a manifest, or one in a List, starts a VM that boots slowly."""
+    """Take a slot if a manifest or List starts a VM that boots slowly."""
     if manifest.get("kind") == "List":
         for each in manifest["items"]:
             begin_with(each, slots)

@@ -1,6 +1,6 @@
 """Data of ``docs/apiserver-checklist.md``.
 
-``python -m tests.checklist`` prints rows without a passing test of ``make check``; with ``--all`` it runs slow and cluster tests as well.
+``python -m tests.checklist`` prints rows without a passing test of ``make check``; with ``--all`` it runs all tests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 DOCUMENT: Final = ROOT / "docs" / "apiserver-checklist.md"
 USUAL: Final = "tests/component/apiserver/"
-"""Tests are named without this directory."""
+"""Left out of tests' names."""
 QUICK: Final = "not slow and not cluster and not host"
 
 

@@ -3,8 +3,8 @@
 A group is a module, or several that cannot run at the same time: those that need the cluster alone, those of tests/host/launcher, and the
 others of tests/host, which share this machine's devices.
 
-Modules that share the cluster begin first, then those that have it alone, then everything else; of each, the longest group first. Cluster
-tests mostly wait, so other tests fill the time. Small groups at the end keep all processes busy.
+Modules that share the cluster begin first, then those that have it alone, then all others; of each, the longest first. Cluster tests mostly
+wait, so other tests fill the time. Small groups at the end keep all processes busy.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ pytest_plugins = ["tests.selection", "tests.measuring", "tests.flakes"]
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Gives all tests of a group to one process.
-
-    (pytest 9.2 with pytest-xdist 3.8 ignores the marks of ``--dist loadgroup``.)
-    """
+    """Gives all tests of a group to one process; pytest 9.2 with pytest-xdist 3.8 ignores the marks of ``--dist loadgroup``."""
 
     def _split_scope(self, nodeid: str) -> str:
         return order.group(nodeid)
@@ -37,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank(item.nodeid))
 
 
-@pytest.hookimpl(optionalhook=True)  # the hook is absent without pytest-xdist, as in tests/mutants
+@pytest.hookimpl(optionalhook=True)  # absent without pytest-xdist, as in tests/mutants
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     if config.getvalue("dist") != "loadscope":
         return None

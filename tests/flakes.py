@@ -1,9 +1,9 @@
 """The pytest plugin that runs a failed cluster or host test once more, alone: ``--once-more``.
 
-The second run has new fixtures, and so a new namespace. No other test of its kind runs meanwhile (hook ``pytest_run_alone`` in their
-conftest). If the second run succeeds, the test has *flaked*: the report has the CPU pressure, and a file below ``build/flaked`` the first
-failure. The run still fails if ``tests/flakes.toml``, the ledger, already lists the test, or if more than two tests flaked. Tests that saw
-damage (``tests/damage.py``) are never repeated.
+The second run has new fixtures, and so a new namespace. No other test of its kind runs meanwhile (hook ``pytest_run_alone``). If it
+succeeds, the test has *flaked*: the report has the CPU pressure, and a file below ``build/flaked`` the first failure. The run still fails
+if ``tests/flakes.toml``, the ledger, already lists the test, or if more than two tests flaked. Tests that saw damage (``tests/damage.py``)
+are never repeated.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Hooks:
     @pytest.hookspec(firstresult=True)
     def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object]:
         """Return a context manager that excludes other tests of the kind. Tests without such a hook are not repeated."""
-        raise NotImplementedError  # pytest calls the implementations in conftests, never this specification
+        raise NotImplementedError  # only a specification
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     damage: str
     guests: Mapping[int, float]
-    """Processor time of each QEMU process of this machine."""
+    """Processor time by QEMU process of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,6 @@ def _may_run_again(item: pytest.Item) -> bool:
 class Repeating:
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
-        """Remember the limit for the second run."""
         item.stash[_SETTINGS] = settings
 
     @pytest.hookimpl(wrapper=True)

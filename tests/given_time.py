@@ -1,7 +1,6 @@
 """Deadlines in given time: the processor time available to a guest or a test, without other programs' share.
 
-On an idle machine this is wall-clock time. ``tests/own_time.py`` is for work in a test's own event loop; this module is for tests that wait
-for other processes.
+On an idle machine this is wall-clock time. ``tests/own_time.py`` is for work in a test's own event loop.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import Final
 LAST_RESORT_SECONDS: Final = 600.0
 """Wall-clock limit of every wait in given seconds."""
 LEAST_SHARE: Final = 1 / 8
-"""Least share of wall-clock time that counts as given, because ``/proc/pressure/cpu`` only shows that some task waited."""
+"""Least share of wall-clock time that counts as given: ``/proc/pressure/cpu`` only shows that some task waited."""
 LOOK_SECONDS: Final = 2.0
-"""A guest's processes are listed again after this time, because reading /proc takes milliseconds."""
+"""Then a guest's processes are listed again; reading /proc takes milliseconds."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -26,7 +25,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 class Look:
     wall: float
     stalled: float
-    """Of ``/proc/pressure/cpu``: time in which some task waited for a processor."""
+    """From ``/proc/pressure/cpu``: some task waited for a processor."""
     guests: Mapping[int, float] = field(default_factory=dict)
     """Processor time, by pid."""
 
@@ -60,7 +59,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left, zero or less when it is over; they pass no faster than the wall clock."""
+        """Return the seconds left; they pass no faster than the wall clock."""
         now = self._look(self._pids)
         self._left -= given(self._last, now)
         self._last = now

@@ -1,10 +1,10 @@
-"""The command line of the test guest's kernel."""
+"""The test guest's kernel command line."""
 
 from __future__ import annotations
 
 KERNEL_ARGS = (
     "console=ttyS0 quiet panic=-1"
-    " no_timer_check"  # a starved emulator looks like a broken timer to Linux, which then does not boot
+    " no_timer_check"  # to Linux a starved emulator is a broken timer, and it does not boot
     " cryptomgr.notests=1 initcall_blacklist=jent_mod_init,crypto_kdf108_init,load_system_certificate_list"
 )
-"""The last two disable self-tests, a fifth of an emulated Linux's boot time."""
+"""The last two disable self-tests, a fifth of an emulated boot."""

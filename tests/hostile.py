@@ -1,6 +1,6 @@
 """Objects with every field of ours, and copies with one hostile value.
 
-The models' JSON schemas define the fields, so new ones are covered automatically. A test fails if the full objects lack a field.
+The models' JSON schemas define the fields. A test fails if the full objects lack one.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def replaced(obj: Any, path: tuple[Step, ...], value: Any, *, missing: bool = Fa
 def cases(obj: Object) -> Iterator[Case]:
     for path in places(obj):
         if path[0] in ("apiVersion", "kind") or path[:2] in (("metadata", "name"), ("metadata", "namespace")) or path == ("metadata",):
-            continue  # the server sets an object's identity, and it distinguishes cases
+            continue  # the server sets the identity, which distinguishes cases
         text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
         for name, value in VALUES.items():
             yield Case(obj["kind"], text, name, replaced(obj, path, value))

@@ -1,4 +1,4 @@
-"""The pytest plugin that measures how long the test modules take: ``--write-seconds``."""
+"""The pytest plugin ``--write-seconds``, which measures the test modules."""
 
 from __future__ import annotations
 

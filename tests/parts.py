@@ -1,4 +1,4 @@
-"""How long each test module takes, and parts of about the same length for processes that run at the same time.
+"""Parts of about the same length for processes that run tests at the same time.
 
 Each process of pytest-xdist imports all modules, and sends five messages about each test; a part imports only its own, and sends none.
 

@@ -1,7 +1,7 @@
 """The ring of each test module: ``check`` before each commit, ``test`` for each change, ``all`` before an issue is closed.
 
-``make check`` runs the ring ``check``, ``make test`` also ``test``, ``make test-all`` everything. ``make test`` adds some modules of the
-ring ``all``, within a cap: those of packages changed within a day, and a slice chosen by the commit. Of large families of cases it runs a
+``make check`` runs the ring ``check``, ``make test`` also ``test``, ``make test-all`` everything. ``make test`` adds modules of the ring
+``all``, within a cap: those of packages changed within a day, and a slice chosen by the commit. Of large families of cases it runs a
 sample, also chosen by the commit (``tests/selection.py``, the pytest plugin).
 """
 
@@ -130,7 +130,6 @@ ROWS: Final = (
     _row("cluster/test_takeover.py", 30, "controller/manager", "controller/runtime", "certs"),
     _row("cluster/test_uninstall.py", 60, "charts", "controller/manager"),
 )
-"""All modules of the ring ``all``."""
 
 
 def ring_of(module: str) -> Ring:
@@ -168,7 +167,6 @@ def additions(commit: str, changed: Iterable[str], rows: Sequence[Row] = ROWS) -
     Args:
         commit: in hexadecimal digits; without one, nothing is added.
         changed: paths of files from the repository's root.
-        rows: the table.
     """
     if not commit or not rows:
         return []

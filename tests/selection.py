@@ -10,7 +10,7 @@ least in the ring ``test``. Of a family of cases, marked ``sample``, ``test`` ru
 ``--after-check`` leaves out tests that the ring ``check`` has run on the same sources. ``--part 1/2`` runs the first of two parts
 (``tests/parts.py``).
 
-``TESTS_SEED`` replaces the repository's commit in the choice of slices and samples. The first line of a run prints it.
+``TESTS_SEED`` replaces the repository's commit in the choice. The first line of a run prints it.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Selection:
     added: Mapping[str, str]
     """Additional modules, and why."""
     after_check: bool = False
-    """True if the ring ``check`` ran before."""
+    """The ring ``check`` ran before."""
     part: str = ""
-    """Number and count of the part that runs; empty for everything."""
+    """Number and count of the part that runs; empty: everything."""
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
 
     def has_module(self, path: Path) -> bool:
@@ -68,7 +68,7 @@ class Selection:
         return self._is_of_ring(module) and (not self.part or module in self._modules)
 
     def _has_more(self, path: Path) -> bool:
-        """Return whether a module may have tests that the ring ``check`` left out; other modules are not imported again."""
+        """Return whether a module may have tests that the ring ``check`` left out."""
         marks = (*_MARKED, "sample") if self.ring == "all" else _MARKED
         text = path.read_text(encoding="utf-8")
         return any(f"mark.{mark}" in text for mark in marks)
@@ -138,10 +138,7 @@ def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository:
 
 
 def changed_within_a_day(repository: Path) -> list[str]:
-    """Return the files changed by commits within a day before the last one.
-
-    A shallow clone gives none.
-    """
+    """Return the files changed by commits within a day before the last one; none in a shallow clone."""
     seconds = _git(repository, "log", "-1", "--format=%ct").strip()
     if not seconds:
         return []

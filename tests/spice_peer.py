@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 MAIN, DISPLAY, INPUTS = 1, 2, 3
-"""Types of channels."""
 _MAGIC: Final = b"REDQ"
 _CAPABILITIES: Final = 1 << 0 | 1 << 1 | 1 << 3
 """The client chooses how to authenticate, by a ticket; headers of messages are short."""
@@ -29,7 +28,7 @@ _KEY_DOWN, _KEY_UP = 101, 102
 
 
 class Channel:
-    """One connection, linked to a channel. An empty ticket suffices, because the socket needs none."""
+    """A connection linked to a channel. The socket needs no ticket, so it is empty."""
 
     def __init__(self, connection: socket.socket, kind: int, session: int = 0) -> None:
         self._socket = connection
@@ -96,7 +95,7 @@ class Session:
         self.main.__exit__()
 
     def open(self, kind: int) -> Channel:
-        """Open another channel of this session. A display begins with its caches: QEMU crashes if it ends before (decisions/streams.md)."""
+        """Open another channel. A display begins with its caches: QEMU crashes if it ends before (decisions/streams.md)."""
         channel = Channel(self._dial(), kind, self._number)
         if kind == DISPLAY:
             channel.send(_DISPLAY_INIT, _CACHES)

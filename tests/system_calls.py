@@ -58,7 +58,7 @@ def refused(function: Callable[..., Any], number: int) -> Iterator[None]:
 
 def killed_at(function: Callable[..., Any], work: Callable[[], object]) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other tests' threads: the forked process does not need them
+        warnings.simplefilter("ignore", DeprecationWarning)  # the forked process does not need other tests' threads
         child = os.fork()
     if not child:
         try:

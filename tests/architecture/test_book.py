@@ -1,4 +1,4 @@
-"""The documents are consistent: named files, links and layers exist, and ARCHITECTURE.md is short."""
+"""Names, links and layers in the documents exist, and ARCHITECTURE.md is short."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 STEP = re.compile(r"^\d+\. .*?(?=^\d+\. |^$)", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([\w./-]+\.py)(?:::[^`]*)?`")
 OF_TESTS = {"fields.md", "security-tests.md"}
-"""Pages that name tests by their paths below ``tests``."""
 DATED = re.compile(r"\(20\d\d-\d\d-\d\d\)$")
 
 
@@ -133,7 +132,6 @@ PAGES = (
     "handler/metrics/process.py",
     "controller/serving/reconcile_metrics.py",
 )
-"""Modules with metrics."""
 
 
 @pytest.mark.parametrize("module", PAGES)

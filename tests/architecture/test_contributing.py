@@ -1,4 +1,4 @@
-"""Prohibitions of CONTRIBUTING.md that no tool checks: tasks outside groups, broad handlers, ignores without a reason.
+"""Prohibitions of CONTRIBUTING.md that ruff and mypy do not check.
 
 ruff checks ``asyncio.create_task``, but not an event loop's. It accepts a broad handler that logs a traceback, and a ``noqa`` without a
 reason. Places are named by package, module and function, so that they may move.
@@ -37,7 +37,7 @@ BROAD: Final = {
     "handler: running.Relays._carry": "one migration's relays",
     "launcher: __main__._to_the_end": "main",
     "launcher: wire.Server._answer": "the request boundary of the launcher: a fault of ours must not end what holds the guest",
-    # Further ones: the error belongs to other code, and is passed to it or counts against it.
+    # The error belongs to other code, and is passed to it or counts against it.
     "apiserver: access.load": "the library for kubeconfigs raises what it likes for a bad file",
     "apiserver: audiences._Scope.concerned": "a field that cannot be read is told by the predicate of each watch that asks for it",
     "apiserver: connections.Connections.send": "told again unless the request may be repeated on another connection",
@@ -52,7 +52,7 @@ _GROUP: Final = "asyncio.TaskGroup"
 _MARK: Final = r"#\s*(?:noqa\b(?::\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*)?|type:\s*ignore(?:\[[\w\s,-]*\])?)"
 _IGNORE: Final = re.compile(rf"{_MARK}(.*)")
 _BARE: Final = re.compile(rf"{_MARK}[^\w\n]*$", re.MULTILINE)
-"""Also matches in strings, but a search takes a hundredth of the time to find the comments."""
+"""Also matches in strings, but takes a hundredth of tokenize's time."""
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -131,7 +131,6 @@ def test_no_class_has_start_and_stop() -> None:
 
 
 def test_an_ignore_has_its_code_and_its_reason() -> None:
-    """ruff and mypy require the code."""
     files = [path for name in (*PACKAGES, "tests", "benchmarks", "examples") for path in (ROOT / name).rglob("*.py")]
 
     assert not [f"{path.relative_to(ROOT)}:{line}" for path in files if "_pb2" not in path.name for line in bare_ignores(path)]

@@ -1,4 +1,4 @@
-"""A family of fields of ``spec.domain`` has one module name in every layer (CONTRIBUTING.md)."""
+"""A family of fields of ``spec.domain`` has one module name in every layer."""
 
 from __future__ import annotations
 
@@ -93,7 +93,6 @@ SHARED = {
         "values",
     },
 }
-"""Modules outside the families."""
 UNASKED = {"guest_agent", "pci", "usb"}
 """Parts of every domain that no field controls."""
 WITHOUT_XML = {"machine", "resources"}

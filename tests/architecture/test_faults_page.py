@@ -1,5 +1,3 @@
-"""docs/faults.md has a row per cut and a column per step of tests/cuts."""
-
 from __future__ import annotations
 
 import re

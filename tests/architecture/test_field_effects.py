@@ -1,4 +1,4 @@
-"""A change of only one field of ``spec.domain`` changes something that acts on the guest."""
+"""A change of one field of ``spec.domain`` changes something that acts on the guest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ UNSEEN: Final[Mapping[str, str]] = {
 }
 """Fields without an effect in :func:`acting`, and why."""
 GUEST: Final[Mapping[str, Any]] = {"uid": "u-1", "hostname": "testvm", "keys": ()}
-"""For cloud-init."""
 
 
 def acting(written: pairs.Domain) -> list[Any]:
@@ -58,7 +57,7 @@ def acting(written: pairs.Domain) -> list[Any]:
     defaults.default_virtual_machine(vm)
     pods = [launcher_pod(vm, 1, {}, Settings("i"), Placement(kvm=kvm)) for kvm in (False, True)]
     for each in pods:
-        del each["metadata"]["annotations"][names.SPEC_ANNOTATION]  # it differs with every field and has no other meaning
+        del each["metadata"]["annotations"][names.SPEC_ANNOTATION]  # differs with every field
     links, plugins = setup.wanted(vm), requests.disks_of(vm)
     domain = plugin_disks.with_served(vm["spec"]["domain"], {each["name"]: plugin_disks.Served("file", 512) for each in plugins})
     own, every = range(cpu.dedicated(domain)), disks.defaulted(domain)

@@ -23,7 +23,6 @@ FILES: Final = families.written()
 ENTRIES: Final = families.seen(FILES)
 STALE: Final = "is stale: run `make fields`, or `python -m tests.fields`"
 COMPUTED: Final = {"spec.domain.devices.disks[].name"}
-"""Fields with a computed default."""
 
 
 def test_the_shapes_follow_from_the_models() -> None:

@@ -1,4 +1,4 @@
-"""Images hold their processes' imports: pyproject.toml has an extra per image, and the tests' environment has all."""
+"""Images hold their processes' imports: pyproject.toml has an extra per image."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def installed(requirements: list[str]) -> set[str]:
             try:
                 left += [canonical(each) for each in requires(name) or () if "extra ==" not in each]
             except PackageNotFoundError:
-                continue  # for another platform or Python
+                continue  # of another platform or Python
     return found
 
 
@@ -58,7 +58,7 @@ def test_a_process_is_installed_with_everything_that_it_imports(process: str, ex
 
 @pytest.mark.parametrize("image", ["virt-api", "virt-launcher"])
 def test_images_that_read_time_zones_have_the_old_names_too(image: str) -> None:
-    """virt-api validates zones of clocks and CEL, and QEMU shows one. Debian has US/Eastern in a separate package."""
+    """virt-api, CEL and QEMU use zones. Debian has US/Eastern in a separate package."""
     directory = Path(__file__).parents[2] / "images" / image
 
     assert re.search(r"\btzdata-legacy\b", (directory / "Containerfile").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The imports in docs/development/contracts.md equal the code's, including those in functions and for types."""
+"""The imports in docs/development/contracts.md equal the code's, also those in functions and for types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only one module decides whether a pod may still run; no other code reads the evidence."""
+"""Only one module decides whether a pod may still run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Test names state the behaviour in at most 60 characters.
-
-A failure is then one line that reads as a sentence: the subject first, in the present tense.
-"""
+"""Test names state the behaviour in at most 60 characters."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _CANDIDATE: Final = re.compile(rf"\bdef\s+test_\w{{{LONGEST + 1 - len('test_')}}
 
 
 def too_long(source: str) -> list[str]:
-    if not _CANDIDATE.search(source):  # it needs no parser
+    if not _CANDIDATE.search(source):
         return []
     functions = (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
     return [each.name for each in functions if each.name.startswith("test_") and len(each.name) > LONGEST]

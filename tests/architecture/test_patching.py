@@ -1,7 +1,7 @@
 """Tests patch our own modules only in the listed files, as often as listed.
 
-A test with a patch still passes when the code no longer calls the patched function. Instead, tests pass a parameter or a port.
-``monkeypatch`` remains for the environment (``setenv``, ``delenv``, ``chdir``), and ``tests.system_calls`` for system calls.
+A test with a patch still passes when the code no longer calls the patched function. ``monkeypatch`` remains for the environment, and
+``tests.system_calls`` for system calls.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ import pytest
 from tests.architecture.test_structure import ROOT
 
 PATCHES: Final = {
-    "component/apiserver/conftest.py": 1,  # a guard around every test: replaced objects stay decoded, so that it detects changes
-    "component/handler/test_planted_faults.py": 1,  # unexpected faults in any part: a port for them would be such a part
-    "fakes/pod.py": 1,  # the pod's file system with paths in the domain's XML: otherwise a parameter of every module of virt-launcher
+    "component/apiserver/conftest.py": 1,  # replaced objects stay decoded, so that it detects changes
+    "component/handler/test_planted_faults.py": 1,  # unexpected faults in any part
+    "fakes/pod.py": 1,  # the pod's file system: otherwise a parameter of every module of virt-launcher
 }
-"""Uses of ``MonkeyPatch.setattr``, ``delattr``, ``setitem`` and ``unittest.mock.patch``, by file below ``tests``."""
+"""Uses of ``MonkeyPatch.setattr`` and the like, by file below ``tests``."""
 _OF_MONKEYPATCH: Final = frozenset({"setattr", "delattr", "setitem", "delitem"})
 _WORDS: Final = re.compile("|".join((*_OF_MONKEYPATCH, r"\bmock\b")))
-"""A module without them needs no parser."""
 
 
 def is_patch(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
-        return node.module == "unittest.mock"  # it is then used by its bare name
+        return node.module == "unittest.mock"
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     return node.func.attr in _OF_MONKEYPATCH or ast.unparse(node.func).startswith(("mock.patch", "unittest.mock.patch"))

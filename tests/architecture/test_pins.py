@@ -31,7 +31,7 @@ def pins(path: Path) -> dict[str, tuple[str, set[str]]]:
 
 
 def closure(wanted: list[str]) -> set[str]:
-    """Return the distributions that installing ``wanted`` in the image brings."""
+    """Return what installing ``wanted`` in the image brings."""
     python = {"python_version": project_images.PYTHON, "python_full_version": f"{project_images.PYTHON}.0"}
     found: set[str] = set()
     left = [(Requirement(each), "") for each in wanted]
@@ -114,7 +114,7 @@ def test_helm_is_pinned_by_its_hash() -> None:
 def test_a_release_has_one_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     chart = yaml.safe_load((ROOT / "charts" / "kubevirt" / "Chart.yaml").read_text(encoding="utf-8"))
-    # Parsed, because importing needs libvirt, and the image has the source without pip's metadata.
+    # Parsed, because importing needs libvirt.
     process = (ROOT / "launcher" / "main" / "process.py").read_text(encoding="utf-8")
     launcher = re.findall(r'^VERSION: Final = "(.+)"$', process, re.MULTILINE)
 
@@ -144,7 +144,7 @@ def test_package_missing_from_the_lock_fails_a_release_build(tmp_path: Path, got
     for name, text in (("apt-get", APT), ("dpkg-query", DPKG)):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
-    # Nothing outside the test's directory may change: the script's files for apt go there as well.
+    # Nothing outside the test's directory may change.
     script = (
         (ROOT / "images" / "install-packages.sh")
         .read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Documents, docstrings, comments and messages are in plain English (docs/development/style.md).
+"""Prose and messages are in plain English (docs/development/style.md).
 
 A hit may be the best wording, so no single sentence fails.
 """
@@ -16,12 +16,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RATE: Final = 6.0
-"""Allowed hits per 1,000 words."""
+"""Hits per 1,000 words."""
 FEW: Final = 3
-"""Allowed hits in a document or package of any length."""
+"""Hits in a document or package of any length."""
 TOPS: Final = ("apiserver", "benchmarks", "certs", "controller", "examples", "handler", "importer", "launcher", "storage", "tests")
 MESSAGES: Final = 90
-"""Allowed hits in all messages; "X has no Y" is often the best wording."""
+"""Hits in all messages; "X has no Y" is often the best wording."""
 PROGRAMS: Final = ("apiserver", "certs", "controller", "handler", "importer", "launcher", "storage")
 TOKENS: Final = re.compile(
     r"""(?P<string>[A-Za-z]{0,2}(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))"""
@@ -61,7 +61,7 @@ def documents() -> list[Path]:
 
 @cache
 def packages() -> dict[str, list[Path]]:
-    """Return our modules by package, two levels deep, such as ``apiserver/registry``."""
+    """Return our modules by package, two levels deep."""
     found: dict[str, list[Path]] = {}
     for top in TOPS:
         for path in sorted((ROOT / top).rglob("*.py")):
@@ -71,7 +71,7 @@ def packages() -> dict[str, list[Path]]:
 
 
 def pieces(module: str) -> Iterator[str]:
-    """Yield comments, and strings that are statements, as tokenize finds them, in a quarter of its time."""
+    """Yield comments and string statements in a quarter of tokenize's time."""
     depth = start = 0
     for each in TOKENS.finditer(module):
         match each.lastgroup:
@@ -95,7 +95,7 @@ def counted_in_code(module: str) -> tuple[int, int]:
 
 
 def messages(node: ast.AST) -> Iterator[str]:
-    """Yield the strings of code with at least three words: errors, conditions, Events, logs and help; placeholders are left out."""
+    """Yield the strings of code with at least three words, without placeholders."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
             continue

@@ -1,4 +1,4 @@
-"""The library for HTTP and gRPC in each part of each process; reasons: docs/decisions/code.md."""
+"""The library for HTTP and gRPC in each part; reasons: docs/decisions/code.md."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import pytest
 from tests.architecture.test_structure import ROOT, modules
 
 HOLDERS = {
-    "httptools": {"apiserver/client"},  # HTTP client of virt-api, virt-controller, virt-handler
-    "aiohttp": {"controller/serving", "handler/streams", "apiserver/kubectl"},  # HTTP server; HTTP client of the plugin
-    "http.client": {"importer"},  # HTTP client with only the standard library
+    "httptools": {"apiserver/client"},  # client of virt-api, virt-controller, virt-handler
+    "aiohttp": {"controller/serving", "handler/streams", "apiserver/kubectl"},  # server; client of the plugin
+    "http.client": {"importer"},  # only the standard library
     "websockets": {"apiserver/endpoints", "apiserver/kubectl"},  # streams after HTTP
-    "hpack": {"storage/grpc"},  # gRPC client of virt-api
-    "grpclib": {"handler/devices"},  # gRPC server and client of the kubelet: virt-handler
-    "grpc": set[str](),  # gRPC's own library: only tests have it
-    "grpc_tools": {"storage/grpc", "handler/devices"},  # generates stubs, in development
+    "hpack": {"storage/grpc"},  # client of virt-api
+    "grpclib": {"handler/devices"},  # server and client of the kubelet
+    "grpc": set[str](),  # only tests have it
+    "grpc_tools": {"storage/grpc", "handler/devices"},  # generates stubs
 }
 OTHERS = ("h11", "h2", "httpx", "requests", "urllib3", "wsproto", "http.server", "urllib.request", "kubernetes")
-"""Libraries that our code does not use."""
 
 
 @functools.cache
@@ -39,7 +38,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)  # from http import client
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def holders(library: str) -> set[str]:

@@ -1,5 +1,3 @@
-"""Each test module is in one ring, and each change runs the necessary ones."""
-
 from __future__ import annotations
 
 import ast

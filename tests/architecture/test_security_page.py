@@ -1,4 +1,4 @@
-"""docs/security.md names a protection against each threat, and docs/security-tests.md its tests."""
+"""docs/security.md has a protection against each threat, and docs/security-tests.md its tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One module makes all TLS contexts, so its rules apply to every connection."""
+"""One module makes all TLS contexts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mypy reports unknown fields of typed objects, also in ``dig`` and ``get``."""
+"""mypy reports unknown fields of typed objects."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""``gauge``, compiled here."""
-
 from __future__ import annotations
 
 import os

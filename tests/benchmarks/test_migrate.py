@@ -1,5 +1,3 @@
-"""Results of ``make bench-migrate`` from a client's log and a Migration."""
-
 from __future__ import annotations
 
 import os

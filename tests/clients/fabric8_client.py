@@ -1,4 +1,4 @@
-"""A Java program with fabric8's Kubernetes client, compiled into the cache on first use."""
+"""A Java program with fabric8's Kubernetes client."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-depe
 
 
 def command(*arguments: str) -> Sequence[str]:
-    """Return the command line of the program ``Life``; build it if necessary. The kubeconfig's key must be of an elliptic curve.
+    """Return the command line of ``Life``; build it if necessary. The kubeconfig's key must be of an elliptic curve.
 
     Raises:
-        progress.StepFailed: a package or a library could not be fetched, or javac failed.
+        progress.StepFailed: a download or javac failed.
     """
     packages.install_for_java()
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCES.iterdir()))).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""kstatus' rules for kinds that it does not know, in Python; tests/reference_library/test_health.py compares them with Go's."""
+"""kstatus' rules for unknown kinds, in Python; tests/reference_library/test_health.py compares them with Go's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def result(obj: dict[str, Any]) -> str:
-    """Return what Helm 4, Flux and kpt wait for: ``Current``; or ``InProgress``, ``Failed`` or ``Terminating``."""
+    """Return ``Current``, ``InProgress``, ``Failed`` or ``Terminating``, as Helm 4, Flux and kpt see it."""
     metadata, status = obj["metadata"], obj.get("status") or {}
     if metadata.get("deletionTimestamp"):
         return "Terminating"

@@ -1,4 +1,4 @@
-"""The Go programs, built into the cache on first use."""
+"""Go programs, built into the cache on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from tests.testbed import build
 
 HELM: Final = build.GoProgram("helm4", "4.2.4", ("helm.sh/helm/v4/cmd/helm", "."), module="tests/clients/go")
-"""Helm, and kstatus in the version that this Helm uses."""
+"""With kstatus in the version that this Helm uses."""
 ARGO_CD: Final = build.GoProgram("argocd-checks", "3.5.7", (".",), module="tests/clients/argocd")
 
 
@@ -21,12 +21,12 @@ def helm() -> pathlib.Path:
 
 
 def kstatus(objects: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the result of Go's kstatus for each object, such as ``InProgress``."""
+    """Return Go's kstatus for each object."""
     lines = b"".join(orjson.dumps(each) + b"\n" for each in objects)
     done = subprocess.run([HELM.binary().with_name("kstatus")], input=lines, capture_output=True, check=True, timeout=60)
     return [orjson.loads(line)["status"] for line in done.stdout.splitlines()]
 
 
 def bundled_check(kind: str) -> str:
-    """Return the Lua text of the health check that Argo CD has built in for a kind, such as ``kubevirt.io/VirtualMachine``."""
+    """Return Argo CD's own health check in Lua for a kind such as ``kubevirt.io/VirtualMachine``."""
     return subprocess.run([ARGO_CD.binary(), f"{kind}/health.lua"], capture_output=True, check=True, text=True, timeout=60).stdout

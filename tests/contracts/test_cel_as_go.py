@@ -1,4 +1,4 @@
-"""Our CEL agrees with cel-go in Kubernetes' environment."""
+"""Our CEL agrees with cel-go."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def reference() -> Iterator[Reference]:
 
 @pytest.mark.parametrize("section", table.SECTIONS)
 def test_the_table_gives_the_same_values_and_errors(reference: Reference, section: str) -> None:
-    """ADM-04: every function of Kubernetes' environment."""
+    """Every function of Kubernetes' environment."""
     differences = [text for text in table.SECTIONS[section] if compare(reference, text, table.VARIABLES).verdict == "different"]
     assert differences == []
 
 
 def test_generated_expressions_give_the_same_values_and_errors(reference: Reference) -> None:
-    """ADM-04: values and errors agree; costs are never below Go's, except those hidden by errors."""
+    """Costs are never below Go's, except those hidden by errors."""
     counts: dict[str, int] = {}
     for number in range(3000):
         text = Generator(number).expression()

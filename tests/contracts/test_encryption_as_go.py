@@ -91,7 +91,7 @@ def test_both_choose_the_same_rule(tmp_path: pathlib.Path) -> None:
             assert prefix or theirs == b"value"
 
 
-# Errors of ours only: Go accepts unknown fields.
+# Go accepts unknown fields.
 STRICTER = ("unknown field", "mapping")
 
 

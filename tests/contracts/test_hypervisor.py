@@ -1,4 +1,4 @@
-"""The promises of ``launcher.hypervisor.port``, for the fake, libvirt's test driver, and libvirtd with QEMU."""
+"""``launcher.hypervisor.port`` for the fake, libvirt's test driver, and libvirtd with QEMU."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def private_libvirtd() -> Iterator[Daemon]:
         yield daemon
     finally:
         for path in (run / "libvirt/qemu/run").glob("*_*.pid"):
-            with suppress(FileNotFoundError, ValueError, ProcessLookupError):  # the domain is just ending
+            with suppress(FileNotFoundError, ValueError, ProcessLookupError):  # the domain is ending
                 os.kill(int(path.read_text()), signal.SIGKILL)
         process.terminate()
         process.wait()
@@ -244,13 +244,13 @@ async def test_a_domain_that_is_off_cannot_be_resumed(hypervisor: Hypervisor, ki
 
 
 async def test_reset_keeps_the_processor_state_and_is_no_reboot(hypervisor: Hypervisor, kind: str) -> None:
-    if kind == "test":  # libvirt's double resets no domain
+    if kind == "test":  # it resets no domain
         pytest.skip("libvirt's test driver has no virDomainReset")
     await hypervisor.create(NAME, xml_for(kind))
     for call, state in ((hypervisor.suspend, State.PAUSED), (hypervisor.resume, State.RUNNING)):
         await call(NAME)
         await hypervisor.reset(NAME)
-        await asyncio.sleep(0.3)  # the event that tells of it comes later
+        await asyncio.sleep(0.3)  # the event comes later
         domain = await hypervisor.observe(NAME)
         assert domain is not None
         assert (domain.state, domain.reboots) == (state, 0)
@@ -270,7 +270,7 @@ async def test_the_power_button_can_be_pressed(hypervisor: Hypervisor, kind: str
 
 
 async def test_only_a_running_domain_takes_signals(hypervisor: Hypervisor, kind: str) -> None:
-    """What a guest sees of them: tests/host/launcher/test_operations.py."""
+    """For the guest: tests/host/launcher/test_operations.py."""
     if kind == "test":
         pytest.skip("libvirt's test driver has no virDomainInjectNMI and no virDomainSendKey")
 
@@ -305,7 +305,7 @@ async def test_every_change_is_announced(hypervisor: Hypervisor, kind: str) -> N
 
 @pytest.fixture
 def file() -> Iterator[Path]:
-    """The path of a file that libvirtd may write."""
+    """A file that libvirtd may write."""
     directory = Path(tempfile.mkdtemp(prefix="hv"))
     os.chown(directory, layout.USER_ID, layout.USER_ID)
     yield directory / "image"
@@ -338,7 +338,7 @@ def xml_of(hypervisor: Hypervisor, kind: str, uuid: str, file: Path) -> str:
 
 async def test_saved_domain_is_restored_paused_and_persistent(hypervisor: Hypervisor, kind: str, file: Path) -> None:
     uuid = await saved(hypervisor, kind, file)
-    if kind != "test":  # libvirt's double keeps the umask
+    if kind != "test":  # it keeps the umask
         assert file.stat().st_mode & 0o777 == 0o600
     await hypervisor.restore(NAME, str(file), xml_of(hypervisor, kind, uuid, file))
     domain = await hypervisor.observe(NAME)
@@ -396,7 +396,7 @@ async def test_statistics_are_of_an_active_domain(hypervisor: Hypervisor, kind: 
         await hypervisor.statistics(NAME)
     await hypervisor.create(NAME, xml_for(kind))
     found = await hypervisor.statistics(NAME)
-    assert kind == "test" or isinstance(found["cpu.time"], int)  # libvirt's test driver counts no time
+    assert kind == "test" or isinstance(found["cpu.time"], int)  # the test driver counts no time
     await hypervisor.destroy(NAME)
     with pytest.raises((DomainNotFound, OperationInvalid)):
         await hypervisor.statistics(NAME)
@@ -419,7 +419,7 @@ async def test_screenshot_is_a_png_of_limited_size(hypervisor: Hypervisor, kind:
     await hypervisor.resume(NAME)
     picture = await hypervisor.screenshot(NAME, screenshot.MAX_BYTES)
     assert picture.startswith(screenshot.SIGNATURE)
-    assert kind == "test" or not screenshot.problem(picture)  # the test driver has a picture of its own
+    assert kind == "test" or not screenshot.problem(picture)  # the test driver has its own picture
     with pytest.raises(OperationInvalid):
         await hypervisor.screenshot(NAME, len(picture) - 1)
     with pytest.raises(DomainNotFound):
@@ -428,7 +428,7 @@ async def test_screenshot_is_a_png_of_limited_size(hypervisor: Hypervisor, kind:
 
 async def test_secret_replaces_an_older_one_and_is_private(hypervisor: Hypervisor, kind: str) -> None:
     known = "11111111-2222-4333-8444-666666666666"
-    if kind == "test":  # libvirt's test driver has no secrets
+    if kind == "test":  # it has no secrets
         with pytest.raises(OperationInvalid):
             await hypervisor.keep_secret(known, b"one")
         return
@@ -470,7 +470,7 @@ async def device(hypervisor: Hypervisor, kind: str) -> Device:
 async def test_limits_of_a_disk_are_replaced_as_a_whole(hypervisor: Hypervisor, kind: str, blank: str) -> None:
     await with_devices(hypervisor, kind, blank)
     assert (await device(hypervisor, "disk")).limits == ()
-    if kind == "test":  # libvirt's test driver compares an average with a maximum of 0, which means none
+    if kind == "test":  # it compares an average with a maximum of 0, which means none
         with pytest.raises(HypervisorError, match="cannot be set higher"):
             await hypervisor.limit_disk(NAME, "vda", {"readBytesSec": 1 << 20})
         return
@@ -489,7 +489,7 @@ async def test_drive_gets_a_medium_and_ejects_it(hypervisor: Hypervisor, kind: s
     controller = "<controller type='scsi' index='0' model='virtio-scsi'/>"
     await hypervisor.create(NAME, xml_for(kind).replace("</devices>", f"{controller}{drive()}</devices>"))
     assert (await device(hypervisor, "disk")).is_empty
-    if kind == "test":  # libvirt's test driver does not update devices
+    if kind == "test":  # it does not update devices
         with pytest.raises(OperationInvalid):
             await hypervisor.change_medium(NAME, "sda", drive(f"<source file='{blank}'/>"))
         return
@@ -503,7 +503,7 @@ async def test_drive_gets_a_medium_and_ejects_it(hypervisor: Hypervisor, kind: s
 
 async def test_disk_grows(hypervisor: Hypervisor, kind: str, blank: str) -> None:
     await with_devices(hypervisor, kind, blank)
-    if kind == "test":  # libvirt's test driver resizes no disks
+    if kind == "test":  # it resizes no disks
         with pytest.raises(OperationInvalid):
             await hypervisor.resize_disk(NAME, "vda", 2 << 60)
         return
@@ -517,7 +517,7 @@ async def test_disk_grows(hypervisor: Hypervisor, kind: str, blank: str) -> None
 
 async def test_link_of_a_card_goes_down_and_up(hypervisor: Hypervisor, kind: str, blank: str) -> None:
     await with_devices(hypervisor, kind, blank)
-    if kind == "test":  # libvirt's test driver does not update devices
+    if kind == "test":  # it does not update devices
         with pytest.raises(OperationInvalid):
             await hypervisor.set_link(NAME, CARD, up=False)
         return
@@ -533,7 +533,7 @@ async def test_card_is_attached_once_and_only_the_guest_can_release_it(hyperviso
     card = f"<interface type='user'><mac address='{CARD}'/><model type='virtio'/></interface>"
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.resume(NAME)
-    if kind == "test":  # libvirt's test driver attaches no interface to a running domain
+    if kind == "test":  # it attaches no interface to a running domain
         with pytest.raises(HypervisorError):
             await hypervisor.attach_interface(NAME, CARD, card)
         assert await hypervisor.detach_interface(NAME, CARD)
@@ -573,7 +573,7 @@ async def test_memory_grows_to_its_maximum_and_shrinks_to_its_boot(hypervisor: H
     )
     cell = "<cpu><numa><cell id='0' cpus='0' unit='MiB' memory='32'/></numa></cpu>"
     if kind == "test":
-        with pytest.raises(HypervisorError):  # libvirt's test driver does not update devices
+        with pytest.raises(HypervisorError):  # it does not update devices
             await hypervisor.request_memory(NAME, 48 << 20)
         return
     await hypervisor.create(NAME, xml.replace("<os>", f"{cell}<os>"))

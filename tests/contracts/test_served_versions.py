@@ -1,6 +1,6 @@
 """Verbs, streams, reads, guards and field selectors have the same effect through each served version.
 
-``Version`` converts requests to the version under test, and answers back. A new version of ours joins ``VERSIONS``.
+``Version`` converts requests to the version under test, and answers back. A new version joins ``VERSIONS``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MERGE: Final = "merge-patch+json"
 
 @dataclass
 class Version:
-    """A cluster with two served versions, used through one of them."""
+    """A cluster with two served versions, used through one."""
 
     name: str
     cluster: Cluster
@@ -132,7 +132,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer; objects of the requested kind are in the stored version."""
+    """Objects of the requested kind are in the stored version."""
 
     code: int
     body: Any
@@ -167,7 +167,7 @@ TOLD: Final[Mapping[str, Json]] = {
     "domainxml": {"xml": "<domain/>\n"},
     "screenshot": {"png": base64.b64encode(pictures.png(2, 1)).decode()},
 }
-"""Answers of virt-handler to reads."""
+"""virt-handler's answers to reads."""
 
 
 @asynccontextmanager
@@ -246,7 +246,7 @@ FLAGS: Final = (f"--enable-admission-plugins={plugins.RESOURCE_QUOTA}",)
 
 
 async def prepare(cluster: Cluster) -> None:
-    """Put the chart's policies about our kinds into the cluster, a terminating namespace, and one with an exhausted quota."""
+    """Install the chart's policies, a terminating namespace, and one with an exhausted quota."""
     for resource in (VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS):
         for each in policies(resource.kind):
             await cluster.kube.put(resource.path(), each)
@@ -312,7 +312,6 @@ VERBS: Final[Mapping[str, Json | None]] = {
 }
 """Status before each verb; None: never started."""
 BODIES: Final[Mapping[str, Json]] = {"sendkey": {"keys": ["KEY_A"]}}
-"""Bodies of verbs that need one."""
 
 
 async def test_every_verb_does_to_the_stored_object_what_it_says(version: Version) -> None:
@@ -483,7 +482,7 @@ async def test_a_watch_with_a_field_selector_tells_what_joins_it(version: Versio
 
 
 def changes(version: Version, resource: Resource, name: str, status: Json) -> list[tuple[str, str, Any]]:
-    """Return the writes of these status fields: method, media type and body, in this version."""
+    """Return method, media type and body of each write of these status fields, in this version."""
     part = version.written(resource, {"status": status})["status"]
     applied = {"apiVersion": f"{names.GROUP}/{version.name}", "kind": resource.kind, "metadata": {"name": name}, "status": part}
     return [
@@ -606,7 +605,7 @@ JUDGED: Final[Mapping[str, tuple[Callable[[Version], Any], str]]] = {
     "virt-controller-machines.kubevirt.io": (editing, "and nothing else"),
     "evictions.kubevirt.io": (marking, "only virt-controller may set"),
 }
-"""A write that each of the chart's policies about our kinds refuses, and a part of its message."""
+"""For each of the chart's policies: a write that it refuses, and a part of its message."""
 
 
 async def test_every_policy_of_the_chart_sees_the_fields_that_it_names(version: Version) -> None:

@@ -40,7 +40,7 @@ def changes(batches: list[Batch]) -> list[Change]:
     return [change for batch in batches for change in batch.changes]
 
 
-# --- 1: linearizable
+# 1: linearizable
 
 
 async def test_1_a_key_is_read_as_it_was_committed(store: Storage) -> None:
@@ -70,7 +70,7 @@ async def test_1_a_value_may_be_empty_or_any_bytes(store: Storage) -> None:
         assert entry.value == value
 
 
-# --- 2: atomic
+# 2: atomic
 
 
 async def test_2_all_writes_of_a_commit_share_one_revision(store: Storage) -> None:
@@ -177,7 +177,7 @@ async def test_2_what_is_too_large_is_refused_whole(store: Storage) -> None:
     assert (await store.range("a")).count == 129
 
 
-# --- 4: monotonic
+# 4: monotonic
 
 
 async def test_4_revisions_grow_and_are_never_shared(store: Storage) -> None:
@@ -194,7 +194,7 @@ async def test_4_revisions_grow_and_are_never_shared(store: Storage) -> None:
     assert await put(store, "d") > max(revisions)
 
 
-# --- 5: repeatable
+# 5: repeatable
 
 
 async def test_5_keys_come_in_order_and_only_those_of_the_prefix(store: Storage) -> None:
@@ -266,7 +266,7 @@ async def test_5_a_range_at_a_revision_that_is_not_reached_is_refused(store: Sto
         await store.compact(revision + 1000)
 
 
-# --- 6: complete
+# 6: complete
 
 
 async def test_6_a_watch_yields_every_change_from_any_revision_on(store: Storage) -> None:
@@ -307,7 +307,7 @@ async def test_6_all_changes_of_a_revision_come_in_one_batch(store: Storage) -> 
 async def test_6_revision_larger_than_a_message_is_one_batch(store: Storage) -> None:
     large = bytes(20_000)
     before = await store.commit([], [Put(f"p/{number:02}", large) for number in range(70)])
-    revision = await store.commit([], [Put(f"p/{number:02}", large[1:]) for number in range(70)])  # with the previous values: 2.8 MB
+    revision = await store.commit([], [Put(f"p/{number:02}", large[1:]) for number in range(70)])  # with previous values: 2.8 MB
     async with store.watch("p/", after=before) as batches:
         found = [batch for batch in await collect(batches, revision) if batch.changes]
     assert [(batch.revision, len(batch.changes)) for batch in found] == [(revision, 70)]
@@ -377,7 +377,7 @@ async def test_6_watches_do_not_share_what_they_yield(store: Storage) -> None:
         assert [change.key for change in changes(await collect(second, last))] == ["q", "p/a"]
 
 
-# --- 7: honest
+# 7: honest
 
 
 async def test_7_what_is_compacted_is_refused_and_the_rest_is_there(store: Storage) -> None:
@@ -386,7 +386,7 @@ async def test_7_what_is_compacted_is_refused_and_the_rest_is_there(store: Stora
     with pytest.raises(Compacted):
         await store.range("p/", revision=revisions[1])
     with pytest.raises(Compacted):
-        await store.range("p/", start="q", revision=revisions[1])  # after all keys
+        await store.range("p/", start="q", revision=revisions[1])
     assert [entry.value for entry in (await store.range("p/", revision=revisions[2])).entries] == [b"2"]
     with pytest.raises(Compacted):
         async with store.watch("p/", after=revisions[1]) as batches:
@@ -455,7 +455,7 @@ async def test_7_compaction_can_be_repeated(store: Storage) -> None:
     assert await store.revision() == second
 
 
-# --- 8: cancellable
+# 8: cancellable
 
 
 async def test_8_cancelled_calls_leave_the_store_usable(store: Storage) -> None:
@@ -496,7 +496,7 @@ async def test_8_an_error_in_the_body_of_a_watch_comes_out_as_it_is(store: Stora
             raise LookupError
 
 
-# --- 9: closing
+# 9: closing
 
 
 async def test_9_a_closed_store_answers_unavailable(store: Storage) -> None:

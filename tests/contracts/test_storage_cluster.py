@@ -1,4 +1,4 @@
-"""Promises 1, 3, 6 and 9 of ``storage.port`` when one of three etcd members is killed, cut off or stopped (STO-04)."""
+"""Promises 1, 3, 6 and 9 of ``storage.port`` when one of three etcd members is killed, cut off or stopped."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -62,7 +62,7 @@ async def test_sto_04_writes_and_watches_survive_a_leader_loss(tmp_path: Path, b
                     leader = await leader_of(members)
                     before = len(revisions)
                     (leader.kill if blow == "kill" else leader.pause)()
-                    async with asyncio.timeout(30):  # the others elect a leader and continue
+                    async with asyncio.timeout(30):  # the others elect a leader
                         while len(revisions) < before + 50:
                             await asyncio.sleep(0.1)
                     if blow == "kill":

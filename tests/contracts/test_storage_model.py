@@ -104,7 +104,7 @@ class StorageMachine(RuleBasedStateMachine):
             changes = [change for change in batch.changes if change.key.startswith(prefix)]
             if changes and batch.revision > after:
                 expected.append((batch.revision, sorted(changes, key=lambda change: change.key)))
-        # The order within one revision is unspecified, because the changes are simultaneous.
+        # The order within one revision is unspecified.
         assert [(b.revision, sorted(b.changes, key=lambda change: change.key)) for b in found if b.changes] == expected
         assert all(first.revision <= second.revision for first, second in itertools.pairwise(found))
 

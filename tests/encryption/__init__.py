@@ -1,1 +1,1 @@
-"""Our encryption at rest compared with Kubernetes' own: ``go/`` is a small program around ``k8s.io/apiserver``."""
+"""Our encryption at rest compared with ``k8s.io/apiserver``."""

@@ -1,4 +1,4 @@
-"""Requests to admission plug-ins, with plain objects in the stored version."""
+"""Requests to admission plug-ins, with objects in the stored version."""
 
 from __future__ import annotations
 

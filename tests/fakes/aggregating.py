@@ -1,4 +1,4 @@
-"""The fake API server with the real virt-api behind it, which gets requests for ``kubevirt.io`` as from the aggregator."""
+"""The fake API server with the real virt-api behind it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AggregatingAPI(FakeAPI):
         self.written: list[tuple[str, str]] = []
         """Method and path of accepted writes."""
         self.lost_watch = ""
-        """Path of a collection with watches that lose all events, while set."""
+        """A collection's path: its watches lose all events."""
         self.refused: dict[str, errors.StatusError] = {}
         """Answers to POST, by the last word of the path."""
         self._behind: Config | None = None
@@ -31,11 +31,11 @@ class AggregatingAPI(FakeAPI):
 
     @contextlib.asynccontextmanager
     async def aggregating(self, directory: Path, *flags: str) -> AsyncIterator[Config]:
-        """Run virt-api, without flags with a store in memory; yield a client configuration for direct access."""
+        """Run virt-api, without flags over memory; yield a client configuration for direct access."""
         kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
         with journal.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0", *flags),  # several may run at once
+                *(sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0", *flags),
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

@@ -1,4 +1,4 @@
-"""A management board that speaks Redfish's power control of one system, with TLS and a password."""
+"""A management board with Redfish's power control of one system."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ RESET: Final = f"{PATH}/Actions/ComputerSystem.Reset"
 
 
 class Board:
-    """The state of the system, and what to do when its power changes."""
-
     def __init__(self, off: Callable[[], None] = lambda: None, *, reads_until_off: int = 0) -> None:
         """``off`` ends the system; the board reports the new state only after ``reads_until_off`` further reads."""
         self.power = "On"
@@ -31,7 +29,6 @@ class Board:
         self._going_off = False
 
     def read(self) -> str:
-        """Return the state that the board reports."""
         self.reads += 1
         if self._going_off:
             self._reads_until_off -= 1
@@ -40,7 +37,6 @@ class Board:
         return self.power
 
     def reset(self, kind: str) -> None:
-        """Change the power."""
         self.resets.append(kind)
         if kind == "ForceOff":
             self._off()

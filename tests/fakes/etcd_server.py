@@ -110,7 +110,7 @@ class EtcdServer:
 
     def _wait_until_serving(self) -> None:
         tls = None
-        if self._tls:  # the server's certificate, of the same CA, also serves as a client's
+        if self._tls:  # the server's certificate also serves as a client's
             tls = ssl.create_default_context(cafile=self._tls[0])
             tls.check_hostname = False
             tls.load_cert_chain(self._tls[1], self._tls[2])

@@ -1,4 +1,4 @@
-"""Certificates for an etcd on loopback and its clients; all name ``etcd.test``."""
+"""Certificates for an etcd and its clients; all name ``etcd.test``."""
 
 import datetime as dt
 from pathlib import Path

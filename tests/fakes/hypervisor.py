@@ -43,15 +43,15 @@ class FakeHypervisor:
         self.domains: dict[str, Observation] = {}
         self._xml: dict[str, str] = {}
         self.created: list[str] = []
-        """XML of all started domains."""
+        """XML of started domains."""
         self.learned: list[str] = []
-        """Arguments of all calls of ``learn``."""
+        """Arguments of ``learn``."""
         self.secrets: dict[str, bytes] = {}
         self.usages: dict[str, Usage] = {}
-        """Usage by UUID."""
+        """By UUID."""
         self.calls: list[str] = []
         self.answers: dict[str, object] = {}
-        """Answers of the guest agent by command; exceptions are raised."""
+        """Of the guest agent by command; exceptions are raised."""
         self.questions: list[tuple[str, Mapping[str, Any]]] = []
         self.terms: list[Terms] = []
         self.disks: list[Disks] = []
@@ -60,15 +60,15 @@ class FakeHypervisor:
         self.figures: dict[str, object] = {"cpu.time": 1_000_000_000}
         """libvirt's statistics of every active domain."""
         self.picture: bytes | None = None
-        """Of the screen; None: there is none."""
+        """Of the screen, if any."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
         self.holds_saves = False
         """A save waits for ``end_migration`` or ``abort_job``."""
         self.attached: list[str] = []
-        """XML of all devices that running domains got."""
+        """XML of devices that running domains got."""
         self.sizes: dict[str, int] = {}
-        """Sizes of disks that grew, by libvirt's names."""
+        """Of disks that grew, by libvirt's names."""
         self.keeps_disks = False
         """The guest releases no disk and no network card."""
         self.keeps_memory = False
@@ -78,8 +78,6 @@ class FakeHypervisor:
         self._migrations: dict[str, asyncio.Future[None]] = {}
         if connected:
             self._connected.set()
-
-    # --- the port ---
 
     has_pci_panic = True
 
@@ -342,8 +340,6 @@ class FakeHypervisor:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    # --- the world ---
 
     def intercept(self, method: str, around: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]) -> None:
         done = getattr(self, method)

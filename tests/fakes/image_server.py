@@ -1,4 +1,4 @@
-"""A file server on loopback that misbehaves on request."""
+"""A file server that misbehaves on request."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ STOPS = 1 << 18
 
 @dataclass
 class Files:
-    """Files by path, and the failures of requests for them."""
+    """Files by path, and failures."""
 
     content: dict[str, bytes] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
     statuses: list[int] = field(default_factory=list)
-    """Statuses of the next answers."""
+    """Of the next answers."""
     cuts: int = 0
     """Number of next answers that end early."""
     ranges: bool = True
@@ -57,7 +57,7 @@ class Files:
     verify: Callable[[str, dict[str, str]], bool] | None = None
     """Whether a request may read, by path and lower-case headers; others get 403."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    """Paths and headers of the requests."""
+    """Paths and headers of requests."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -205,7 +205,7 @@ def a_layer(files: dict[str, bytes]) -> bytes:
 
 
 def a_registry(repository: str, *layers: bytes, tag: str = "1") -> Files:
-    """Return the files of a registry with an image for two platforms; it requires a token for ``user`` with ``pass``."""
+    """Return a registry's files of an image for two platforms; it requires a token for ``user`` with ``pass``."""
     base = f"/v2/{repository}"
     content = {f"{base}/blobs/{digest_of(each)}": each for each in layers}
     manifest = json.dumps({"schemaVersion": 2, "layers": [{"digest": digest_of(each), "size": len(each)} for each in layers]}).encode()

@@ -1,6 +1,6 @@
-"""A key management service (version 2 of Kubernetes' plug-in API) on a Unix socket, with gRPC's own library.
+"""A key management service (version 2 of Kubernetes' plug-in API) with gRPC's own library.
 
-Only for tests: it "encrypts" by an exclusive or with the digest of its key's name, so that tests can read the result.
+It "encrypts" by an exclusive or with the digest of its key's name, so that tests can read the result.
 """
 
 import hashlib

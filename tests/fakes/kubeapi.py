@@ -1,9 +1,7 @@
-"""A fake API server on loopback with failures on request, for clients, informers and controllers.
+"""A fake API server with failures on request.
 
 It supports every resource: get, list, watch (also streaming lists), create, update, merge patch (a strategic one merges conditions by type,
-and no other lists), delete, ``status``, finalizers, optimistic locking, equality label selectors. It leaves out schemas, defaults and
-pages. Failures: :meth:`FakeAPI.drop_events`, :meth:`FakeAPI.repeat_events`, :meth:`FakeAPI.expire`, :meth:`FakeAPI.cut`,
-:attr:`FakeAPI.refusals`.
+and no other lists), delete, ``status``, finalizers, optimistic locking, equality label selectors; no schemas, defaults or pages.
 """
 
 from __future__ import annotations
@@ -65,9 +63,9 @@ class FakeAPI:
         """Whether a request (method, path, query) is allowed; others are recorded in ``forbidden``."""
         self.forbidden: list[tuple[str, str]] = []
         self.selected_anyway: Callable[[Object], bool] = lambda _: False
-        """Every selector selects these, because a malformed field may be the selected one."""
+        """Every selector selects these: a malformed field may be the selected one."""
         self.discovery: dict[str, list[Object]] = {}
-        """By group version path (``/api/v1``), for discovery."""
+        """By group version path (``/api/v1``)."""
         self.users: dict[str, Object] = {}
         """By bearer token: ``username``, ``groups``, ``extra``, for CertificateSigningRequests."""
         self._changed = asyncio.Condition()
@@ -90,8 +88,6 @@ class FakeAPI:
         finally:
             await self.cut()
             await runner.cleanup()
-
-    # Failures and changes by tests
 
     async def cut(self) -> None:
         """End every watch in the middle, without a message."""
@@ -257,7 +253,7 @@ class FakeAPI:
             raise errors.Conflict("Precondition failed: ResourceVersion")
         grace = options.get("gracePeriodSeconds", (obj.get("spec") or {}).get("terminationGracePeriodSeconds", 0))
         if not (obj.get("spec") or {}).get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            grace = 0  # the pod registry deletes pods without a kubelet or that have ended at once
+            grace = 0  # ended pods, and pods without a kubelet, go at once
         if obj["metadata"].get("finalizers") or grace:
             if not obj["metadata"].get("deletionTimestamp"):
                 obj["metadata"]["deletionTimestamp"] = times.to_rfc3339(datetime.now(UTC) + timedelta(seconds=grace))
@@ -321,7 +317,7 @@ class FakeAPI:
 
 
 def _stamp(request: Object, user: Object) -> None:
-    """Write the user into a CertificateSigningRequest, as kube-apiserver does."""
+    """Write the user into a CertificateSigningRequest."""
     for field in ("username", "uid", "groups", "extra"):
         request["spec"].pop(field, None)
     request["spec"] |= copied(user)
@@ -350,7 +346,7 @@ def _decided(old: Object, new: Object, subresource: str) -> Object:
 
 
 def _resized(pod: Object, body: Object) -> Object:
-    """Return the pod with the requested resources of its containers; a resize changes nothing else."""
+    """Return the pod with the requested resources; a resize changes nothing else."""
     new = copied(pod)
     for wanted in body["spec"]["containers"]:
         (container,) = (each for each in new["spec"]["containers"] if each["name"] == wanted["name"])
@@ -392,7 +388,7 @@ def _selected(request: web.Request, namespace: str, obj: Object) -> bool:
 
 
 def _with_conditions(old: Object, patch: Object) -> Object:
-    """Return a strategic patch as a merge patch, with the conditions merged by type."""
+    """Return a strategic patch as a merge patch, with conditions merged by type."""
     given = {each["type"]: each for each in (patch.get("status") or {}).get("conditions") or ()}
     if not given:
         return patch

@@ -104,7 +104,7 @@ def scale(objects: dict[str, Any], up: bool) -> int:
         return 0
     volume = objects.get("persistentvolume/kubevirt-etcd-0")
     if volume is None:
-        return 0  # the pod waits
+        return 0
     objects["persistentvolumeclaim/data-kubevirt-etcd-0"] = {"spec": {"volumeName": "kubevirt-etcd-0"}}
     save(objects)
     if not running.exists():

@@ -1,7 +1,7 @@
-"""A virt-launcher without a guest: it speaks ``launcher.protocol`` with the real codec.
+"""A virt-launcher without a guest, with the real codec; its domain is only a state.
 
-Its domain is only a state. :meth:`FakeLauncher.hang_up` breaks connections, :meth:`FakeLauncher.end` ends the guest,
-:attr:`FakeLauncher.refuse` refuses the next start.
+:meth:`FakeLauncher.hang_up` breaks connections, :meth:`FakeLauncher.end` ends the guest, :attr:`FakeLauncher.refuse` refuses the next
+start.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FakeLauncher:
         self.keeps_disks = False
         """The guest releases no disk."""
         self.drives: tuple[str, ...] = ()
-        """Names of the disks that are CD-ROM drives."""
+        """Names of CD-ROM drives."""
         self.relapse = ""
         """The reason that pauses a resumed guest again."""
         self.starting: asyncio.Event | None = None
@@ -57,17 +57,17 @@ class FakeLauncher:
         """Replaces the handling of a request."""
         self.later_actions: tuple[str, ...] = messages.LATER_ACTIONS
         self.operations: tuple[str, ...] = messages.OPERATIONS
-        """Actions of ``Operate`` that it knows."""
+        """Known actions of ``Operate``."""
         self.resets = 0
         self.signals: list[messages.Operate] = []
         self.hellos = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._alive: tuple[int, int] = os.pipe()
-        """A pipe replaces the pidfd: it becomes readable when its other end is closed."""
+        """Replaces the pidfd: it becomes readable when its other end is closed."""
 
     @asynccontextmanager
     async def serving(self, kubelet: Path) -> AsyncIterator[None]:
-        # Through a descriptor, because the real path is too long for a Unix socket.
+        # The real path is too long for a Unix socket.
         directory = os.open(run_directory(kubelet, self.pod_uid), os.O_PATH | os.O_DIRECTORY)
         path = Path(f"/proc/self/fd/{directory}") / layout.LAUNCHER_SOCKET
         server = await asyncio.start_unix_server(self._serve, path)
@@ -236,7 +236,7 @@ class FakeLauncher:
         if any(each.number >= request.number for each in self.status.operations):
             return "Invalid", "a later operation was already carried out"
         done = messages.OperationStatus(request.id, request.number, "succeeded")
-        if request.action == "Suspend":  # it goes on until the test ends it by ``saved``
+        if request.action == "Suspend":  # the test ends it by ``saved``
             paused = replace(domain, state="paused", reason="saving")
             self.change(domain=paused, operations=(replace(done, state="running", percent=40),))
             return None

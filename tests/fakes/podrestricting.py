@@ -1,4 +1,4 @@
-"""PodRestriction for the fake API server: virt-controller's tests get the same refusals as from virt-api."""
+"""virt-api's PodRestriction for the fake API server."""
 
 from __future__ import annotations
 

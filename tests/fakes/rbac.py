@@ -13,7 +13,7 @@ Grant = tuple[str, Rule]
 """(namespace, empty for all; rule)."""
 
 EVERYBODY: Final = frozenset({("authentication.k8s.io", "selfsubjectreviews", "", "create", "")})
-"""The used part of ``system:basic-user``, which all authenticated users have."""
+"""The used part of ``system:basic-user``."""
 
 
 def grants(account: str) -> list[Grant]:

@@ -1,4 +1,4 @@
-"""A second served version of our kinds, only for tests: it renames and moves fields that guards, verbs, streams and selectors read.
+"""A second served version of our kinds, which renames and moves fields that guards, verbs, streams and selectors read.
 
 Its models are derived from the stored version's, so a new field needs no change here.
 """
@@ -37,7 +37,7 @@ MACHINES: Final[Moves] = {
     ("status", "attempts"): ("status", "starts"),
     ("status", "migration"): ("status", "move"),
 }
-"""Fields of a VM, and their places in the second version."""
+"""A VM's fields, and their places in the second version."""
 MOVES: Final[Moves] = {
     ("spec", "selector", "name"): ("spec", "machine"),
     ("spec", "priority"): ("spec", "rank"),

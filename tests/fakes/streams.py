@@ -27,11 +27,11 @@ class FakeStreams:
         self.scrollback = SCREENFUL
         """Sent first on each console connection."""
         self.warnings: list[str] = []
-        """Warning headers of every upgrade."""
+        """Of every upgrade."""
         self.subprotocols: list[str] = []
         self.open: set[web.WebSocketResponse] = set()
         self.answers: dict[str, dict[str, Any]] = {}
-        """By verb; those of the machine itself without one."""
+        """By verb; the machine itself without one."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:

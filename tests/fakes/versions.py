@@ -1,5 +1,3 @@
-"""The versions of a cluster with one version per kind: nothing is converted."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,7 +7,7 @@ from apiserver.apis.meta.resources import Resource
 
 
 class OneVersion:
-    """A double of :class:`apiserver.admission.versions.Versions`."""
+    """One version per kind: nothing is converted."""
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
         return (resource,)

@@ -1,4 +1,4 @@
-"""A zstd compressor by libzstd: dpkg needs the library, so a fresh machine has it."""
+"""A zstd compressor by libzstd, which dpkg needs and every machine has."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from importer.zstd import LIBRARY
 
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _CHECKSUM: Final = 201
-"""``ZSTD_c_checksumFlag``, which the program sets by default."""
+"""``ZSTD_c_checksumFlag``, the program's default."""
 
 
 def compress(data: bytes) -> bytes:
-    """Return one frame, with a checksum."""
     library = ctypes.CDLL(LIBRARY)
     library.ZSTD_createCCtx.restype = ctypes.c_void_p
     library.ZSTD_compressBound.restype = library.ZSTD_compress2.restype = ctypes.c_size_t

@@ -67,7 +67,7 @@ class Server:
 
 
 class Informers:
-    """Three client-go informers in Go."""
+    """Three client-go informers."""
 
     def __init__(self, name: str, directory: Path, *, watch_list: bool, detectors: bool) -> None:
         self.name = name

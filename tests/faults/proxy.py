@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that loses connections on request."""
+"""A TCP proxy that loses connections on request."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Proxy:
                 tasks.create_task(self._copy(reader, back))
                 tasks.create_task(self._copy(there, writer))
         except* OSError:
-            pass  # one side was reset; the other follows below
+            pass  # one side was reset; the other follows
         finally:
             for each in (writer, back):
                 self._connections.discard(each)

@@ -1,4 +1,4 @@
-"""client-go's informers on our server, during faults; at rest they must hold exactly etcd's content."""
+"""client-go's informers on our server during faults; at rest they must hold exactly etcd's content."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Summary:
 
 
 class Scenario:
-    """An odd seed compacts to the present, which breaks client-go's detector, so it is off then."""
+    """An odd seed compacts to the present, without client-go's detector, which that breaks."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self._directory = directory
@@ -111,7 +111,7 @@ class Scenario:
         self._storage = EtcdStorage(Settings((self._etcd.endpoint,)))
         self._stack.push_async_callback(self._storage.close)
         self._server = Server(paths, self._etcd.endpoint, self._session)
-        self._stack.push_async_callback(self._server.end, signal.SIGKILL)  # also of one that does not become ready
+        self._stack.push_async_callback(self._server.end, signal.SIGKILL)  # also before it is ready
         await self._server.start()
         self._proxy = Proxy(self._server.port)
         await self._stack.enter_async_context(self._proxy.serving())

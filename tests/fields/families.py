@@ -30,7 +30,7 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = Path(__file__).parent
 _MEMBERS: Final = frozenset({"guest", "golden", "effect", "values", "why"})
 _BY_VALUE: Final = ("disks[].type", "disks[].device", "disks[].target.bus", "interfaces[].type")
-"""Each word of these fields below :data:`DEVICES` means a different device or access, so each names its test."""
+"""Each word of these fields below :data:`DEVICES` means another device or access, so each names its test."""
 _GOLDEN: Final = "tests/golden/"
 _WHERE_GUESTS_ARE: Final = ("tests/host/", "tests/cluster/")
 

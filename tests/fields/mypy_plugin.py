@@ -1,7 +1,6 @@
 """A mypy plugin for ``dig`` and ``get`` of TypedDicts: a field that the models lack is an error.
 
-mypy itself knows no paths, and accepts ``get`` of an unknown key as an ``object``. With the plugin, the result of
-:func:`apiserver.apis.meta.objects.dig` has the type of the field, or is None. A path into a plain dictionary stays ``Any``.
+The result of :func:`apiserver.apis.meta.objects.dig` has the type of the field, or is None. A path into a plain dictionary stays ``Any``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ DIG_OF_KIND = {
     f"{KINDS}.dig_policy": "MigrationPolicy",
     f"{KINDS}.dig_replica_set": "VirtualMachineReplicaSet",
 }
-"""``dig`` for plain objects of a kind: the type of the object."""
+"""``dig`` for plain objects of a kind."""
 GET = "typing.Mapping.get"
 _PRIORITY = 10
 _SCALARS = frozenset({"builtins.str", "builtins.int", "builtins.bool", "builtins.list"})
@@ -38,7 +37,7 @@ class TypedObjects(Plugin):
         return _dug if fullname == DIG else None
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
-        """Return the types as an import of each reader, so that mypy checks the reader again after a change of the types."""
+        """Return the types as an import of each reader, so that mypy checks it again after a change of the types."""
         reads = any(each.id == KINDS for each in file.imports if isinstance(each, ImportFrom))
         return [(_PRIORITY, TYPED, -1)] if reads else []
 

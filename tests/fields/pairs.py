@@ -18,7 +18,7 @@ Place = tuple[Step, ...]
 _ALL: Final = schema.fields(schema.definitions(types.VirtualMachine))
 _BELOW: Final = f"{schema.DOMAIN}."
 _SEVERAL: Final = " or "
-"""Separator between the words of a field's type."""
+"""Separates the words of a field's type."""
 FIELDS: Final = {each.path.removeprefix(_BELOW): each for each in _ALL if each.is_leaf and each.path.startswith(_BELOW)}
 ALLOWED: Final = Allowed(
     vsock=True,
@@ -57,7 +57,7 @@ _OTHER: Final[Mapping[str, str]] = {
     "devices.disks[].source.items[].fieldRef.fieldPath": "metadata.name",
     "devices.disks[].source.items[].resourceFieldRef.divisor": "1Ki",
 }
-"""Other values for fields with a type that suggests none."""
+"""Other values, where the type suggests none."""
 
 
 def machine(domain: Domain) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _others(key: str, value: Any) -> list[Any]:
 
 
 def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | None:
-    """Return two valid domains that differ at a place, without other fields that conflict; None if virt-api refuses the value."""
+    """Return two valid domains that differ at a place, without conflicting fields; None if virt-api refuses the value."""
 
     def changed(domain: Domain) -> Domain:
         return replaced(domain, place, other, missing=other is None)  # type: ignore[no-any-return]  # it returns what it is given
@@ -132,7 +132,7 @@ def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | 
 
 
 def _faults(domain: Domain) -> int:
-    """Return the number of virt-api's errors; a type error hides others, and so counts most."""
+    """Count virt-api's errors; a type error hides others, and so counts most."""
     vm = machine(domain)
     if wrong := sum(map(len, decoding.read(types.VirtualMachine, vm))):
         return 100 * wrong

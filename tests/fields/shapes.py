@@ -14,12 +14,12 @@ from tests.fields.schema import COPIED, Schema, definitions, resolved, scalar, w
 
 FILE: Final = Path(__file__).parents[2] / "apiserver/apis/virt/structure.json"
 GROWING: Final = frozenset({("Operation", "action"), ("DeviceStatus", "kind")})
-"""Fields of statuses that take new words in later releases: any text is sound, so that an older process still sees the machine."""
+"""Statuses take new words in later releases: any text is sound, so that an older process still sees the machine."""
 _NAMES: Final = {"quantity": "amount"}
 
 
 def text() -> str:
-    """Return the file: one line for each member, so that branches merge."""
+    """Return the file, with one line per member so that branches merge."""
     shapes = {kind.__name__: _of_kind(kind) for kind in (types.VirtualMachine, types.Migration, MigrationPolicy, VirtualMachineReplicaSet)}
     shapes[VirtualMachineReplicaSet.__name__]["spec"]["template"].update(spec="anything")  # only virt-api reads it
     return json.dumps(shapes, indent=1) + "\n"

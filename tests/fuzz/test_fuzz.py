@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = os.environ.get("FUZZ_SECONDS", "")
 ANSWER_SECONDS = 15.0
 ALLOWED = frozenset({503, 504})
-"""Unavailability and timeouts are not accidents."""
+"""Unavailability and timeouts."""
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +65,13 @@ class Dropped(AssertionError):
 
 
 class Wire:
-    """A connection that reopens."""
-
     def __init__(self, server: Server) -> None:
         self._server = server
         self._tls: ssl.SSLContext = server.tls()
         self._connection: http.client.HTTPSConnection | None = None
 
     def send(self, sent: Sent) -> tuple[int, bytes]:
-        """Return status and body. Refused requests get an answer as well."""
+        """Return status and body, also of refused requests."""
         for _ in range(2):
             connection = self._connection or http.client.HTTPSConnection(
                 self._server.host, self._server.port, context=self._tls, timeout=ANSWER_SECONDS
@@ -92,7 +90,7 @@ class Wire:
                 return response.status, response.read()
             except (http.client.BadStatusLine, ConnectionError, ssl.SSLError) as error:
                 self.close()
-                if not reused:  # a reused connection may have been closed during sending: send again
+                if not reused:  # it may have been closed during sending: send again
                     raise Dropped(f"no answer to {sent}") from error
         raise AssertionError("unreachable: the second connection is a new one")
 
@@ -127,7 +125,6 @@ def test_no_request_at_all_is_a_server_error_or_hangs(server: Server, seconds: f
 
 
 def test_no_body_within_the_limit_holds_up_the_server(server: Server) -> None:
-    """An answer comes long before a client's timeout."""
     slowest = (0.0, "")
     with contextlib.closing(Wire(server)) as wire:
         assert wire.send(heavy.CREATE)[0] == 201

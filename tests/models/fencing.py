@@ -18,7 +18,7 @@ NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """Times in ticks, and the rules of the protocol. A weaker protocol breaks one of them."""
+    """Times in ticks, and rules. A weaker protocol breaks one of them."""
 
     promise: int = 5
     """T: the guest ends so long after the send of the last confirmed renewal, or the last attestation."""
@@ -78,7 +78,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All reachable states, and the shortest way to the bad one, if there is any."""
+    """All reachable states, and the shortest way to the bad one, if any."""
 
     states: int
     counterexample: tuple[str, ...] = ()

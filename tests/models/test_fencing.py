@@ -1,5 +1,3 @@
-"""The guardian's protocol is safe, and each of its rules is needed."""
-
 from __future__ import annotations
 
 import pytest

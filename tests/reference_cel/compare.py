@@ -1,5 +1,3 @@
-"""One expression on both sides."""
-
 from __future__ import annotations
 
 import base64

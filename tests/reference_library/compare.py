@@ -1,5 +1,3 @@
-"""One write on both sides, and the comparison."""
-
 from __future__ import annotations
 
 import copy

@@ -1,4 +1,4 @@
-"""The steps of a history: requests for the current object."""
+"""A history's steps: requests for the current object."""
 
 from __future__ import annotations
 
@@ -81,8 +81,6 @@ class Writing:
             act = self._create
         return act()
 
-    # Bodies
-
     def _fresh(self) -> Json:
         body = self._values.of(self._atom, 6)
         assert isinstance(body, dict)
@@ -106,8 +104,6 @@ class Writing:
             meta = self._values.changed(self._atom.map.child("metadata"), body["metadata"])
             body["metadata"] = {**meta, **{key: value for key, value in body["metadata"].items() if key in {"name", "uid"}}}
         return body
-
-    # Steps
 
     def _create(self) -> Json | None:
         return self._both.update(self._fresh(), self._step.by, live=None)

@@ -74,7 +74,7 @@ def test_argo_cds_own_check_is_wrong_about_our_phases() -> None:
         for (each, ours, bundled), with_created in zip(MACHINES, created, strict=True)
         if ours not in (bundled, with_created)
     ]
-    assert wrong == ["Running", "Stopped", "Succeeded", "Failed"]  # no value of status.created makes these right
+    assert wrong == ["Running", "Stopped", "Succeeded", "Failed"]  # no status.created makes these right
 
 
 def combinations() -> list[dict[str, Any]]:

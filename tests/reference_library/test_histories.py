@@ -1,4 +1,4 @@
-"""The usual amount of the differential test; ``python -m tests.reference_library --sequences 50000`` runs more."""
+"""The differential test's usual amount."""
 
 from __future__ import annotations
 

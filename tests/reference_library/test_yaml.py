@@ -1,4 +1,4 @@
-"""YAML scalars: Go's parser and ours agree on a generated table."""
+"""Go's YAML parser and ours agree on a table of scalars."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""All requests to both servers."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -14,13 +14,13 @@ from certs.issuing import Pair, Profile, issue, new_authority
 HOST: Final = "127.0.0.1"
 ADMIN: Final = "admin"
 USER: Final = "bench"
-"""An ordinary user, for authorization."""
+"""An ordinary user."""
 READER: Final = "reader"
-"""A user with the read rights that a test grants."""
+"""With the read rights that a test grants."""
 STRANGER: Final = "stranger"
-"""A user without rights."""
+"""Without rights."""
 USERS: Final = "bench-users"
-"""A group with the same rights, for the front proxy."""
+"""With the same rights, for the front proxy."""
 FRONT_PROXY: Final = "front-proxy"
 _LIFETIME: Final = timedelta(days=2)
 _PROFILES: Final = {
@@ -44,7 +44,7 @@ class Certificates:
 
     @property
     def authority(self) -> Path:
-        """The authority that signed every certificate but the front proxy's."""
+        """It signed every certificate but the front proxy's."""
         return self.directory / "ca.crt"
 
     @property
@@ -53,7 +53,7 @@ class Certificates:
 
     @property
     def service_account_public_key(self) -> Path:
-        """The key that verifies the tokens that ``service-account`` signs."""
+        """It verifies tokens that ``service-account`` signs."""
         return self.directory / "service-account.pub"
 
     def certificate(self, name: str) -> Path:

@@ -26,7 +26,7 @@ REASONS: Final = {
     409: "Conflict",
     422: "Invalid",
 }
-"""Reasons of a Status, by code: k8s.io/apimachinery/pkg/api/errors."""
+"""Of a Status, by code: k8s.io/apimachinery/pkg/api/errors."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Difference:
 
     @property
     def is_words(self) -> bool:
-        """True if only human-readable messages differ."""
+        """Only human-readable messages differ."""
         return self.member.rpartition(".")[2] == "message" and isinstance(self.reference, str) and isinstance(self.ours, str)
 
     @property

@@ -34,11 +34,11 @@ class Environment:
     kubernetes: Program | None
     kubernetes_port: int
     others: frozenset[int]
-    """Processors of everything but the server under test; empty: any."""
+    """Processors of all but the tested server; empty: any."""
 
     @property
     def kubernetes_url(self) -> str:
-        """URL of kube-apiserver; without one, nothing listens there."""
+        """Without kube-apiserver, nothing listens there."""
         return f"https://{HOST}:{self.kubernetes_port or 1}"
 
     def kubeconfig(self, user: str = ADMIN) -> Path:

@@ -1,4 +1,4 @@
-"""``wardle.example.com`` as in the sample-apiserver: flunders in two versions, and fischers, as strategies of our framework."""
+"""``wardle.example.com`` as in the sample-apiserver, as strategies of our framework."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FlunderStrategy(Strategy):
     singular = "flunder"
     model = Flunder
     has_status = False
-    """Its status is an ordinary field, because the sample serves no subresource."""
+    """An ordinary field: the sample serves no subresource."""
 
     def __init__(self, group: str = GROUP) -> None:
         self.resource = Resource(group, "v1alpha1", "flunders", "Flunder")

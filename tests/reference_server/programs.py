@@ -32,7 +32,7 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """The program's own pid, because there is no wrapper."""
+        """Of the program itself: it has no wrapper."""
         return self.process.pid
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -72,7 +72,7 @@ def start(
                 stderr=output,
                 cwd=working_directory,
                 env={**os.environ, **(environment or {})},
-                start_new_session=True,  # only we get an interrupt from the terminal, and end it in order
+                start_new_session=True,  # only we get an interrupt from the terminal
             )
         finally:
             os.sched_setaffinity(0, before)

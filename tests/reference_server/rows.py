@@ -1,4 +1,4 @@
-"""Requests to the reference server and ours, by the rows of docs/apiserver-checklist.md.
+"""Requests to both servers, by the rows of docs/apiserver-checklist.md.
 
 ``{…}`` in a step refers to an earlier answer: ``{a.uid}`` and ``{a.rv}`` of the object that a step saved as ``a``; ``{a.continue}`` is a
 list's token.

@@ -49,17 +49,17 @@ OURS_MACHINES: Final = Variant("vms", VMS, group="kubevirt.io")
 
 @dataclass
 class Server:
-    """A server; its port stays the same over restarts."""
+    """Its port stays the same over restarts."""
 
     variant: Variant
     here: Environment
     cpus: frozenset[int] = frozenset()
     port: int = field(default_factory=free_port)
     tree: Path = layout.REPOSITORY
-    """Path of our sources, possibly of another revision."""
+    """Our sources, possibly of another revision."""
     program: Program | None = None
     python: str = sys.executable
-    """The Python that runs ours."""
+    """Runs ours."""
     setting: Setting = ORDINARY
 
     @property

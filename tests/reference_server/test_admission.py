@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NAMESPACE: Final = "bench"
 ENDING: Final = "ending"
-"""A deleted namespace that its finalizer keeps forever."""
+"""A deleted namespace that its finalizer keeps."""
 WISHES: Final = "wish.example.test/"
-"""Annotations with this prefix give a webhook's response, as JSON."""
+"""Prefix of annotations with a webhook's response, as JSON."""
 REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 
 
@@ -266,7 +266,7 @@ STEPS: Final = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_webhooks_are_asked_and_heard_as_by_the_reference_server(name: str, world: World) -> None:
-    """ADM-02, ADM-03, ADM-06, CRE-11, DRY-01: review and answer, field by field."""
+    """Review and answer, field by field."""
     reference, ours = world.both(STEPS[name])
     _level(reference, ours)
     found = [str(each) for each in differences(reference, ours)]
@@ -280,4 +280,4 @@ def _level(reference: Any, ours: Any) -> None:
             if obj and other and "creationTimestamp" not in other["metadata"] and own["request"]["operation"] == "UPDATE":
                 obj["metadata"].pop("creationTimestamp", None)  # fields that a client omits are restored before webhooks are called
         if own["request"]["operation"] == "DELETE" and "name" not in theirs["request"]:
-            del own["request"]["name"]  # of many, Go does not name the reviewed one: docs/differences.md
+            del own["request"]["name"]  # Go does not name the reviewed one of many: docs/differences.md

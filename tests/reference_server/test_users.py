@@ -1,5 +1,3 @@
-"""Ordinary users, compared with the reference server."""
-
 from __future__ import annotations
 
 import http.client
