@@ -124,7 +124,7 @@ MODULES: Final = (
         "start_rules",
         "attempt_start",
         "attempt_end",
-        "hand_over",
+        "assignment",
         "image_removal",
         "pod_obstacles",
         "rest",

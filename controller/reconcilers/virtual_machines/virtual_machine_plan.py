@@ -40,12 +40,12 @@ from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.pods import absences, liveness, pod_state
 from controller.reconcilers.pods.liveness import Absent, Unknown
 from controller.reconcilers.virtual_machines import (
+    assignment,
     attachment_pods,
     attempt_end,
     attempt_start,
     attempts,
     disruptions,
-    hand_over,
     image_removal,
     migration_record,
     outdated,
@@ -187,7 +187,7 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
     if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
         return (restart_required.report(seen) or _limit_start(seen, pod)) if phase == phases.SCHEDULED else _follow(seen)
     if pod_state.is_running(pod):
-        return hand_over.hand_over(seen, pod)
+        return assignment.assign(seen, pod)
     if isinstance(found, Unknown):
         return silent_nodes.wait_for(seen, alive)
     return pod_obstacles.report(seen, pod)

@@ -55,7 +55,7 @@ async def test_a_pod_is_ready_while_its_guest_runs(api: FakeAPI, cluster: Cluste
     assert of_status(api) == [name_of(pod)] * 3
 
 
-async def test_the_hand_over_of_a_migration_is_that_of_the_connections(api: FakeAPI, cluster: Cluster) -> None:
+async def test_the_assignment_of_a_migration_is_that_of_the_connections(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     await report(api)
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
@@ -65,7 +65,7 @@ async def test_the_hand_over_of_a_migration_is_that_of_the_connections(api: Fake
     await cluster.until(lambda: api.get(MIGRATIONS, "ns", "m")["status"]["phase"] == "PreparingTarget", "PreparingTarget")
     assert (said(api, source), said(api, target)) == ("True", "")
     await report(api, podName=name, podUID=uid_of(target), nodeName="node2")
-    await cluster.until(lambda: (said(api, source), said(api, target)) == ("False", "True"), "the hand-over")
+    await cluster.until(lambda: (said(api, source), said(api, target)) == ("False", "True"), "the assignment")
     assert of_status(api) == [name_of(source), name, name_of(source)]
 
 

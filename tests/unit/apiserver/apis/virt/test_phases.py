@@ -28,7 +28,7 @@ def test_every_virtual_machine_phase_can_reach_an_end() -> None:
     assert reached == set(phases.VM_TRANSITIONS)
 
 
-def test_from_the_hand_over_on_there_may_be_a_guest() -> None:
+def test_from_the_assignment_on_there_may_be_a_guest() -> None:
     assert phases.HANDLED == phases.OWNED_BY_HANDLER | {phases.UNKNOWN} == phases.WITH_GUEST
 
 

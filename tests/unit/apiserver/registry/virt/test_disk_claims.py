@@ -102,18 +102,18 @@ class Virt:
         return [each.key.removeprefix(f"{ROOT}/claims/kubevirt.io/") for each in (await self.storage.range(f"{ROOT}/claims/")).entries]
 
 
-async def test_of_two_that_are_handed_over_at_once_one_gets_its_guest() -> None:
+async def test_of_two_that_are_assigned_at_once_one_gets_its_guest() -> None:
     virt = Virt()
     for name in ("one", "two"):
         await virt.create(a_vm(name, a_disk("own-" + name), a_disk("data")))
     taken: dict[str, bool] = {}
 
-    async def hand_over(name: str) -> None:
+    async def assign(name: str) -> None:
         taken[name] = await virt.enter(name, phases.SCHEDULED)
 
     async with asyncio.TaskGroup() as tasks:
         for name in ("one", "two"):
-            tasks.create_task(hand_over(name))
+            tasks.create_task(assign(name))
     assert sorted(taken.values()) == [False, True]
     winner, loser = sorted(taken, key=taken.__getitem__, reverse=True)
     assert (

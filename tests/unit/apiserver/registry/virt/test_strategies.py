@@ -859,7 +859,7 @@ def test_verb_with_an_admitted_edit_keeps_the_running_form() -> None:
     assert acted["status"]["pause"]["wanted"] is True
 
 
-def test_edit_before_hand_over_makes_no_copy_and_conflicts() -> None:
+def test_edit_before_the_assignment_makes_no_copy_and_conflicts() -> None:
     """virt-controller then plans again, and replaces the pod, which has the old spec."""
     vm = _stored(memory="1Gi")
     vm["status"]["phase"] = "Scheduling"
@@ -868,10 +868,10 @@ def test_edit_before_hand_over_makes_no_copy_and_conflicts() -> None:
     edited = _updated(bigger, vm)
     assert "running" not in edited["status"]
     edited["metadata"]["resourceVersion"] = "8"
-    hand_over = copy.deepcopy(vm)
-    hand_over["status"]["phase"] = "Scheduled"
+    assigned = copy.deepcopy(vm)
+    assigned["status"]["phase"] = "Scheduled"
     with pytest.raises(errors.Conflict):
-        _updated(hand_over, edited, "status")
+        _updated(assigned, edited, "status")
 
 
 def test_stale_status_keeps_the_running_hardware() -> None:

@@ -86,7 +86,7 @@ def test_guest_paused_for_migration_stays_ready() -> None:
     assert told(moved, source, target) == [(TARGET, "True", "GuestRunning")]
 
 
-def test_target_is_ready_only_after_the_hand_over() -> None:
+def test_target_is_ready_only_after_the_assignment() -> None:
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     assert told(a_machine(), source, target) == []
     assert told(a_machine(in_pod=target), source, target) == [(TARGET, "True", "GuestRunning"), (OWN, "False", "GuestElsewhere")]

@@ -49,7 +49,7 @@ def test_unwanted_attempt_and_deletion_wait_for_a_target(*, deleting: bool) -> N
     assert "until the kubelet of its node ends it" in ready["message"]  # no status names the node
 
 
-def test_hand_over_reports_no_disks_that_were_not_awaited() -> None:
+def test_assignment_reports_no_disks_that_were_not_awaited() -> None:
     status = written(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod())))
     assert [each["type"] for each in status["conditions"]] == ["Ready"]
 

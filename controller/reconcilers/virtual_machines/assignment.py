@@ -15,7 +15,7 @@ _OF_A_POD = frozenset({conditions.Wait.SOURCE, conditions.Wait.STORAGE, conditio
 """Over once the pod runs."""
 
 
-def hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
+def assign(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """Write phase Scheduled, node and pod, so that virt-handler takes over; wait if another machine uses the disks."""
     if seen.claims_in_use or seen.servers_in_use or seen.files_in_use:
         # Another machine started in the same moment and came first; and the node's files are known only now.
