@@ -95,7 +95,7 @@ class Observed:
     """``NO_POLICY``; None: not read, because the migration does not begin."""
     turn: Turn = field(default_factory=Turn)
     limits: MigrationLimits = field(default_factory=MigrationLimits)
-    strangers: Mapping[str, str] = field(default_factory=dict)
+    incompatible: Mapping[str, str] = field(default_factory=dict)
     """By node; each has an incompatible virt-handler."""
     evidence: Evidence = NOTHING
     """About a target that is gone and was not seen to end."""
@@ -243,7 +243,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
         kvm=kvm,
         avoid_nodes=migration_attempts.nodes_of(seen.migration),
         not_on_node=node,
-        never_on=tuple(sorted(seen.strangers)),
+        never_on=tuple(sorted(seen.incompatible)),
         node_selector=selector,
         source_labels=cpu.of_source(seen.source_labels),
         chosen=chosen_cpu.running(seen.vm) if kvm else None,
@@ -304,7 +304,7 @@ def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
         return _report_kubelet(seen, target)
     told = [f"pod {name_of(target)}: {found[1]}"]
     if pod_state.is_unschedulable(target):
-        told += unschedulable.reasons(seen.migration, seen.vm, target, seen.strangers)
+        told += unschedulable.reasons(seen.migration, seen.vm, target, seen.incompatible)
     return _report(seen, phases.SCHEDULING, found[0], "; ".join(told))
 
 

@@ -25,7 +25,7 @@ from controller.reconcilers.migrations import ended_drains, migration_history
 from controller.reconcilers.migrations import migration_plan as planning
 from controller.reconcilers.migrations.migration_queue import Turn, waits
 from controller.reconcilers.migrations.migration_turns import MigrationTurns
-from controller.reconcilers.nodes.node_reports import NodeReports, strangers
+from controller.reconcilers.nodes.node_reports import NodeReports, incompatible_nodes
 from controller.reconcilers.pods import evidence, kubelet_events, liveness, networks, ownership, pod_state, sandboxes
 from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.pods.evidence import Timed
@@ -183,7 +183,7 @@ class Migrations:
             settings=self._settings,
             source_labels=await self._labels_of_node(pod) if turn.may_begin and planning.relies_on_node(migration, vm, pod) else {},
             limits=self._limits,
-            strangers=strangers(self._informers.leases),
+            incompatible=incompatible_nodes(self._informers.leases),
             evidence=gathered,
             kubelet=events,
             networks=named,

@@ -13,7 +13,7 @@ from apiserver.apis.virt.spec import chosen_cpu
 from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.pods import pod_state
 
-MAX_STRANGERS: Final = 3
+MAX_INCOMPATIBLE: Final = 3
 MAX_SELECTOR: Final = 300
 LEFT_OUT: Final = (
     "the target pod excludes nodes that were not usable for guests when it was created. If such a node is usable now, cancel the "
@@ -21,19 +21,19 @@ LEFT_OUT: Final = (
 )
 
 
-def reasons(migration: Object, vm: Object | None, target: Object, strangers: Mapping[str, str]) -> Iterator[str]:
+def reasons(migration: Object, vm: Object | None, target: Object, incompatible: Mapping[str, str]) -> Iterator[str]:
     """Yield additions to the scheduler's message.
 
-    ``strangers`` are nodes with incompatible virt-handlers, each with a message. :data:`LEFT_OUT` stays in the Migration's message without
-    them, as the pod does not change.
+    ``incompatible`` has nodes with incompatible virt-handlers, each with a message. :data:`LEFT_OUT` stays in the Migration's message
+    without them, as the pod does not change.
     """
     source = dig_migration(migration, "status", "sourceNode")
     if selector := dig_migration(migration, "spec", "nodeSelector"):
         yield f"spec.nodeSelector of the Migration requires another node than {source}, the guest's present node, with {_shown(selector)}"
     elif source in _hostnames(dig_vm(vm, "spec", "nodeSelector") or {}):
         yield f"spec.nodeSelector of the virtual machine selects {source}, the guest's present node, but a migration needs another node"
-    yield from sorted(strangers.values())[:MAX_STRANGERS]
-    if strangers or LEFT_OUT in str(dig_migration(migration, "status", "message") or ""):
+    yield from sorted(incompatible.values())[:MAX_INCOMPATIBLE]
+    if incompatible or LEFT_OUT in str(dig_migration(migration, "status", "message") or ""):
         yield LEFT_OUT
     if vm is not None and pod_state.has_kvm(target):
         if demands := cpu.demands(vm, chosen_cpu.running(vm)):

@@ -29,8 +29,8 @@ HOLD_SECONDS: Final = 40.0
 MAX_HOLD_SECONDS: Final = 120.0
 """A compromised node may set a duration of years and then be switched off."""
 BY_CONTRACT: Final = "contract"
-"""Leases of incompatible virt-handlers, by :data:`STRANGER`."""
-STRANGER: Final = "stranger"
+"""Leases of incompatible virt-handlers, by :data:`INCOMPATIBLE`."""
+INCOMPATIBLE: Final = "incompatible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +189,13 @@ class NodeReports:
 
 
 def contract_of(lease: Object) -> list[str]:
-    """Return ``STRANGER`` as the key in ``BY_CONTRACT`` if the contract of the Lease is not understood."""
-    return [] if contract.is_understood(lease) else [STRANGER]
+    """Return ``INCOMPATIBLE`` as the key in ``BY_CONTRACT`` if the contract of the Lease is not understood."""
+    return [] if contract.is_understood(lease) else [INCOMPATIBLE]
 
 
-def strangers(leases: Informer) -> dict[str, str]:
+def incompatible_nodes(leases: Informer) -> dict[str, str]:
     """Return the nodes without a common version of the contract, each with a message."""
-    found = leases.by_index(BY_CONTRACT, STRANGER)
+    found = leases.by_index(BY_CONTRACT, INCOMPATIBLE)
     return {node: contract.refusal(node, each) for each in found if (node := name_of(each).removeprefix(names.handler_lease("")))}
 
 

@@ -18,7 +18,7 @@ from apiserver.client.rest import Client
 from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.indexes import Informers, Mac, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
 from controller.reconcilers.launcher_pods import launcher_pod
-from controller.reconcilers.nodes.node_reports import NodeReports, strangers
+from controller.reconcilers.nodes.node_reports import NodeReports, incompatible_nodes
 from controller.reconcilers.pods import evidence, kubelet_events, liveness, networks, ownership, pod_state
 from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.pods.evidence import Timed
@@ -102,7 +102,7 @@ class Gathering:
             networks=await networks.gather(self._client, vm) if reads_networks(vm) else networks.Found(),
             mount_events=events.mounts,
             sandbox_events=events.sandboxes,
-            strangers=strangers(self._informers.leases),
+            incompatible=incompatible_nodes(self._informers.leases),
             non_operational={} if attempts.is_open(vm) else self._non_operational.value(lambda: self._informers.non_operational(now)),
             lost=await self._lost(vm),
             nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),

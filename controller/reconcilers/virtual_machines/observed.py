@@ -46,7 +46,7 @@ class Observed:
     mount_events: tuple[Object, ...] = ()
     networks: networks.Found = field(default_factory=networks.Found)
     sandbox_events: tuple[Object, ...] = ()
-    strangers: Mapping[str, str] = field(default_factory=dict)
+    incompatible: Mapping[str, str] = field(default_factory=dict)
     """By node; each has an incompatible virt-handler."""
     non_operational: Mapping[str, failed_starts.Verdict] = field(default_factory=dict)
     lost: restart_turns.Queue = field(default_factory=restart_turns.Queue)

@@ -17,7 +17,7 @@ from controller.reconcilers.virtual_machines import start_rules, statuses
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.statuses import Obstacle
 
-MAX_STRANGERS: Final = 3
+MAX_INCOMPATIBLE: Final = 3
 
 
 def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -37,7 +37,7 @@ def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbou
     """Report the pod's own status: no node takes it, or its container cannot start."""
     is_unschedulable = pod_state.is_unschedulable(pod)
     demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
-    foreign = "; ".join(sorted(seen.strangers.values())[:MAX_STRANGERS]) if is_unschedulable else ""
+    foreign = "; ".join(sorted(seen.incompatible.values())[:MAX_INCOMPATIBLE]) if is_unschedulable else ""
     saved_by = start_rules.resumes_only_on(node) if is_unschedulable and (node := cpu.only_node(seen.vm)) else ""
     text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands, saved_by, unbound, foreign)))
     status = _with_mounted_sources(seen, pod, statuses.ready(seen, "False", reason, text))

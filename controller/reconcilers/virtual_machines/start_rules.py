@@ -99,7 +99,7 @@ def network_not_usable(seen: Observed, _: power.Power) -> Obstacle | None:
 
 def handler_not_understood(seen: Observed, _: power.Power) -> Obstacle | None:
     """Report that virt-handler of ``spec.nodeName`` is incompatible."""
-    foreign = seen.strangers.get(dig_vm(seen.vm, "spec", "nodeName") or "")
+    foreign = seen.incompatible.get(dig_vm(seen.vm, "spec", "nodeName") or "")
     return None if foreign is None else Obstacle(conditions.READY, conditions.HANDLER_NOT_UNDERSTOOD, foreign)
 
 

@@ -8,7 +8,7 @@ from apiserver.apis.virt.places import names
 from controller.reconcilers.migrations import unschedulable
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 
-STRANGER = {
+INCOMPATIBLE = {
     "node2": (
         "node node2 cannot run guests: its virt-handler uses version 2 of the contract, but virt-controller "
         "uses 1; upgrade both to the same release"
@@ -16,11 +16,11 @@ STRANGER = {
 }
 
 
-def told(selector: dict[str, str] | None = None, message: str = "", strangers: dict[str, str] | None = None, **vm: Any) -> list[str]:
+def told(selector: dict[str, str] | None = None, message: str = "", incompatible: dict[str, str] | None = None, **vm: Any) -> list[str]:
     migration = a_migration(phase="Scheduling", sourceNode="node1", message=message)
     if selector is not None:
         migration["spec"]["nodeSelector"] = selector
-    return list(unschedulable.reasons(migration, a_vm(phase="Running", **vm), a_pod(migration="m", node=""), strangers or {}))
+    return list(unschedulable.reasons(migration, a_vm(phase="Running", **vm), a_pod(migration="m", node=""), incompatible or {}))
 
 
 def test_a_selector_of_the_migration_is_named() -> None:
@@ -43,8 +43,8 @@ def test_a_machine_that_asks_for_the_node_it_is_on_says_so(key: str) -> None:
 
 
 def test_pod_made_for_fewer_nodes_says_so_when_more_return() -> None:
-    first = told(strangers=STRANGER)
-    assert first == [STRANGER["node2"], unschedulable.LEFT_OUT]
+    first = told(incompatible=INCOMPATIBLE)
+    assert first == [INCOMPATIBLE["node2"], unschedulable.LEFT_OUT]
     assert told(message="; ".join(("pod p: 0/2 nodes are available", *first))) == [unschedulable.LEFT_OUT]
     assert told(message="pod p: 0/2 nodes are available") == []
 

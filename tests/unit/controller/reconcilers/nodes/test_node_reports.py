@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.places import names, node_states
-from controller.reconcilers.nodes.node_reports import STRANGER, SignsOfLife, Silence, contract_of, silence_of, trim_lease
+from controller.reconcilers.nodes.node_reports import INCOMPATIBLE, SignsOfLife, Silence, contract_of, silence_of, trim_lease
 
 
 class Elapsed:
@@ -103,7 +103,7 @@ def test_of_a_lease_only_its_renewal_is_kept() -> None:
 
 
 def test_trimmed_lease_keeps_its_contract_versions() -> None:
-    for text, known in (("1", []), ("2", [STRANGER]), ("1" * 100_000, [STRANGER])):
+    for text, known in (("1", []), ("2", [INCOMPATIBLE]), ("1" * 100_000, [INCOMPATIBLE])):
         lease = a_lease("a")
         lease["metadata"]["annotations"] = {"kubevirt.io/contract-versions": text, "another": "x" * 100_000}
         assert contract_of(trim_lease(lease)) == known

@@ -61,7 +61,7 @@ def test_strangers_are_named_for_a_pod_that_finds_no_node_alone() -> None:
     homeless = a_pod(phase="Pending", node="")
     homeless["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}]
     for pod, told in ((image, False), (homeless, True)):
-        ready = condition(written(plan(seen(vm, pod, strangers={"node9": "another contract"})))["conditions"], "Ready")
+        ready = condition(written(plan(seen(vm, pod, incompatible={"node9": "another contract"})))["conditions"], "Ready")
         assert ready is not None
         assert ("another contract" in ready["message"]) is told
 

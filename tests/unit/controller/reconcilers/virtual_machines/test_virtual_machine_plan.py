@@ -1154,8 +1154,8 @@ def test_best_common_cpu_is_chosen_and_recorded_with_the_pod() -> None:
 
 
 def test_nodes_of_another_contract_do_not_affect_the_cpu() -> None:
-    strangers = {"node1": "another contract", **{f"other{number}": "another contract" for number in range(600)}}
-    cpu, _ = chosen(a_vm(), strangers=strangers)
+    incompatible = {"node1": "another contract", **{f"other{number}": "another contract" for number in range(600)}}
+    cpu, _ = chosen(a_vm(), incompatible=incompatible)
     assert cpu["model"] == "EPYC-Milan"
 
 
