@@ -19,7 +19,7 @@ from launcher.domain import network_disks as sources
 from tests.fields.schema import BESIDE, DEVICES
 
 ROOT = Path(__file__).parents[2]
-MODELS, MEANINGS, NEEDS, XML = (
+MODELS, MEANINGS, REQUIREMENTS, XML = (
     "apiserver/apis/virt/v1alpha1/domain",
     "apiserver/apis/virt/hardware",
     "controller/reconcilers/launcher_pods",
@@ -57,7 +57,7 @@ SHARED = {
         "network_disks",
         "plugin_disks",
     },
-    NEEDS: {
+    REQUIREMENTS: {
         "access_credentials",
         "domain_xml",
         "downward_api",
@@ -66,9 +66,9 @@ SHARED = {
         "launcher_pod",
         "made_from",
         "managed_save",
-        "needs",
         "network_disks",
         "plugin_disks",
+        "requirements",
         "scheduling",
     },
     XML: {
@@ -108,14 +108,14 @@ def test_every_family_has_models_and_xml() -> None:
     assert not UNASKED & modules(MODELS)
 
 
-@pytest.mark.parametrize("package", [MEANINGS, NEEDS])
+@pytest.mark.parametrize("package", [MEANINGS, REQUIREMENTS])
 def test_no_layer_has_a_family_of_its_own(package: str) -> None:
     assert modules(package) <= modules(MODELS)
 
 
 def test_no_family_is_forgotten_by_the_whole() -> None:
     assert {each.__name__.rpartition(".")[2] for each in models._FAMILIES} == modules(MODELS)
-    assert {each.__name__.rpartition(".")[2] for each in launcher_pod._FAMILIES} == modules(NEEDS) | {"launcher"}
+    assert {each.__name__.rpartition(".")[2] for each in launcher_pod._FAMILIES} == modules(REQUIREMENTS) | {"launcher"}
     assert {each.__name__.rpartition(".")[2] for each in xml._FAMILIES} == modules(XML)
 
 

@@ -105,8 +105,8 @@ def test_a_reader_gives_what_runs(reader: Callable[[dict[str, Any]], object]) ->
 
 @pytest.mark.parametrize(
     "reader",
-    [domain_of, size_of, chosen_cpu.is_to_choose, lambda vm: domain_xml.needs(vm, kvm=False), target, made_from.spec_hash],
-    ids=["domain_of", "size_of", "is_to_choose", "domain_xml.needs", "target", "spec_hash"],
+    [domain_of, size_of, chosen_cpu.is_to_choose, lambda vm: domain_xml.requirements(vm, kvm=False), target, made_from.spec_hash],
+    ids=["domain_of", "size_of", "is_to_choose", "domain_xml.requirements", "target", "spec_hash"],
 )
 def test_a_reader_gives_the_xml_that_runs(reader: Callable[[dict[str, Any]], object]) -> None:
     before, after = a_machine(XML), a_machine(DESIRED, running={"generation": 1, **XML})

@@ -7,13 +7,13 @@ from typing import Any
 
 from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec import access_credentials
-from controller.reconcilers.launcher_pods.needs import Needs, projected
+from controller.reconcilers.launcher_pods.requirements import Requirements, projected
 
 
-def needs(spec: Mapping[str, Any]) -> Needs:
+def requirements(spec: Mapping[str, Any]) -> Requirements:
     """Return the Secrets with public keys, each as a volume that the kubelet updates."""
     credentials = access_credentials.of(spec)
-    return Needs(
+    return Requirements(
         volumes=tuple(projected(volume(position), {"secret": {"name": each.secret}}) for position, each in enumerate(credentials)),
         mounts=tuple(
             {"name": volume(position), "mountPath": f"{layout.ACCESS_CREDENTIALS_DIRECTORY}/{position}", "readOnly": True}

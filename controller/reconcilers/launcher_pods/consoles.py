@@ -10,7 +10,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import consoles as hardware
 from apiserver.apis.virt.places import layout, names
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, in_mebibytes
+from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements, in_mebibytes
 
 PIPE: Final = f"{layout.RUN_DIRECTORY}/{layout.CONSOLE_PIPE}"
 COMMAND: Final = ("/bin/sh", "-c", f"until [ -p {PIPE} ]; do sleep 0.2; done; exec cat {PIPE}")
@@ -20,10 +20,10 @@ RESOURCES: Final = {"cpu": "20m", "memory": "32Mi", "ephemeral-storage": in_mebi
 """0.3 MiB are used; runtimes need more to start a container."""
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return the sidecar, if the machine has it."""
     del claims
-    return Needs(sidecars=(_CONTAINER,)) if hardware.is_logged(domain) else Needs()
+    return Requirements(sidecars=(_CONTAINER,)) if hardware.is_logged(domain) else Requirements()
 
 
 _CONTAINER: Final[Object] = {

@@ -15,7 +15,7 @@ from apiserver.apis.virt.lifecycle import managed_save
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec import chosen_cpu, running
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements
 
 VCPU_BYTES: Final = 8 * MIB
 """A thread's stack, and the bookkeeping of libvirt and QEMU."""
@@ -36,10 +36,10 @@ class NodeLabel:
     present: bool = True
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return the memory and time of the processors."""
     del claims
-    return Needs(
+    return Requirements(
         overhead_bytes=VCPU_BYTES * cpu.max_vcpus(domain),
         cpu_request_milli=resources.cpu_request(domain),
         cpu_limit_milli=resources.cpu_limit(domain),

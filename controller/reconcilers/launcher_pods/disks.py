@@ -13,7 +13,7 @@ from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.launcher_pods import host_disks as of_node
 from controller.reconcilers.launcher_pods import network_disks as over_network
 from controller.reconcilers.launcher_pods import plugin_disks as by_plugin
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source, in_mebibytes, projected
+from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements, image_source, in_mebibytes, projected
 
 OVERLAY_SHARE: Final = 4096
 OVERLAY_BYTES: Final = 2 * MIB
@@ -28,9 +28,9 @@ IMAGE_BYTES: Final = MIB
 """Without files: 64 KiB measured, and xorriso's temporary space."""
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return volumes of disks, and space for overlays and disks made in the pod."""
-    total = _overlays(domain) + _made(domain) + by_plugin.needs(domain) + over_network.certificates(domain)
+    total = _overlays(domain) + _made(domain) + by_plugin.requirements(domain) + over_network.certificates(domain)
     for position, disk in enumerate(disks.defaulted(domain)):
         total += _disk(disk, volume(position), claims, domain)
     return total
@@ -47,11 +47,11 @@ def overlays_bytes(domain: Object) -> int:
     return sum(limit + limit // OVERLAY_SHARE + OVERLAY_BYTES for limit in limits)
 
 
-def _overlays(domain: Object) -> Needs:
+def _overlays(domain: Object) -> Requirements:
     size = overlays_bytes(domain)
     if not size:
-        return Needs()
-    return Needs(
+        return Requirements()
+    return Requirements(
         storage_bytes=size,
         overhead_bytes=COPY_BYTES * sum(map(disks.is_overlaid, disks.defaulted(domain))),
         volumes=({"name": layout.OVERLAYS_VOLUME, "emptyDir": {"sizeLimit": in_mebibytes(size)}},),
@@ -74,11 +74,11 @@ def _files_bytes(disk: Object) -> int:
     return inline + referred + KEYS_BYTES + FILE_BYTES * len(cloud_init.DATA)
 
 
-def _made(domain: Object) -> Needs:
+def _made(domain: Object) -> Requirements:
     size = made_bytes(domain)
     if not size:
-        return Needs()
-    return Needs(
+        return Requirements()
+    return Requirements(
         overhead_bytes=size,
         volumes=({"name": layout.MADE_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(size)}},),
         mounts=({"name": layout.MADE_VOLUME, "mountPath": layout.MADE_DIRECTORY},),
@@ -112,40 +112,40 @@ def _of_account(source: Object) -> tuple[Object, ...]:
     return {"serviceAccountToken": token}, {"configMap": authority}, {"downwardAPI": {"items": [namespace]}}
 
 
-def _of_made(disk: Object, volume: str, domain: Object) -> Needs:
+def _of_made(disk: Object, volume: str, domain: Object) -> Requirements:
     sources = _mounted(disk, domain)
     if not sources:
-        return Needs()
+        return Requirements()
     mount = {"name": volume, "mountPath": f"{layout.SOURCES_DIRECTORY}/{disk['name']}", "readOnly": True}
-    return Needs(volumes=(projected(volume, *sources),), mounts=(mount,))
+    return Requirements(volumes=(projected(volume, *sources),), mounts=(mount,))
 
 
-def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Needs:
+def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Requirements:
     if disk.get("type") in cloud_init.MADE:
         return _of_made(disk, volume, domain)
     if network_disks.is_network(disk):
-        return over_network.needs(disk, volume)
+        return over_network.requirements(disk, volume)
     if disk.get("type") == disks.EMPTY or disks.is_empty_drive(disk) or plugin_disks.is_plugin(disk):
-        return Needs()
+        return Requirements()
     if host_disks.is_host(disk):
-        return of_node.needs(disk, volume)
+        return of_node.requirements(disk, volume)
     claim, name = disks.claim_of(disk), disk["name"]
     if claim is None:
-        return Needs(
+        return Requirements(
             volumes=({"name": volume, "image": image_source(dig(disk, "source") or {}, "reference", "pullPolicy")},),
             mounts=({"name": volume, "mountPath": f"{layout.IMAGES_DIRECTORY}/{name}", "readOnly": True},),
         )
     volumes = ({"name": volume, "persistentVolumeClaim": {"claimName": claim}},)
     if disk_claims.is_block(claims.get(claim)):
         device = {"name": volume, "devicePath": f"{layout.DEVICES_DIRECTORY}/{name}"}
-        return Needs(volumes=volumes, devices=(device,)) + _import(disk, volume)
+        return Requirements(volumes=volumes, devices=(device,)) + _import(disk, volume)
     only_read = disk_imports.of(disk) is None and (disk["readOnly"] or disks.is_overlaid(disk))
     mount = {"name": volume, "mountPath": f"{layout.DISKS_DIRECTORY}/{name}"} | ({"readOnly": True} if only_read else {})
-    return Needs(volumes=volumes, mounts=(mount,), owns_files=True) + _import(disk, volume)
+    return Requirements(volumes=volumes, mounts=(mount,), owns_files=True) + _import(disk, volume)
 
 
-def _import(disk: Object, volume: str) -> Needs:
-    total = Needs()
+def _import(disk: Object, volume: str) -> Requirements:
+    total = Requirements()
     if secret := disk_imports.secret(disk):
         total += _for_import(f"{volume}-secret", layout.IMPORT_SECRETS_DIRECTORY, disk, {"secret": {"name": secret}})
     if (authorities := disk_imports.authorities(disk)) is not None:
@@ -155,6 +155,6 @@ def _import(disk: Object, volume: str) -> Needs:
     return total
 
 
-def _for_import(volume: str, directory: str, disk: Object, source: Object) -> Needs:
+def _for_import(volume: str, directory: str, disk: Object, source: Object) -> Requirements:
     mount = {"name": volume, "mountPath": f"{directory}/{disk['name']}", "readOnly": True}
-    return Needs(volumes=(projected(volume, source),), mounts=(mount,))
+    return Requirements(volumes=(projected(volume, source),), mounts=(mount,))

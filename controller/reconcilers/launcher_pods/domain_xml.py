@@ -8,23 +8,23 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.hardware import features
 from apiserver.apis.virt.spec import running
-from controller.reconcilers.launcher_pods.needs import MIB, Needs
+from controller.reconcilers.launcher_pods.requirements import MIB, Requirements
 
 _COUNTED_CACHE_BYTES: Final = features.TRANSLATION_CACHE_MEBIBYTES * MIB
 """Each pod has this part (``launcher.QEMU_BYTES``)."""
 
 
-def needs(vm: Object, *, kvm: bool) -> Needs:
+def requirements(vm: Object, *, kvm: bool) -> Requirements:
     """Return the memory for the XML's displays and threads, and the emulator's translation cache.
 
     ``kvm``: whether the pod has KVM, and so ``@type@`` means KVM.
     """
     text = running.spec_of(vm).get("domainXML")
     if not text:
-        return Needs()
+        return Requirements()
     try:
         found = reading.read(text)
     except parsing.Malformed:
-        return Needs()
+        return Requirements()
     emulated = found.type == "qemu" or not kvm
-    return Needs(overhead_bytes=found.device_bytes + (max(0, found.cache_bytes - _COUNTED_CACHE_BYTES) if emulated else 0))
+    return Requirements(overhead_bytes=found.device_bytes + (max(0, found.cache_bytes - _COUNTED_CACHE_BYTES) if emulated else 0))

@@ -6,15 +6,15 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import graphics, video
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements
 
 MAX_VIEW_BYTES: Final = 64 * MIB
 """5120x2160 pixels, the most that QEMU's VNC server shows, and space to send them."""
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return the memory of the viewers' image, at most the card's memory."""
     del claims
     if not graphics.defaulted(domain):
-        return Needs()
-    return Needs(overhead_bytes=min(video.vram_bytes(domain) or MAX_VIEW_BYTES, MAX_VIEW_BYTES))
+        return Requirements()
+    return Requirements(overhead_bytes=min(video.vram_bytes(domain) or MAX_VIEW_BYTES, MAX_VIEW_BYTES))

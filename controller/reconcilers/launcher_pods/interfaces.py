@@ -9,7 +9,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import interfaces, memory
 from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods.memory import PAGE_TABLE_SHARE
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements
 
 QUEUES_BYTES: Final = MIB
 """A further pair of queues: two packet buffers of 68 KiB, and QEMU's data for rings and a tap."""
@@ -18,7 +18,7 @@ PASST_BYTES: Final = 32 * MIB + 3072 * interfaces.PASST_FILES
 """Connection tables, and the node's kernel memory for sockets and timers. The kernel limits the data in sockets."""
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return the devices of the taps, the memory of queues and of passt, which maps the guest's memory, and the guest's ports."""
     del claims
     cards, macvtaps, of_passt = interfaces.on_taps(domain), interfaces.on_macvtaps(domain), interfaces.of_passt(domain)
@@ -26,7 +26,7 @@ def needs(domain: Object, claims: Claims) -> Needs:
     overhead = QUEUES_BYTES * queues + (PASST_BYTES + memory.guest_bytes(domain) // PAGE_TABLE_SHARE) * len(of_passt)
     devices = {names.TUN_RESOURCE: 1} if len(cards) > len(macvtaps) else {}
     devices |= {names.MACVTAP_RESOURCE: len(macvtaps)} if macvtaps else {}
-    return Needs(resources=devices, overhead_bytes=overhead, ports=_ports(interfaces.emulated(domain)))
+    return Requirements(resources=devices, overhead_bytes=overhead, ports=_ports(interfaces.emulated(domain)))
 
 
 def _ports(cards: Iterable[Object]) -> tuple[Object, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import io_threads
-from controller.reconcilers.launcher_pods.needs import Claims, Needs
+from controller.reconcilers.launcher_pods.requirements import Claims, Requirements
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return the memory of the threads."""
     del claims
-    return Needs(overhead_bytes=io_threads.THREAD_BYTES * io_threads.total(domain))
+    return Requirements(overhead_bytes=io_threads.THREAD_BYTES * io_threads.total(domain))

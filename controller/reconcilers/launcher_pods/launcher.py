@@ -7,7 +7,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks, features
 from apiserver.apis.virt.places import layout
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source, in_mebibytes
+from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements, image_source, in_mebibytes
 
 LAUNCHER_BYTES: Final = 80 * MIB
 """60 MiB measured, and a migration's second connection."""
@@ -23,25 +23,25 @@ LOG_BYTES: Final = 128 * MIB
 """Kubelets keep 50 MiB of log by default, and check every ten seconds."""
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return the memory, disk space and volumes of each pod."""
     del domain, claims
-    place = Needs(
+    place = Requirements(
         overhead_bytes=PLACES_BYTES,
         volumes=({"name": layout.DISKS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(PLACES_BYTES)}},),
         mounts=tuple({"name": layout.DISKS_VOLUME, "mountPath": each} for each in (layout.DISKS_DIRECTORY, layout.IMAGES_DIRECTORY)),
     )
-    return Needs(overhead_bytes=QEMU_BYTES, storage_bytes=LOG_BYTES) + removal_needs() + place
+    return Requirements(overhead_bytes=QEMU_BYTES, storage_bytes=LOG_BYTES) + removal_requirements() + place
 
 
-def attachment_needs(disk: Object) -> Needs:
+def attachment_requirements(disk: Object) -> Requirements:
     """Return the requirements of the pod that has the claim or image of a disk of ``disks.defaulted``."""
     run, claim = layout.IN_MEMORY[0], disks.claim_of(disk)
     content = (
         {"persistentVolumeClaim": {"claimName": claim}} if claim else {"image": image_source(disk["source"], "reference", "pullPolicy")}
     )
     read_only = {"readOnly": True} if disk["readOnly"] else {}
-    return Needs(
+    return Requirements(
         overhead_bytes=ATTACHMENT_BYTES + run.size,
         storage_bytes=ATTACHMENT_LOG_BYTES,
         volumes=(
@@ -56,9 +56,9 @@ def attachment_needs(disk: Object) -> Needs:
     )
 
 
-def removal_needs() -> Needs:
+def removal_requirements() -> Requirements:
     """Return the requirements of a pod without libvirtd and QEMU, with the volumes that mark it as a launcher pod."""
-    return Needs(
+    return Requirements(
         overhead_bytes=LAUNCHER_BYTES + sum(volume.size for volume in layout.IN_MEMORY),
         volumes=tuple(
             {"name": each.name, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(each.size)}} for each in layout.IN_MEMORY

@@ -40,7 +40,7 @@ from controller.reconcilers.launcher_pods import (
     video,
     vsock,
 )
-from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes, in_processors
+from controller.reconcilers.launcher_pods.requirements import Claims, Requirements, in_mebibytes, in_processors
 from controller.reconcilers.launcher_pods.scheduling import Placement, beside_guest, scheduling, tolerations
 from controller.reconcilers.settings import Settings
 
@@ -74,7 +74,7 @@ _FAMILIES: Final = (
 def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
     """Return the pod of a start attempt."""
     name = names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
-    return _pod(vm, name, {}, attempt, _needs(vm, claims, placement), settings, placement)
+    return _pod(vm, name, {}, attempt, _requirements(vm, claims, placement), settings, placement)
 
 
 def target_pod(
@@ -87,7 +87,7 @@ def target_pod(
     vm = hot_plug_interfaces.with_coming(vm, coming)
     name = names.target_pod_name(name_of(vm), migration_attempts.uid_of(migration))
     labels = {names.MIGRATION_LABEL: uid_of(migration)}
-    pod = _pod(vm, name, labels, attempt, _needs(vm, claims, placement), settings, placement)
+    pod = _pod(vm, name, labels, attempt, _requirements(vm, claims, placement), settings, placement)
     pod["metadata"]["annotations"] |= attachments.pod_annotations(vm, coming)
     return pod
 
@@ -99,7 +99,7 @@ def removal_pod_name(vm: Object) -> str:
 
 def removal_pod(vm: Object, claim: str, settings: Settings) -> Object:
     """Return the pod that deletes a deleted machine's files from the claim for images of its memory."""
-    needed = launcher.removal_needs() + managed_save.removal_needs(claim, uid_of(vm))
+    needed = launcher.removal_requirements() + managed_save.removal_requirements(claim, uid_of(vm))
     return _pod(vm, removal_pod_name(vm), {}, power.current_attempt(vm), needed, settings, Placement())
 
 
@@ -108,7 +108,9 @@ def attachment_pod(vm: Object, disk: Object, settings: Settings) -> Object:
 
     It has no labels and networks of the machine, and the readiness gate keeps Services away.
     """
-    pod = _pod(vm, hot_plug.pod_name(vm, disk), {}, power.current_attempt(vm), launcher.attachment_needs(disk), settings, Placement())
+    pod = _pod(
+        vm, hot_plug.pod_name(vm, disk), {}, power.current_attempt(vm), launcher.attachment_requirements(disk), settings, Placement()
+    )
     pod["metadata"]["labels"] = _own_labels(vm)
     pod["metadata"]["annotations"] = {}
     spec = {key: value for key, value in pod["spec"].items() if key not in OF_A_GUEST}
@@ -118,19 +120,22 @@ def attachment_pod(vm: Object, disk: Object, settings: Settings) -> Object:
 
 def resized(vm: Object, claims: Claims, guest_bytes: int) -> Object:
     """Return the memory in ``resources`` of a running guest's pod, for a guest with at least ``guest_bytes``."""
-    found = _resources(needs(vm, claims, guest_bytes), Placement())
+    found = _resources(requirements(vm, claims, guest_bytes), Placement())
     return {each: {"memory": amounts["memory"]} for each, amounts in found.items()}
 
 
-def needs(vm: Object, claims: Claims, guest_bytes: int = 0) -> Needs:
+def requirements(vm: Object, claims: Claims, guest_bytes: int = 0) -> Requirements:
     """Return the requirements of all parts of a machine with at least ``guest_bytes`` of memory."""
     spec = running.spec_of(vm)
     domain = pod_memory.with_guest(domain_of(vm), guest_bytes or pod_memory.recorded(vm))
-    return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(spec) + managed_save.needs(spec))
+    return sum(
+        (family.requirements(domain, claims) for family in _FAMILIES),
+        start=access_credentials.requirements(spec) + managed_save.requirements(spec),
+    )
 
 
-def _needs(vm: Object, claims: Claims, placement: Placement) -> Needs:
-    return needs(vm, claims) + domain_xml.needs(vm, kvm=placement.kvm)
+def _requirements(vm: Object, claims: Claims, placement: Placement) -> Requirements:
+    return requirements(vm, claims) + domain_xml.requirements(vm, kvm=placement.kvm)
 
 
 def _pod(
@@ -138,7 +143,7 @@ def _pod(
     name: str,
     labels: Mapping[str, str],
     attempt: int,
-    needed: Needs,
+    needed: Requirements,
     settings: Settings,
     placement: Placement,
 ) -> Object:
@@ -205,7 +210,7 @@ def grace_seconds(vm: Object) -> int:
     return power.grace_of_spec(vm) + GRACE_MARGIN_SECONDS
 
 
-def _security_context(needed: Needs) -> Object:
+def _security_context(needed: Requirements) -> Object:
     context: Object = {
         "runAsNonRoot": True,
         "runAsUser": layout.USER_ID,
@@ -218,7 +223,7 @@ def _security_context(needed: Needs) -> Object:
     return context
 
 
-def _resources(needed: Needs, placement: Placement) -> Object:
+def _resources(needed: Requirements, placement: Placement) -> Object:
     # Requesting all that the pod may use prevents that pods fill the node's disk.
     memory = needed.guest_bytes + needed.overhead_bytes
     both = {

@@ -8,7 +8,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks, network_disks
 from apiserver.apis.virt.places import layout
-from controller.reconcilers.launcher_pods.needs import MIB, Needs, projected
+from controller.reconcilers.launcher_pods.requirements import MIB, Requirements, projected
 
 BYTES: Final[Mapping[str, int]] = {
     network_disks.ISCSI: 2 * MIB,
@@ -23,31 +23,31 @@ TLS_BYTES: Final = 2 * MIB
 """Per TLS connection: the disk's certificates, and data being encrypted."""
 
 
-def needs(disk: Object, volume: str) -> Needs:
+def requirements(disk: Object, volume: str) -> Requirements:
     """Return the requirements of one network disk; ``volume`` names its volume."""
-    room = Needs(overhead_bytes=BYTES[disk["type"]])
+    room = Requirements(overhead_bytes=BYTES[disk["type"]])
     if network_disks.is_copied(disk):
-        room += Needs(overhead_bytes=network_disks.REQUESTS * REQUEST_BYTES)
+        room += Requirements(overhead_bytes=network_disks.REQUESTS * REQUEST_BYTES)
     if network_disks.tls_secret(disk):
-        room += Needs(overhead_bytes=TLS_BYTES)
+        room += Requirements(overhead_bytes=TLS_BYTES)
     if secret := network_disks.login_secret(disk):
         place = f"{layout.SOURCES_DIRECTORY}/{disk['name']}"
         room += _mounted(volume, place, _secret(secret, network_disks.login_keys(disk)))
     return room
 
 
-def certificates(domain: Object) -> Needs:
+def certificates(domain: Object) -> Requirements:
     """Return the mount of the TLS certificates for all such disks of a machine, which share one Secret."""
     secret = next((found for each in disks.defaulted(domain) if (found := network_disks.tls_secret(each))), "")
     if not secret:
-        return Needs()
+        return Requirements()
     own = {"secret": {**_secret(secret, network_disks.CLIENT_KEYS)["secret"], "optional": True}}
     return _mounted(layout.NBD_TLS_VOLUME, layout.NBD_TLS_DIRECTORY, _secret(secret, network_disks.AUTHORITY_KEYS), own)
 
 
-def _mounted(volume: str, place: str, *sources: Object) -> Needs:
+def _mounted(volume: str, place: str, *sources: Object) -> Requirements:
     mount = {"name": volume, "mountPath": place, "readOnly": True}
-    return Needs(volumes=(projected(volume, *sources),), mounts=(mount,))
+    return Requirements(volumes=(projected(volume, *sources),), mounts=(mount,))
 
 
 def _secret(name: str, keys: Mapping[str, str]) -> Object:

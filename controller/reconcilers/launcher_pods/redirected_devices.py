@@ -6,13 +6,13 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import redirected_devices
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements
 
 SLOT_BYTES: Final = 16 * MIB
 """The longest packet that virt-handler passes, and as much for data that waits for guest and client."""
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return the memory of the slots."""
     del claims
-    return Needs(overhead_bytes=SLOT_BYTES * redirected_devices.slots(domain))
+    return Requirements(overhead_bytes=SLOT_BYTES * redirected_devices.slots(domain))

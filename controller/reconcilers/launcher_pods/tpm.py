@@ -6,13 +6,13 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import tpm
-from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
+from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements
 
 SWTPM_BYTES: Final = 16 * MIB
 """swtpm: 6 MiB measured."""
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return the memory of swtpm. ``firmware`` has the claim with its state."""
     del claims
-    return Needs() if tpm.defaulted(domain) is None else Needs(overhead_bytes=SWTPM_BYTES)
+    return Requirements() if tpm.defaulted(domain) is None else Requirements(overhead_bytes=SWTPM_BYTES)

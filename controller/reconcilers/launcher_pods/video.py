@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import video
-from controller.reconcilers.launcher_pods.needs import Claims, Needs
+from controller.reconcilers.launcher_pods.requirements import Claims, Requirements
 
 
-def needs(domain: Object, claims: Claims) -> Needs:
+def requirements(domain: Object, claims: Claims) -> Requirements:
     """Return the memory of the card, without a viewer's."""
     del claims
-    return Needs(overhead_bytes=video.VIRTIO_BYTES if video.defaulted(domain)["type"] == "virtio" else video.vram_bytes(domain))
+    return Requirements(overhead_bytes=video.VIRTIO_BYTES if video.defaulted(domain)["type"] == "virtio" else video.vram_bytes(domain))

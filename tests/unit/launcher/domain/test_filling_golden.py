@@ -17,7 +17,7 @@ from apiserver.apis.virt.domainxml import beside, parsing, reading
 from apiserver.apis.virt.hardware import cpu, firmware, interfaces, memory, tpm
 from apiserver.apis.virt.spec.described import domain_of
 from apiserver.apis.virt.v1alpha1 import domain_xml
-from controller.reconcilers.launcher_pods.launcher_pod import needs
+from controller.reconcilers.launcher_pods.launcher_pod import requirements
 from launcher.domain import filling
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
@@ -224,7 +224,7 @@ def test_mutations_are_refused_with_their_paths_or_can_be_filled(seed: int) -> N
             continue
         admitted += 1
         assert libvirts_places(filling.fill(text, *definition_of(text, domain))) == []
-        needs({"metadata": {"name": "testvm"}, "spec": {"domain": domain, "domainXML": text}}, {})
+        requirements({"metadata": {"name": "testvm"}, "spec": {"domain": domain, "domainXML": text}}, {})
     assert admitted >= EACH // 20
 
 

@@ -19,8 +19,8 @@ from apiserver.apis.virt.places import layout
 from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods.disks import overlays_bytes
 from controller.reconcilers.launcher_pods.launcher import LOG_BYTES
-from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, needs, resized, target_pod
-from controller.reconcilers.launcher_pods.needs import MIB
+from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, requirements, resized, target_pod
+from controller.reconcilers.launcher_pods.requirements import MIB
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
@@ -396,7 +396,7 @@ def test_guest_cannot_fill_any_volume_of_its_pod(
     requests, limits = container["resources"]["requests"], container["resources"]["limits"]
     assert all(requests[each] == limits[each] for each in ("memory", "ephemeral-storage"))
     in_memory = sum(quantity.parse(each["emptyDir"]["sizeLimit"]).bytes for each in volumes(pod) if each["emptyDir"].get("medium"))
-    assert quantity.parse(limits["memory"]).bytes >= needs(vm, {}).overhead_bytes > in_memory
+    assert quantity.parse(limits["memory"]).bytes >= requirements(vm, {}).overhead_bytes > in_memory
     on_disk = sum(quantity.parse(each["emptyDir"]["sizeLimit"]).bytes for each in volumes(pod) if not each["emptyDir"].get("medium"))
     assert quantity.parse(limits["ephemeral-storage"]).bytes >= on_disk + LOG_BYTES - MIB
     assert all(each.get("readOnly") for each in container["volumeMounts"] if each["mountPath"].startswith(f"{layout.IMAGES_DIRECTORY}/"))
@@ -442,7 +442,7 @@ def test_pod_has_the_memory_that_its_guest_may_get() -> None:
     """Also a migration's target."""
     vm = a_vm(domain={"memory": {"guest": "256Mi", "maxGuest": "1Gi"}})
     vm["status"] = {"podResize": {"guestMemoryBytes": 512 * MIB}}
-    assert needs(vm, {}) == needs(a_vm(domain={"memory": {"guest": "512Mi"}}), {})
+    assert requirements(vm, {}) == requirements(a_vm(domain={"memory": {"guest": "512Mi"}}), {})
     found = resized(vm, {}, 1024 * MIB)
     pod = launcher_pod(a_vm(domain={"memory": {"guest": "1Gi"}}), 1, {}, SETTINGS, Placement())
     whole = pod["spec"]["containers"][0]["resources"]
@@ -451,7 +451,7 @@ def test_pod_has_the_memory_that_its_guest_may_get() -> None:
 
 def test_queues_and_threads_are_counted() -> None:
     def overhead(**domain: Any) -> int:
-        return needs(a_vm(domain=domain), {}).overhead_bytes
+        return requirements(a_vm(domain=domain), {}).overhead_bytes
 
     cores = {"cpu": {"cores": 4}}
     assert overhead(**cores, devices={"networkInterfaceMultiqueue": True}) - overhead(**cores) == 3 * MIB
@@ -477,7 +477,7 @@ def test_machine_labels_reach_the_pod_except_ours() -> None:
 
 def test_overhead_covers_what_was_measured() -> None:
     """A guest of 128 MiB in emulation: 28 (launcher) + 32 (libvirtd) + 106 MiB (QEMU beyond the guest)."""
-    assert needs(TINY, {}).overhead_bytes >= 166 * MIB
+    assert requirements(TINY, {}).overhead_bytes >= 166 * MIB
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ Claims = Mapping[str, Object | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Requirements:
     """Requirements of one or more families of fields."""
 
     guest_bytes: int = 0
@@ -38,8 +38,8 @@ class Needs:
     sidecars: tuple[Object, ...] = ()
     """Without image and security context."""
 
-    def __add__(self, other: Needs) -> Needs:
-        return Needs(
+    def __add__(self, other: Requirements) -> Requirements:
+        return Requirements(
             self.guest_bytes + other.guest_bytes,
             self.overhead_bytes + other.overhead_bytes,
             self.cpu_request_milli + other.cpu_request_milli,

@@ -8,8 +8,8 @@ import pytest
 
 from apiserver.apis.meta.objects import Object
 from controller.reconcilers.launcher_pods import domain_xml
-from controller.reconcilers.launcher_pods.launcher_pod import needs
-from controller.reconcilers.launcher_pods.needs import MIB
+from controller.reconcilers.launcher_pods.launcher_pod import requirements
+from controller.reconcilers.launcher_pods.requirements import MIB
 from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, ROOT, document, uefi
 from tests.unit.controller.reconcilers.builders import a_vm
 
@@ -23,7 +23,7 @@ def of(xml: str, **domain: Any) -> Object:
     return vm
 
 
-def test_xml_needs_equal_those_of_typed_fields() -> None:
+def test_xml_requirements_equal_those_of_typed_fields() -> None:
     claims = {"claim": {"spec": {"volumeMode": "Filesystem"}}}
     vm = of(document(DISK + INTERFACE, memory="<memory unit='GiB'>3</memory>", vcpu="<vcpu>5</vcpu>"), devices={"disks": [ROOT]})
     typed = a_vm()
@@ -32,7 +32,7 @@ def test_xml_needs_equal_those_of_typed_fields() -> None:
         "cpu": {"sockets": 5},
         "devices": {"disks": [ROOT], "interfaces": [{"name": "default"}], "graphics": [], "consoles": []},
     }
-    assert needs(vm, claims) == needs(typed, claims)
+    assert requirements(vm, claims) == requirements(typed, claims)
 
 
 NOTHING: dict[str, Any] = {"interfaces": [], "graphics": [], "consoles": []}
@@ -70,11 +70,11 @@ STATE = {"persistentState": {"claimName": "kept"}}
 def test_firmware_tpm_and_pages_of_xml_need_the_same_as_typed(xml: str, beside: dict[str, Any], typed: dict[str, Any]) -> None:
     vm = a_vm()
     vm["spec"]["domain"] = {"cpu": {"sockets": 2}, "memory": {"guest": "128Mi"}, **typed}
-    assert needs(of(xml, **beside), {}) == needs(vm, {})
+    assert requirements(of(xml, **beside), {}) == requirements(vm, {})
 
 
 def test_typed_memory_overrides_the_xmls() -> None:
-    assert needs(of(document(), memory={"guest": "1Gi"}), {}).guest_bytes == 1024 * MIB
+    assert requirements(of(document(), memory={"guest": "1Gi"}), {}).guest_bytes == 1024 * MIB
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_typed_memory_overrides_the_xmls() -> None:
     ],
 )
 def test_xml_only_features_add_to_the_overhead(xml: str, mebibytes: int, *, kvm: bool) -> None:
-    assert domain_xml.needs(of(xml), kvm=kvm).overhead_bytes == mebibytes * MIB
+    assert domain_xml.requirements(of(xml), kvm=kvm).overhead_bytes == mebibytes * MIB
 
 
 def test_a_machine_without_xml_needs_nothing_of_it() -> None:
-    assert domain_xml.needs(a_vm(), kvm=False).overhead_bytes == 0
+    assert domain_xml.requirements(a_vm(), kvm=False).overhead_bytes == 0

@@ -9,14 +9,16 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import cloud_init
 from apiserver.apis.virt.hardware.io_threads import THREAD_BYTES
 from controller.reconcilers.launcher_pods import disks, io_threads
-from controller.reconcilers.launcher_pods.launcher_pod import needs
-from controller.reconcilers.launcher_pods.needs import Needs
+from controller.reconcilers.launcher_pods.launcher_pod import requirements
+from controller.reconcilers.launcher_pods.requirements import Requirements
 from tests.unit.controller.reconcilers.builders import a_vm
 
 
 def test_sum_of_needs_combines_all_fields() -> None:
-    one = Needs(1, 2, 3, 4, {"a": 1, "b": 2}, ({"name": "v"},), ({"name": "m"},), ({"name": "d"},), owns_files=True, cpu_limit_milli=5)
-    other = Needs(
+    one = Requirements(
+        1, 2, 3, 4, {"a": 1, "b": 2}, ({"name": "v"},), ({"name": "m"},), ({"name": "d"},), owns_files=True, cpu_limit_milli=5
+    )
+    other = Requirements(
         10,
         20,
         30,
@@ -46,13 +48,13 @@ def test_sum_of_needs_combines_all_fields() -> None:
 )
 def test_a_claim_is_mounted_as_the_guest_may_use_it(said: Object, *, read_only: bool) -> None:
     domain: dict[str, Any] = {"devices": {"disks": [{"type": "PersistentVolumeClaim", "source": {"name": "c"}, **said}]}}
-    (mount,) = disks.needs(domain, {"c": {"spec": {"volumeMode": "Filesystem"}}}).mounts
+    (mount,) = disks.requirements(domain, {"c": {"spec": {"volumeMode": "Filesystem"}}}).mounts
     assert mount.get("readOnly", False) is read_only
 
 
 def test_each_overlay_has_its_room_on_the_node() -> None:
     image: Object = {"type": "Image", "source": {"reference": "a", "sizeLimit": "1Gi"}}
-    one, two = (disks.needs({"devices": {"disks": [image] * count}}, {}) for count in (1, 2))
+    one, two = (disks.requirements({"devices": {"disks": [image] * count}}, {}) for count in (1, 2))
     assert two.storage_bytes == 2 * one.storage_bytes
     (overlays,) = (each for each in two.volumes if "emptyDir" in each)
     assert quantity.parse(overlays["emptyDir"]["sizeLimit"]).bytes >= two.storage_bytes
@@ -75,7 +77,9 @@ def test_each_overlay_has_its_room_on_the_node() -> None:
     ids=str,
 )
 def test_a_device_has_its_memory_in_the_pod(devices: Object, more: int) -> None:
-    assert needs(a_vm(domain={"devices": devices}), {}).overhead_bytes == needs(a_vm(domain={}), {}).overhead_bytes + (more << 20)
+    assert requirements(a_vm(domain={"devices": devices}), {}).overhead_bytes == requirements(a_vm(domain={}), {}).overhead_bytes + (
+        more << 20
+    )
 
 
 def test_each_io_thread_adds_its_memory() -> None:
@@ -84,7 +88,7 @@ def test_each_io_thread_adds_its_memory() -> None:
 
     def overhead(count: int, *given: Object) -> int:
         named = [{**each, "name": f"d{position}"} for position, each in enumerate(given)]
-        return io_threads.needs({"ioThreads": {"count": count}, "devices": {"disks": named}}, {}).overhead_bytes
+        return io_threads.requirements({"ioThreads": {"count": count}, "devices": {"disks": named}}, {}).overhead_bytes
 
     assert overhead(0, claim) == 0
     assert overhead(3, claim) == 3 * THREAD_BYTES
@@ -113,6 +117,6 @@ def test_each_device_of_the_node_is_one_of_its_resource() -> None:
         "gpus": [{"name": "a", "deviceName": "nvidia.com/A10"}],
         "hostDevices": [{"name": "b", "deviceName": "intel.com/qat"}, {"name": "c", "deviceName": "intel.com/qat"}],
     }
-    found = needs(a_vm(domain={"devices": {**devices, "interfaces": []}}), {})
+    found = requirements(a_vm(domain={"devices": {**devices, "interfaces": []}}), {})
     assert found.resources == {"nvidia.com/A10": 1, "intel.com/qat": 2}
-    assert found.overhead_bytes == needs(a_vm(domain={"devices": {"interfaces": []}}), {}).overhead_bytes + (192 << 20)
+    assert found.overhead_bytes == requirements(a_vm(domain={"devices": {"interfaces": []}}), {}).overhead_bytes + (192 << 20)
