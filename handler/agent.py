@@ -40,8 +40,8 @@ from handler.metrics.statistics import GuestStatistics
 from handler.node import Node
 from handler.options import Options
 from handler.plugins.calling import Plugins
-from handler.plugins.contract import Kind
 from handler.plugins.deleting import Deleter, event_recorder
+from handler.plugins.protocol import Kind
 from handler.plugins.records import Records
 from handler.pods import launcher, passwords, places
 from handler.pods import limits as link_limits

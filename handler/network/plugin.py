@@ -18,7 +18,7 @@ from typing import Any, Final
 from apiserver.apis.virt.places import network
 from handler.network import binding, bindings, bridged, filters, results
 from handler.network.binding import Observed, Plan, Unsupported, Wanted
-from handler.plugins import contract, serving
+from handler.plugins import protocol, serving
 from handler.plugins.serving import Document, Error
 
 _SECONDS: Final = 20.0
@@ -47,7 +47,7 @@ def _wanted(told: Document) -> Wanted:
     try:
         return results.wanted(told.get("interface"))
     except ValueError as error:
-        raise Error(contract.NOT_DECODED, str(error)) from error
+        raise Error(protocol.NOT_DECODED, str(error)) from error
 
 
 def _plan(wanted: Wanted) -> Plan:
@@ -55,7 +55,7 @@ def _plan(wanted: Wanted) -> Plan:
         is_bridge = wanted.type == "bridge"
         return bindings.plan(wanted, _observed(in_detail=is_bridge, takes_place=is_bridge and not wanted.network))
     except Unsupported as error:
-        raise Error(contract.INVALID_CONFIGURATION, str(error)) from error
+        raise Error(protocol.INVALID_CONFIGURATION, str(error)) from error
 
 
 def _observed(*, in_detail: bool, takes_place: bool = False) -> Observed:
@@ -94,21 +94,21 @@ def _carry_out(plan: Plan) -> None:
             of_lease = filters.KERNEL_OPTIONS_BRIDGED if plan.interface.lease is not None else ()
             needed = ", ".join((*filters.KERNEL_OPTIONS, *plan.kernel_options, *of_lease, *(filters.KERNEL_OPTIONS6 if has_ipv6 else ())))
             raise Error(
-                contract.INVALID_CONFIGURATION, f"this node cannot keep a guest to its own addresses; its kernel needs {needed}: {error}"
+                protocol.INVALID_CONFIGURATION, f"this node cannot keep a guest to its own addresses; its kernel needs {needed}: {error}"
             ) from error
         raise
 
 
 class _Failed(Error):
     def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(contract.INPUT_OUTPUT, message)
+        super().__init__(protocol.INPUT_OUTPUT, message)
         self.status = status
 
 
 def _run(*command: str) -> str:
-    namespace = os.environ.get(contract.NETNS_VARIABLE)
+    namespace = os.environ.get(protocol.NETNS_VARIABLE)
     if not namespace:
-        raise Error(contract.POD_UNKNOWN, f"{contract.NETNS_VARIABLE} is not set")
+        raise Error(protocol.POD_UNKNOWN, f"{protocol.NETNS_VARIABLE} is not set")
     what = _name(command)
     try:
         done = subprocess.run(

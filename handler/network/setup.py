@@ -26,7 +26,7 @@ from handler.network import binding, bindings, departed, namespaces, removed, re
 from handler.network.binding import Interface, Port, Unsupported, Wanted
 from handler.network.macs import mac_address
 from handler.network.namespaces import CommandFailed
-from handler.plugins import answers, contract, requests
+from handler.plugins import answers, protocol, requests
 from handler.plugins.answers import Description
 from handler.plugins.calling import Own, Plugins
 from handler.plugins.faults import Failed, PluginRefused, TimedOut
@@ -218,7 +218,7 @@ class Networks:
             description = await plugins.describe("network", record.plugin)
             if "CHECK" not in description.commands:
                 return None
-            await plugins.call("network", record.plugin, "CHECK", before.request(), {contract.NETNS_VARIABLE: path})
+            await plugins.call("network", record.plugin, "CHECK", before.request(), {protocol.NETNS_VARIABLE: path})
             return await _checked(description, record.plugin, interface, before.result, namespace)
         except (Failed, PluginRefused) as error:
             logger.warning("setting up interface %s of pod %s again: %s", interface.name, record.pod_uid, error)
@@ -229,7 +229,7 @@ class Networks:
         is_recorded = description.commands != {"ADD"}
         if is_recorded:
             self._keep(record)  # so that its effects will be deleted in any case
-        result = await plugins.call("network", record.plugin, "ADD", record.document, {contract.NETNS_VARIABLE: path})
+        result = await plugins.call("network", record.plugin, "ADD", record.document, {protocol.NETNS_VARIABLE: path})
         made = await _checked(description, record.plugin, interface, result, namespace)
         if is_recorded:
             self._keep(record.answered(result))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from apiserver.apis.meta.lines import one_line
-from handler.plugins import contract
-from handler.plugins.contract import COMMANDS, Command, Kind
+from handler.plugins import protocol
 from handler.plugins.faults import Failed, PluginRefused
+from handler.plugins.protocol import COMMANDS, Command, Kind
 
 MAX_WORDS: Final = 512
 """Characters of a plugin's error message."""
@@ -69,8 +69,8 @@ def result_of(plugin: str, command: Command, output: Output, members: frozenset[
         raise Failed(f"{who} did not write a JSON object: {error}; {_LOG}") from error
     if "code" in found or "msg" in found:
         raise Failed(f"{who} reported an error but exited with status 0: {_words(found)}")
-    if found.get("version") != contract.VERSION:
-        raise Failed(f"{who} answered in version {_short(found.get('version'))} to a request in version {contract.VERSION}")
+    if found.get("version") != protocol.VERSION:
+        raise Failed(f"{who} answered in version {_short(found.get('version'))} to a request in version {protocol.VERSION}")
     if members is not None and (unknown := sorted(found.keys() - members - {"version"})):
         raise Failed(f"{who} answered with {_short(unknown[0])!a}, which is not a field of a result")
     return found
@@ -78,7 +78,7 @@ def result_of(plugin: str, command: Command, output: Output, members: frozenset[
 
 def members_of(kind: Kind, command: Command) -> frozenset[str]:
     """Return the valid members besides ``version`` in a third-party plugin's result."""
-    return contract.MEMBERS_OF_VERSION if command == "VERSION" else contract.MEMBERS[kind]
+    return protocol.MEMBERS_OF_VERSION if command == "VERSION" else protocol.MEMBERS[kind]
 
 
 def describe(plugin: str, kind: Kind, found: Mapping[str, Any]) -> Description:
@@ -88,8 +88,8 @@ def describe(plugin: str, kind: Kind, found: Mapping[str, Any]) -> Description:
     live = found.get("liveMigration", False)
     if not isinstance(live, bool):
         raise Failed(f"{who}: liveMigration must be true or false")
-    if contract.VERSION not in versions:
-        raise Failed(f"{who} supports versions {', '.join(versions) or 'none'}; this virt-handler requires {contract.VERSION}")
+    if protocol.VERSION not in versions:
+        raise Failed(f"{who} supports versions {', '.join(versions) or 'none'}; this virt-handler requires {protocol.VERSION}")
     if kind not in kinds:
         raise Failed(f"{who} is for {', '.join(kinds) or 'nothing'}, not for {kind}")
     asked = _texts(who, found, "commands") if "commands" in found else COMMANDS
@@ -115,7 +115,7 @@ def _raise_error(who: str, output: Output) -> NoReturn:
     code, message = found.get("code"), found.get("msg")
     if type(code) is not int or not isinstance(message, str) or not found.keys() <= _ERROR_MEMBERS:
         raise Failed(f"{who} exited with status {output.status} and wrote no valid error: code must be a number and msg a string; {_LOG}")
-    raise (PluginRefused if code in contract.FINAL else Failed)(f"{who}: {_words(found)}")
+    raise (PluginRefused if code in protocol.FINAL else Failed)(f"{who}: {_words(found)}")
 
 
 def _words(found: Mapping[str, Any]) -> str:

@@ -15,10 +15,10 @@ from typing import Any, Final
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.spec import plugins as named
-from handler.plugins import answers, contract, running
+from handler.plugins import answers, protocol, running
 from handler.plugins.answers import Description
-from handler.plugins.contract import Command, Kind
 from handler.plugins.faults import Failed, NotFound, TimedOut
+from handler.plugins.protocol import Command, Kind
 from handler.plugins.turns import NoTurn, Turns
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ AT_ONCE: Final = 4
 """Parallel calls of one command of one plugin: ``DEL`` and ``CHECK`` do not wait for ``ADD``."""
 OURS_AT_ONCE: Final = 4
 """Of all our own plugins. Each takes 13 MiB of virt-handler's memory, and after a restart the calls for all pods come at once."""
-PATIENCE_SECONDS: Final = 3 * contract.SECONDS
+PATIENCE_SECONDS: Final = 3 * protocol.SECONDS
 """How long a call waits for its turn: longer than the turns of eight namespaces with only hanging calls."""
 NODE_NETNS: Final = "/proc/1/ns/net"
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
@@ -62,7 +62,7 @@ class Plugins:
         allowed: Mapping[Kind, frozenset[str]],
         own: Mapping[tuple[Kind, str], Own] | None = None,
         *,
-        seconds: float = contract.SECONDS,
+        seconds: float = protocol.SECONDS,
         patience: float | None = PATIENCE_SECONDS,
         node_netns: str = NODE_NETNS,
     ) -> None:
@@ -87,7 +87,7 @@ class Plugins:
         program = self._find(kind, name)
         if command not in (await self._describe(kind, name, program)).commands:
             return {}
-        told = {"version": contract.VERSION, "kind": kind, "plugin": name, **document}
+        told = {"version": protocol.VERSION, "kind": kind, "plugin": name, **document}
         return await self._run(kind, name, command, program, told, environment or {})
 
     async def describe(self, kind: Kind, name: str) -> Description:
@@ -98,7 +98,7 @@ class Plugins:
         known = self._described.get((kind, name))
         if known is not None and known[0] == program.stamp:
             return known[1]
-        found = await self._run(kind, name, "VERSION", program, {"version": contract.VERSION}, {})
+        found = await self._run(kind, name, "VERSION", program, {"version": protocol.VERSION}, {})
         description = answers.describe(name, kind, found)
         self._described[kind, name] = (program.stamp, description)
         return description
@@ -124,11 +124,11 @@ class Plugins:
         self, kind: Kind, name: str, command: Command, program: _Program, document: Mapping[str, Any], environment: Mapping[str, str]
     ) -> Mapping[str, Any]:
         who = answers.title(name, command)
-        variables = {contract.COMMAND_VARIABLE: command, contract.NODE_NETNS_VARIABLE: self._node_netns}
+        variables = {protocol.COMMAND_VARIABLE: command, protocol.NODE_NETNS_VARIABLE: self._node_netns}
         given = {**_ENVIRONMENT, **program.environment, **variables, **environment}
         turns = self._turns_of_ours if program.is_ours else self._turns[kind, name, command]
         namespace = str(objects.dig(document, "machine", "namespace") or "")
-        most = None if program.is_ours else contract.MAX_DATA
+        most = None if program.is_ours else protocol.MAX_DATA
         try:
             async with turns.turn(namespace, self._patience):
                 output = await running.run(

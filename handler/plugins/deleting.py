@@ -16,8 +16,8 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.backoff import Backoff
 from controller.runtime.validating import Events
-from handler.plugins.contract import Command, Kind
 from handler.plugins.faults import Fault
+from handler.plugins.protocol import Command, Kind
 from handler.plugins.records import Element, Record, Records
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, get_args
 from weakref import WeakValueDictionary
 
 from apiserver.apis.meta import names
-from handler.plugins.contract import Kind
+from handler.plugins.protocol import Kind
 from handler.pods import places
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from handler.plugins import contract
+from handler.plugins import protocol
 from handler.plugins.answers import Output
 
 APART: Final = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--")
@@ -29,7 +29,7 @@ async def run(
     document: bytes,
     environment: Mapping[str, str],
     *,
-    seconds: float = contract.SECONDS,
+    seconds: float = protocol.SECONDS,
     max_data: int | None = None,
 ) -> Output:
     """Run ``command`` with ``document`` as its standard input, and return its output.
@@ -50,7 +50,7 @@ async def run(
         )
     assert child.stdout is not None  # noqa: S101 - a pipe was asked for
     assert child.stderr is not None  # noqa: S101 - as above
-    stdout, stderr = _Pipe(child, child.stdout, contract.MAX_OUTPUT), _Pipe(child, child.stderr, contract.MAX_ERRORS, _LAST_BYTES)
+    stdout, stderr = _Pipe(child, child.stdout, protocol.MAX_OUTPUT), _Pipe(child, child.stderr, protocol.MAX_ERRORS, _LAST_BYTES)
     try:
         async with asyncio.timeout(seconds):
             await _ended(child, stdout, stderr)

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from handler.plugins import contract
-from handler.plugins.contract import Kind
+from handler.plugins import protocol
+from handler.plugins.protocol import Kind
 
 Document = Mapping[str, Any]
 Operation = Callable[[Document], Document]
@@ -29,12 +29,12 @@ class Error(Exception):
 
 def serve(kind: Kind, operations: Mapping[str, Operation], *, live_migration: bool) -> int:
     """Carry out this process' command, and return the exit status."""
-    command = os.environ.get(contract.COMMAND_VARIABLE, "")
+    command = os.environ.get(protocol.COMMAND_VARIABLE, "")
     try:
         told = _read(sys.stdin.buffer.read(_MOST))
         if command == "VERSION":
             result: Document = {
-                "supportedVersions": [contract.VERSION],
+                "supportedVersions": [protocol.VERSION],
                 "kinds": [kind],
                 "liveMigration": live_migration,
                 "commands": list(operations),
@@ -42,7 +42,7 @@ def serve(kind: Kind, operations: Mapping[str, Operation], *, live_migration: bo
         elif command in operations:
             result = operations[command](told)
         else:
-            raise Error(contract.UNSUPPORTED_FIELD, f"{contract.COMMAND_VARIABLE} is {command!r}, which is not a plugin command")
+            raise Error(protocol.UNSUPPORTED_FIELD, f"{protocol.COMMAND_VARIABLE} is {command!r}, which is not a plugin command")
     except Error as error:
         _say({"code": error.code, "msg": str(error), **({"details": error.details} if error.details else {})})
         return 1
@@ -54,13 +54,13 @@ def _read(text: bytes) -> Document:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Error(contract.NOT_DECODED, f"standard input is not valid JSON: {error}") from error
+        raise Error(protocol.NOT_DECODED, f"standard input is not valid JSON: {error}") from error
     if not isinstance(found, dict):
-        raise Error(contract.NOT_DECODED, "standard input is not a JSON object")
-    if found.get("version") != contract.VERSION:
-        raise Error(contract.INCOMPATIBLE_VERSION, f"asked in version {found.get('version')}, but supports only {contract.VERSION}")
+        raise Error(protocol.NOT_DECODED, "standard input is not a JSON object")
+    if found.get("version") != protocol.VERSION:
+        raise Error(protocol.INCOMPATIBLE_VERSION, f"asked in version {found.get('version')}, but supports only {protocol.VERSION}")
     return found
 
 
 def _say(document: Document) -> None:
-    sys.stdout.write(json.dumps({"version": contract.VERSION, **document}))
+    sys.stdout.write(json.dumps({"version": protocol.VERSION, **document}))

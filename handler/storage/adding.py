@@ -16,8 +16,8 @@ from apiserver.apis.virt.hardware import plugin_disks
 from apiserver.apis.virt.hardware.plugin_disks import Served
 from apiserver.client.backoff import Backoff
 from handler.plugins.answers import Description
-from handler.plugins.contract import Command, Kind
 from handler.plugins.faults import Failed, Fault, PluginRefused, TimedOut
+from handler.plugins.protocol import Command, Kind
 from handler.plugins.records import Element, Record, Records
 from handler.pods import places
 from handler.storage import answers, directories, nbd, requests

@@ -13,8 +13,8 @@ import pytest
 
 from apiserver.apis.virt.places import layout
 from handler.plugins.answers import Description
-from handler.plugins.contract import Command, Kind
 from handler.plugins.deleting import Deleter
+from handler.plugins.protocol import Command, Kind
 from handler.plugins.records import Records
 from handler.pods import places
 from handler.storage import adding

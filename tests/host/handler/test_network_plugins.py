@@ -16,10 +16,10 @@ import pytest
 from apiserver.apis.virt.spec import attachments
 from handler.network import namespaces, results, setup
 from handler.network.binding import Unsupported
-from handler.plugins import answers, contract, requests, running
+from handler.plugins import answers, protocol, requests, running
 from handler.plugins.calling import NODE_NETNS, Plugins
-from handler.plugins.contract import Command
 from handler.plugins.faults import Failed, NotFound, TimedOut
+from handler.plugins.protocol import Command
 from tests.host.handler import pods
 from tests.host.handler.frames import BROADCAST, IPV4, ethernet, udp
 from tests.host.handler.pods import CALLER, Pod, Tap, run
@@ -82,15 +82,15 @@ class Asking:
         return str(self.document["interface"]["tap"])
 
     async def __call__(self, command: Command, *, gone: bool = False, **more: Any) -> Mapping[str, Any]:
-        pod = {contract.NETNS_VARIABLE: f"/run/netns/{self.pod.name}"}
-        node = {contract.NODE_NETNS_VARIABLE: f"/run/netns/{self.pod.caller}"}
+        pod = {protocol.NETNS_VARIABLE: f"/run/netns/{self.pod.name}"}
+        node = {protocol.NODE_NETNS_VARIABLE: f"/run/netns/{self.pod.caller}"}
         return await self.plugins.call("network", self.name, command, {**self.document, **more}, {**node, **({} if gone else pod)})
 
     async def commands(self) -> frozenset[Command]:
         return (await self.plugins.describe("network", self.name)).commands
 
     async def raw(self, document: bytes) -> answers.Output:
-        return await running.run(self.command, document, {**os.environ, **self.variables, contract.COMMAND_VARIABLE: "ADD"})
+        return await running.run(self.command, document, {**os.environ, **self.variables, protocol.COMMAND_VARIABLE: "ADD"})
 
     def links(self) -> set[str]:
         return {each["ifname"] for each in json.loads(run("ip", "-n", self.pod.name, "-json", "link", "show"))}
@@ -100,14 +100,14 @@ class Asking:
 def ask(request: pytest.FixtureRequest, pod: Pod, theirs: Plugins, tmp_path: Path) -> Asking:
     interface = INTERFACES[request.param]
     if request.param == "example":
-        return Asking(theirs, "isolated", pod, interface, (str(tmp_path / "isolated"),), {contract.NODE_NETNS_VARIABLE: "/proc/1/ns/net"})
+        return Asking(theirs, "isolated", pod, interface, (str(tmp_path / "isolated"),), {protocol.NODE_NETNS_VARIABLE: "/proc/1/ns/net"})
     own = setup.own()
     return Asking(setup.ours(), interface["type"], pod, interface, own.command, own.environment)
 
 
 async def test_plugin_describes_itself(ask: Asking) -> None:
     found = await ask.plugins.describe("network", ask.name)
-    assert contract.VERSION in found.versions
+    assert protocol.VERSION in found.versions
     assert found.kinds == ("network",)
 
 

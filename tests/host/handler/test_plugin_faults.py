@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from handler.plugins import calling, contract
+from handler.plugins import calling, protocol
 from handler.plugins.calling import Own, Plugins
-from handler.plugins.contract import Command
 from handler.plugins.faults import Failed, NotFound, PluginRefused, TimedOut
+from handler.plugins.protocol import Command
 
 pytestmark = pytest.mark.host
 
@@ -63,14 +63,14 @@ async def test_plugin_gets_its_document_and_environment_only(make: Make) -> None
     evil = "$(touch /tmp/evil); `reboot` 'ä'"
     told = await make(
         """set -e; read -r line; [ $# = 0 ]; [ "$(pwd)" = / ]; echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": $line}"; env >&2"""
-    ).call("network", "lan", "ADD", {"options": {"x": evil}}, {contract.NETNS_VARIABLE: "/proc/7/fd/8"})
+    ).call("network", "lan", "ADD", {"options": {"x": evil}}, {protocol.NETNS_VARIABLE: "/proc/7/fd/8"})
     assert told["tap"] == {"version": "1.0.0", "kind": "network", "plugin": "lan", "options": {"x": evil}}
 
 
 async def test_the_environment_holds_nothing_of_ours(make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("SECRET", "swordfish")
     with caplog.at_level(logging.INFO):
-        await make(f"env >&2; echo '{FINE}'").call("network", "lan", "ADD", {}, {contract.NETNS_VARIABLE: "/proc/7/fd/8"})
+        await make(f"env >&2; echo '{FINE}'").call("network", "lan", "ADD", {}, {protocol.NETNS_VARIABLE: "/proc/7/fd/8"})
     (record,) = (each for each in caplog.messages if "plugin lan (ADD): " in each)
     assert "KUBEVIRT_COMMAND=ADD" in record
     assert "KUBEVIRT_NETNS=/proc/7/fd/8" in record
@@ -184,7 +184,7 @@ async def test_tenants_calls_leave_a_turn_of_a_plugin_to_others(make: Make) -> N
         greedy = [tasks.create_task(call("greedy", "ADD")) for _ in range(3 * calling.AT_ONCE)]
         while len(sleepers()) < calling.AT_ONCE - 1:
             await asyncio.sleep(0.05)
-        for command in contract.COMMANDS * 2:
+        for command in protocol.COMMANDS * 2:
             await call("modest", command)
         assert sleepers()
         for each in greedy:  # waiting calls would outlast the test
@@ -222,6 +222,6 @@ async def test_unneeded_commands_are_not_sent(make: Make, tmp_path: Path) -> Non
     needs = json.dumps({**json.loads(DESCRIPTION), "commands": ["ADD"]})
     (tmp_path / "lan").write_text(f"#!/bin/sh\n[ $KUBEVIRT_COMMAND != VERSION ] || {{ echo '{needs}'; exit; }}; exit 1\n")
     plugins = Plugins(tmp_path, {"network": frozenset({"lan"})})
-    assert [await plugins.call("network", "lan", each, {}) for each in contract.COMMANDS[1:]] == [{}, {}]
+    assert [await plugins.call("network", "lan", each, {}) for each in protocol.COMMANDS[1:]] == [{}, {}]
     with pytest.raises(Failed):
         await plugins.call("network", "lan", "ADD", {})

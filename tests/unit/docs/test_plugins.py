@@ -12,11 +12,11 @@ import pytest
 
 from apiserver.apis.virt.spec import attachments
 from handler.network import results, setup
-from handler.plugins import answers, contract, deleting, requests
+from handler.plugins import answers, deleting, protocol, requests
 from handler.plugins.answers import Output
 from handler.plugins.calling import AT_ONCE, PATIENCE_SECONDS
-from handler.plugins.contract import Command
 from handler.plugins.faults import PluginRefused
+from handler.plugins.protocol import Command
 from handler.plugins.turns import LEFT_FOR_OTHERS
 from handler.reconcilers.limits import Limits
 from handler.storage import adding
@@ -50,7 +50,7 @@ def test_documented_plugin_request_is_the_real_one() -> None:
     shown = {**REQUEST, "interface": {**REQUEST["interface"], **links}}  # its names contain a checksum
     assert {"version": "1.0.0", "kind": "network", "plugin": "isolated", **told} == shown
     assert {key: len(REQUEST["interface"][key]) for key in links} == {key: len(each) for key, each in links.items()}
-    variables = {contract.COMMAND_VARIABLE, contract.NETNS_VARIABLE, contract.NODE_NETNS_VARIABLE}
+    variables = {protocol.COMMAND_VARIABLE, protocol.NETNS_VARIABLE, protocol.NODE_NETNS_VARIABLE}
     assert set(re.findall(r"^\| `(KUBEVIRT_\w+)`", TEXT, re.MULTILINE)) == variables
 
 
@@ -83,9 +83,9 @@ def test_documented_disk_plugin_exchange_is_accepted() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        f"A call has {contract.SECONDS:g} seconds, {contract.MAX_OUTPUT >> 10} KiB of standard output",
-        f"and {contract.MAX_ERRORS >> 10} KiB of standard error",
-        f"may have {contract.MAX_DATA >> 20} MiB of memory of its own",
+        f"A call has {protocol.SECONDS:g} seconds, {protocol.MAX_OUTPUT >> 10} KiB of standard output",
+        f"and {protocol.MAX_ERRORS >> 10} KiB of standard error",
+        f"may have {protocol.MAX_DATA >> 20} MiB of memory of its own",
         f"All interfaces of a pod together have {setup.PREPARE_SECONDS:g} seconds in each try, "
         f"and each disk has {adding.DEFAULT_LIMITS.all_seconds:g}.",
         f"after one second, then after twice as long each time, up to {adding.LONGEST_RETRY_SECONDS:g} seconds",

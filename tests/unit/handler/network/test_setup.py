@@ -10,8 +10,8 @@ from handler.network import setup
 from handler.network.namespaces import CommandFailed
 from handler.plugins.answers import Description
 from handler.plugins.calling import Plugins
-from handler.plugins.contract import Kind
 from handler.plugins.faults import Failed, Fault, TimedOut
+from handler.plugins.protocol import Kind
 
 THEIRS = {"name": "lan", "type": interfaces.PLUGIN, "plugin": "san", "mac": "52:54:00:aa:bb:cc"}
 

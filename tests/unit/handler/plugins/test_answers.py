@@ -7,8 +7,8 @@ import pytest
 
 from handler.plugins import answers
 from handler.plugins.answers import Output
-from handler.plugins.contract import VERSION, Command, Kind
 from handler.plugins.faults import Failed, PluginRefused
+from handler.plugins.protocol import VERSION, Command, Kind
 
 FINE = {"version": VERSION, "tap": "tap0"}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from handler.plugins.contract import Command, Kind
 from handler.plugins.deleting import LONGEST_RETRY_SECONDS, Deleter, event_recorder
 from handler.plugins.faults import Failed, Fault
+from handler.plugins.protocol import Command, Kind
 from handler.plugins.records import Element, Record, Records
 
 HERE, GONE = (str(uuid.UUID(int=each)) for each in (1, 2))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from handler.plugins.calling import AT_ONCE, PATIENCE_SECONDS
-from handler.plugins.contract import SECONDS
+from handler.plugins.protocol import SECONDS
 from handler.plugins.turns import MAX_SILENT, NoTurn, Turns
 from tests.unit.controller import virtualtime
 
