@@ -74,8 +74,8 @@ def of_registry(secret: Path | None, host: str) -> str:
     if user := value(secret, "username"):
         return basic(user, value(secret, "password"))
     try:
-        known = json.loads(value(secret, DOCKER_CONFIG) or "{}")["auths"]
-        entry = known.get(host) or known.get(f"https://{host}") or known[f"https://{host}/v1/"]
+        entries = json.loads(value(secret, DOCKER_CONFIG) or "{}")["auths"]
+        entry = entries.get(host) or entries.get(f"https://{host}") or entries[f"https://{host}/v1/"]
         if given := entry.get("auth"):
             return "Basic " + base64.b64encode(base64.b64decode(given, validate=True)).decode()
         return basic(str(entry["username"]), str(entry["password"]))

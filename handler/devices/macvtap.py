@@ -62,8 +62,8 @@ class Macvtaps:
         return tuple(f"{self.name}{minor}" for minor in order[:count])
 
     def _minors(self, ids: Iterable[str]) -> list[int]:
-        known = set(self.ids())
-        return [int(each.removeprefix(self.name)) for each in ids if each in known]
+        own = set(self.ids())
+        return [int(each.removeprefix(self.name)) for each in ids if each in own]
 
     def _is_taken(self, major: int | None, minor: int) -> bool:
         """Return whether a macvtap has the number, except those that only occupy lower numbers for a moment."""

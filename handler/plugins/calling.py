@@ -95,9 +95,9 @@ class Plugins:
         return await self._describe(kind, name, self._find(kind, name))
 
     async def _describe(self, kind: Kind, name: str, program: _Program) -> Description:
-        known = self._described.get((kind, name))
-        if known is not None and known[0] == program.stamp:
-            return known[1]
+        cached = self._described.get((kind, name))
+        if cached is not None and cached[0] == program.stamp:
+            return cached[1]
         found = await self._run(kind, name, "VERSION", program, {"version": protocol.VERSION}, {})
         description = answers.describe(name, kind, found)
         self._described[kind, name] = (program.stamp, description)

@@ -107,16 +107,16 @@ class Prober:
     def _take(self, vm: Mapping[str, Any], link: Link, address: str | None, field: str) -> Tally:
         probe, key = probes.of(vm.get("spec") or {}, field), _Key(link.pod_uid, field)
         wanted, problem = _wanted(probe, address)
-        known = self._asked.get(key)
-        if known is not None and (known.wanted != wanted or known.link is not link):
+        asked = self._asked.get(key)
+        if asked is not None and (asked.wanted != wanted or asked.link is not link):
             self._drop(key)
-            known = None
+            asked = None
         if wanted is None:
             return Tally(message=problem)
-        if known is None:
-            known = self._asked[key] = _Asked(wanted, link, self._delay(vm, wanted.probe))
-            self._starting.put_nowait(known)
-        return known.tally
+        if asked is None:
+            asked = self._asked[key] = _Asked(wanted, link, self._delay(vm, wanted.probe))
+            self._starting.put_nowait(asked)
+        return asked.tally
 
     def _delay(self, vm: Mapping[str, Any], probe: Probe) -> float:
         """Return the seconds until the first probe: the initial delay counts from the guest's start, on any node."""

@@ -125,24 +125,24 @@ class PluginDisks:
         names = {str(each["name"]) for each in requests.disks_of(vm)}
         if not names:
             return None
-        known = self._checked.get(pod_uid)
-        is_first = known is None and pod_uid not in self._added
-        if known is None:
-            known = self._checked[pod_uid] = _Checked(Backoff(self._limits.first_check_seconds, LONGEST_CHECK_SECONDS))
-        known.is_wrong = bool(names & set(silent)) or known.fault is not None
-        if not is_first and (not known.is_wrong or asyncio.get_running_loop().time() < known.again):
-            return known.fault
+        checked = self._checked.get(pod_uid)
+        is_first = checked is None and pod_uid not in self._added
+        if checked is None:
+            checked = self._checked[pod_uid] = _Checked(Backoff(self._limits.first_check_seconds, LONGEST_CHECK_SECONDS))
+        checked.is_wrong = bool(names & set(silent)) or checked.fault is not None
+        if not is_first and (not checked.is_wrong or asyncio.get_running_loop().time() < checked.again):
+            return checked.fault
         _, faults = await _side_by_side(self._limits.all_seconds, {name: self._check(pod_uid, name) for name in sorted(names)})
         if not faults and not names & set(silent):
-            known.backoff.reset()
-        known.fault = DisksFault(faults) if faults else None
-        known.again = asyncio.get_running_loop().time() + known.backoff.next()
-        return known.fault
+            checked.backoff.reset()
+        checked.fault = DisksFault(faults) if faults else None
+        checked.again = asyncio.get_running_loop().time() + checked.backoff.next()
+        return checked.fault
 
     def is_wrong(self, pod_uid: str) -> bool:
         """Return whether to call :meth:`check` again. Recovery triggers no event, so the caller must poll."""
-        known = self._checked.get(pod_uid)
-        return known is not None and (known.is_wrong or known.fault is not None)
+        checked = self._checked.get(pod_uid)
+        return checked is not None and (checked.is_wrong or checked.fault is not None)
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
         """Drop the state of pods that are gone. ``plugins.deleting`` deletes what was added to them."""

@@ -28,11 +28,11 @@ def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
     kind = launcher.ending.kind if launcher.ending is not None else ""
     if kind not in ("shutdown-requested", "destroyed") or not launcher.stopping or _is_to_end(vm):
         return end
-    known = dig_vm(vm, "status", "conditions")
-    ready = objects.condition(known, conditions.READY) or {}
+    stored = dig_vm(vm, "status", "conditions")
+    ready = objects.condition(stored, conditions.READY) or {}
     if (reason := str(ready.get("reason"))) in _FAILURES:
         return End(power.RESULT_FAILED, reason, guest_status.printable(str(ready.get("message"))))
-    disruption = objects.condition(known, conditions.DISRUPTION_TARGET)
+    disruption = objects.condition(stored, conditions.DISRUPTION_TARGET)
     if disruption is not None:
         return replace(end, reason=str(disruption["reason"]), message=_because(str(disruption.get("message")), end))
     when = "while the guest ran" if power.has_run(vm) else "before the guest ran"

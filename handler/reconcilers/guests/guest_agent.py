@@ -26,27 +26,27 @@ MAX_ADDRESSES: Final = 8
 
 def with_guest(vm: Object, status: Object, observed: messages.Status, now: datetime) -> tuple[Object, float | None]:
     """Return the status with the guest's data, and the seconds until there is more to write, or None."""
-    known = dig_vm(vm, "status", "guest")
-    if observed.stopping or (known is not None and _has_just_arrived(observed, now)):
+    stored = dig_vm(vm, "status", "guest")
+    if observed.stopping or (stored is not None and _has_just_arrived(observed, now)):
         return status, None if observed.stopping else WRITE_SECONDS
-    guest = _guest(observed, known or {}, frozenset(each["name"] for each in status.get("interfaces") or ()))
+    guest = _guest(observed, stored or {}, frozenset(each["name"] for each in status.get("interfaces") or ()))
     condition = _condition(vm, observed.agent)
     found = objects.with_status_condition(status, condition, now=times.to_rfc3339(now))
-    if known is None:
+    if stored is None:
         return ({**found, "guest": {**guest, "time": times.to_rfc3339(now)}} if guest else found), None
     before = objects.condition(status.get("conditions"), conditions.AGENT_CONNECTED) or {}
-    if guest == {key: value for key, value in known.items() if key != "time"} and before.get("reason") == condition["reason"]:
+    if guest == {key: value for key, value in stored.items() if key != "time"} and before.get("reason") == condition["reason"]:
         return status, None
-    if (left := WRITE_SECONDS - _seconds_since(known, now)) > 0:
+    if (left := WRITE_SECONDS - _seconds_since(stored, now)) > 0:
         return status, left
     return {**found, "guest": {**guest, "time": times.to_rfc3339(now)}}, None
 
 
-def _guest(observed: messages.Status, known: Mapping[str, Any], names: frozenset[str]) -> Object:
+def _guest(observed: messages.Status, stored: Mapping[str, Any], names: frozenset[str]) -> Object:
     """Return the guest's data without the time; while its agent is away, the last data."""
     agent = observed.agent
     if not (agent.version or agent.os_id or agent.hostname):
-        said = {key: value for key, value in known.items() if key != "time"}
+        said = {key: value for key, value in stored.items() if key != "time"}
         return {**said, "agent": {**(said.get("agent") or {}), "connected": agent.connected}} if said or agent.connected else {}
     system = {"id": agent.os_id, "name": agent.os_name, "version": agent.os_version, "kernelRelease": agent.kernel_release}
     guest: dict[str, Any] = {

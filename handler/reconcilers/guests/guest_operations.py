@@ -49,11 +49,8 @@ class ResumeByRequest:
 Step = messages.Operate | ResumeByRequest | Fail
 
 
-def next_step(vm: Mapping[str, Any], launcher: messages.Status, known: frozenset[str]) -> Step | None:
-    """Return the step for the first operation without a result; None: none, or the launcher has not finished it.
-
-    ``known`` are the actions that the launcher supports.
-    """
+def next_step(vm: Mapping[str, Any], launcher: messages.Status, supported: frozenset[str]) -> Step | None:
+    """Return the step for the first operation without a result; None: none, or the launcher has not finished it."""
     for operation in operations.unfinished(vm):
         told = launcher.operation_of(str(operation["id"]))
         if told is not None and told.state in RESULTS:
@@ -63,9 +60,9 @@ def next_step(vm: Mapping[str, Any], launcher: messages.Status, known: frozenset
         action = operation["action"]
         if action == operations.RESUME and power.wants_paused(vm):
             return Fail(operation["id"], PAUSED_SINCE)
-        if action == operations.RESUME and action not in known:
+        if action == operations.RESUME and action not in supported:
             return ResumeByRequest(operation["id"])
-        if action not in known:
+        if action not in supported:
             return Fail(operation["id"], LAUNCHER_TOO_OLD)
         return _request(operation)
     return None
@@ -85,12 +82,12 @@ def _request(operation: operations.Operation) -> messages.Operate:
 
 def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus], now: datetime) -> list[Object]:
     """Return the machine's operations with its launcher's results; the first result counts."""
-    known = {each.id: each for each in told if each.state in RESULTS}
+    results = {each.id: each for each in told if each.state in RESULTS}
     advanced = {each.id: each.percent for each in told if 0 < each.percent <= MAX_PERCENT}
     moment, waiting = times.to_rfc3339(now), {each["id"] for each in operations.unfinished(vm)}
     found = []
     for operation in operations.of(vm):
-        over = known.get(operation["id"]) if operation["id"] in waiting else None
+        over = results.get(operation["id"]) if operation["id"] in waiting else None
         if over is None:
             percent = advanced.get(operation["id"]) if operation["id"] in waiting else None
             found.append({**operation, **({"percent": percent} if percent else {})})

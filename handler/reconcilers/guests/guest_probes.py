@@ -30,10 +30,10 @@ def unready(vm: Object, verdict: Verdict) -> str:
         return one_line(f"the readiness probe fails: {verdict.message}", MAX_MESSAGE)
     if verdict.message:
         return one_line(f"{CANNOT_ASK}{verdict.message}", MAX_MESSAGE)
-    known = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
-    if known.get("status") == "True" or known.get("reason") == conditions.PAUSED:
+    stored = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
+    if stored.get("status") == "True" or stored.get("reason") == conditions.PAUSED:
         return ""
-    before = str(known.get("message") or "") if known.get("reason") == conditions.NOT_PROBED else ""
+    before = str(stored.get("message") or "") if stored.get("reason") == conditions.NOT_PROBED else ""
     return NOT_YET if not before or before.startswith(CANNOT_ASK) else before
 
 

@@ -157,8 +157,8 @@ def _domain(vm: Object, domain: messages.DomainStatus) -> Object:
 
 
 def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:
-    known = objects.condition(status.get("conditions"), conditions.DISKS_READY)
-    if known is None or known.get("status") == "True":
+    condition = objects.condition(status.get("conditions"), conditions.DISKS_READY)
+    if condition is None or condition.get("status") == "True":
         return status
     found = objects.new_condition(vm, conditions.DISKS_READY, "True", conditions.DISKS_FOUND, "")
     return objects.with_status_condition(status, found, now=stamp)
@@ -277,8 +277,8 @@ class NetworkFault:
 
 def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: datetime) -> Object:
     """Return the status with NetworkReady False for this fault, or True again without one."""
-    known = objects.condition(status.get("conditions"), conditions.NETWORK_READY)
-    if fault is None and (known is None or known.get("status") == "True"):
+    condition = objects.condition(status.get("conditions"), conditions.NETWORK_READY)
+    if fault is None and (condition is None or condition.get("status") == "True"):
         return status
     told = ("False", fault.reason, printable(fault.message)) if fault is not None else ("True", "Ready", "")
     return objects.with_status_condition(status, objects.new_condition(vm, conditions.NETWORK_READY, *told), now=times.to_rfc3339(now))

@@ -76,8 +76,8 @@ class PodNetworks:
             CommandFailed: a program failed, in this attempt or, above the limit, in the last one.
             Fault: a plugin failed, in the same sense.
         """
-        if (known := self._interfaces.get(pod_uid)) is not None:
-            return known
+        if (interfaces := self._interfaces.get(pod_uid)) is not None:
+            return interfaces
         failing, now = self._failing.get(pod_uid), asyncio.get_running_loop().time()
         if failing is not None and not failing.tries.try_accept(now):
             raise type(failing.fault)(str(failing.fault))
@@ -133,6 +133,6 @@ class PodNetworks:
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
         """Drop the state of pods that are gone."""
-        self._interfaces = {uid: known for uid, known in self._interfaces.items() if is_alive(uid)}
+        self._interfaces = {uid: interfaces for uid, interfaces in self._interfaces.items() if is_alive(uid)}
         self._failing = {uid: failing for uid, failing in self._failing.items() if is_alive(uid)}
         self._changes = {uid: bucket for uid, bucket in self._changes.items() if is_alive(uid)}

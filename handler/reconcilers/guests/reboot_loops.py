@@ -42,9 +42,9 @@ def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
 def with_loop(vm: Object, status: Object, reboots: Reboots, now: datetime) -> tuple[Object, float | None]:
     """Return the status with the condition if it is or was True, and the seconds until the next check, or None."""
     is_loop = len(reboots.times) == MANY and reboots.times[-1] - reboots.times[0] <= WINDOW
-    known = objects.is_true(status.get("conditions"), conditions.REBOOT_LOOP)
+    was_loop = objects.is_true(status.get("conditions"), conditions.REBOOT_LOOP)
     quiet = now - max((reboots.since, *reboots.times[-1:]))
-    if not known and (not is_loop or quiet >= WINDOW):
+    if not was_loop and (not is_loop or quiet >= WINDOW):
         return status, None
     if quiet < WINDOW:
         told, again = ("True", "RebootedRepeatedly", MESSAGE), max((WINDOW - quiet).total_seconds(), 1.0)

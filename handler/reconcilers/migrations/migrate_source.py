@@ -70,14 +70,14 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         vm = self._ports.machines.get(request.namespace, migration_side.vm_name(migration))
         if pod_uid := side_plan.source_pod(vm, migration):
             self._pods[request] = pod_uid
-        known = self._pods.get(request)
-        return self._ports.links.acquire(known, Holder("source", request)) if known else None
+        left = self._pods.get(request)
+        return self._ports.links.acquire(left, Holder("source", request)) if left else None
 
     def _stalled(self, uid: str, link: Link | None) -> float:
         """Return for how many seconds no data of the guest has moved."""
         status = link.status if link is not None and link.connection is not None else None
-        known = status.migration_of(uid) if status is not None else None
-        return self._stalls.seconds(uid, known, asyncio.get_running_loop().time())
+        report = status.migration_of(uid) if status is not None else None
+        return self._stalls.seconds(uid, report, asyncio.get_running_loop().time())
 
     def _forget(self, request: Request) -> None:
         uid = self._uids.pop(request, "")

@@ -53,18 +53,18 @@ def is_off(launcher: messages.Status, stop: str) -> bool:
     return launcher.stopping or launcher.ending is not None or bool(stop)
 
 
-def is_broken_connection(known: messages.MigrationStatus) -> bool:
+def is_broken_connection(report: messages.MigrationStatus) -> bool:
     """Return whether the cause was a broken connection, a restart of libvirtd, or a killed target QEMU."""
-    said = known.message.lower()
-    return any(part in said for part in (*BROKEN_CONNECTION, LIBVIRTD_AWAY, UNSENT)) or _KILLED.search(known.message) is not None
+    said = report.message.lower()
+    return any(part in said for part in (*BROKEN_CONNECTION, LIBVIRTD_AWAY, UNSENT)) or _KILLED.search(report.message) is not None
 
 
-def may_pass(known: messages.MigrationStatus, launcher: messages.Status, stop: str) -> bool:
+def may_pass(report: messages.MigrationStatus, launcher: messages.Status, stop: str) -> bool:
     """Return whether a failed migration may succeed at the next attempt: the guest continues here, and the cause is independent of it."""
-    return known.state == "failed" and not is_off(launcher, stop) and is_broken_connection(known)
+    return report.state == "failed" and not is_off(launcher, stop) and is_broken_connection(report)
 
 
-def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop: str, limit: str = "") -> str:
+def of_failure(report: messages.MigrationStatus, launcher: messages.Status, stop: str, limit: str = "") -> str:
     """Return the cause of a migration that the source's virt-launcher reports as failed or cancelled.
 
     ``stop`` is from :func:`stop_of`; ``limit`` aborted the migration, unless empty.
@@ -76,13 +76,13 @@ def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop:
         return f"the guest ended during the migration: {ending.message}"
     if launcher.stopping or ending is not None or stop:
         return f"the virtual machine was stopped during the migration: {stop or 'its pod was deleted'}"
-    if known.state == "cancelled":
-        return limit or known.message or "the migration was aborted"
-    if LIBVIRTD_AWAY in known.message:
-        return f"libvirtd in the guest's pod ended and was restarted ({known.message})"
-    if is_broken_connection(known) and UNSENT not in known.message:
+    if report.state == "cancelled":
+        return limit or report.message or "the migration was aborted"
+    if LIBVIRTD_AWAY in report.message:
+        return f"libvirtd in the guest's pod ended and was restarted ({report.message})"
+    if is_broken_connection(report) and UNSENT not in report.message:
         return (
             f"lost the connection to the target: its pod ended, virt-handler of one of the nodes restarted, or the network between the "
-            f"nodes failed (libvirt: {known.message})"
+            f"nodes failed (libvirt: {report.message})"
         )
-    return known.message or "the migration failed"
+    return report.message or "the migration failed"

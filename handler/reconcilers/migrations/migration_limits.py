@@ -57,11 +57,11 @@ def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stal
     return "pause" if launcher.domain is not None and launcher.domain.state == "running" else "go on"
 
 
-def cause(migration: Object, known: messages.MigrationStatus, now: datetime, stalled_seconds: float) -> str:
+def cause(migration: Object, report: messages.MigrationStatus, now: datetime, stalled_seconds: float) -> str:
     """Return why a migration was aborted, for users; empty: not because of a limit."""
-    limit, elapsed, known = _limit(migration), _elapsed(migration, now), _with_figures(known, migration)
+    limit, elapsed, report = _limit(migration), _elapsed(migration, now), _with_figures(report, migration)
     if stalled_seconds >= STALL_SECONDS:
-        return "; ".join(filter(None, (f"timed out: no guest memory was transferred for {STALL_SECONDS} s", _moved(known))))
+        return "; ".join(filter(None, (f"timed out: no guest memory was transferred for {STALL_SECONDS} s", _moved(report))))
     if limit is None or elapsed < limit:
         return ""
     options = dig_migration(migration, "status", "options") or {}
@@ -70,11 +70,11 @@ def cause(migration: Object, known: messages.MigrationStatus, now: datetime, sta
         if options.get("allowPause") and elapsed >= 2 * limit
         else ""
     )
-    bound = _bound(options, known)
+    bound = _bound(options, report)
     found = (
-        _moved(known),
+        _moved(report),
         bound,
-        "the guest writes memory as fast as the migration sends it" if known.iteration > 1 and not paused else "",
+        "the guest writes memory as fast as the migration sends it" if report.iteration > 1 and not paused else "",
     )
     advice = [*(("a higher bandwidth",) if bound else ()), *(("allowPause", "allowAutoConverge") if not paused else ())]
     may_help = f"{', '.join(advice)} or a longer completionTimeoutPerGiB" if advice else "a longer completionTimeoutPerGiB"
@@ -84,22 +84,22 @@ def cause(migration: Object, known: messages.MigrationStatus, now: datetime, sta
     )
 
 
-def _bound(options: Object, known: messages.MigrationStatus) -> str:
+def _bound(options: Object, report: messages.MigrationStatus) -> str:
     """Return a clause for users if the bandwidth limit determines the rate, or an empty string."""
-    allowed, elapsed = quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes, known.elapsed_milliseconds
-    sent = migration_progress.amounts(known)[1]
+    allowed, elapsed = quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes, report.elapsed_milliseconds
+    sent = migration_progress.amounts(report)[1]
     if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS / elapsed < BOUND_SHARE * allowed:
         return ""
     return f"the limit is {quantity.shown(allowed)} per second (bandwidth)"
 
 
-def _with_figures(known: messages.MigrationStatus, migration: Object) -> messages.MigrationStatus:
+def _with_figures(report: messages.MigrationStatus, migration: Object) -> messages.MigrationStatus:
     """Return the launcher's report, with the last written statistics if it has none, as for an aborted job."""
-    if migration_progress.amounts(known)[0] > 0:
-        return known
+    if migration_progress.amounts(report)[0] > 0:
+        return report
     told = {field: number for field, number in progress.of(migration).items() if isinstance(number, int)}
     return replace(
-        known,
+        report,
         elapsed_milliseconds=told.get("elapsedMilliseconds", 0),
         iteration=told.get("iteration", 0),
         data_total_bytes=told.get("totalBytes", 0),
@@ -108,9 +108,9 @@ def _with_figures(known: messages.MigrationStatus, migration: Object) -> message
     )
 
 
-def _moved(known: messages.MigrationStatus) -> str:
-    seconds = max(known.elapsed_milliseconds, 0) / 1000
-    total, processed, remaining = migration_progress.amounts(known)
+def _moved(report: messages.MigrationStatus) -> str:
+    seconds = max(report.elapsed_milliseconds, 0) / 1000
+    total, processed, remaining = migration_progress.amounts(report)
     if not total and not processed:
         return ""
     rate = f", {quantity.shown(processed / seconds)} a second" if seconds >= 1 else ""

@@ -60,7 +60,7 @@ class Step:
 
 def plan(
     migration: Mapping[str, Any],
-    known: messages.MigrationStatus,
+    report: messages.MigrationStatus,
     course: Course,
     seconds: float,
     now: datetime,
@@ -68,10 +68,10 @@ def plan(
     write_seconds: float = DEFAULT.progress_seconds,
 ) -> Step:
     """Return the step for the source virt-launcher's statistics; ``seconds`` is the time of ``Course``'s clock."""
-    course = _counted(course, known)
+    course = _counted(course, report)
     old: Object = dict(migration.get("status") or {})
-    status = {**old, "progress": figures(known, now)}
-    condition = _condition(migration, known, course)
+    status = {**old, "progress": figures(report, now)}
+    condition = _condition(migration, report, course)
     if condition is not None:
         status = objects.with_status_condition(status, condition, now=times.to_rfc3339(now))
     if condition is None and _without_time(status["progress"]) == _without_time(old.get("progress") or {}):
@@ -82,66 +82,66 @@ def plan(
     return Step(replace(course, tried=seconds), status, warning=warning)
 
 
-def figures(known: messages.MigrationStatus, now: datetime) -> Object:
+def figures(report: messages.MigrationStatus, now: datetime) -> Object:
     """Return ``status.progress``: the current or final values."""
-    total, processed, remaining = amounts(known)
+    total, processed, remaining = amounts(report)
     found = {
         "totalBytes": total,
         "processedBytes": processed,
         "remainingBytes": remaining,
-        "bytesPerSecond": _bounded(known.bytes_per_second),
-        "dirtyBytesPerSecond": _bounded(known.dirty_bytes_per_second),
-        "iteration": _bounded(known.iteration),
-        "elapsedMilliseconds": _bounded(known.elapsed_milliseconds),
+        "bytesPerSecond": _bounded(report.bytes_per_second),
+        "dirtyBytesPerSecond": _bounded(report.dirty_bytes_per_second),
+        "iteration": _bounded(report.iteration),
+        "elapsedMilliseconds": _bounded(report.elapsed_milliseconds),
     }
-    if known.state == "running" and (expected := _expected(found)) is not None:
+    if report.state == "running" and (expected := _expected(found)) is not None:
         found["expectedRemainingSeconds"] = expected
-    if known.direction == "incoming" and known.downtime_milliseconds > 0:  # the source reports only an estimate
-        found["downtimeMilliseconds"] = _bounded(known.downtime_milliseconds)
+    if report.direction == "incoming" and report.downtime_milliseconds > 0:  # the source reports only an estimate
+        found["downtimeMilliseconds"] = _bounded(report.downtime_milliseconds)
     return {**found, "lastUpdateTime": times.to_rfc3339(now)}
 
 
-def at_end(known: messages.MigrationStatus | None, now: datetime, before: Mapping[str, Any] | None = None) -> dict[str, Object]:
+def at_end(report: messages.MigrationStatus | None, now: datetime, before: Mapping[str, Any] | None = None) -> dict[str, Object]:
     """Return ``progress`` for the final status; empty without statistics, so that the last ones stay.
 
     ``before`` is the present ``status.progress``, which includes copied disks; the target's report covers only memory.
     """
-    if known is None or amounts(known)[0] == 0:
+    if report is None or amounts(report)[0] == 0:
         return {}
-    found = figures(known, now)
+    found = figures(report, now)
     told = before or {}
-    if known.direction == "incoming" and int(told.get("totalBytes") or 0) > found["totalBytes"]:
+    if report.direction == "incoming" and int(told.get("totalBytes") or 0) > found["totalBytes"]:
         found["totalBytes"] = told["totalBytes"]
         found["processedBytes"] = max(found["processedBytes"], int(told.get("processedBytes") or 0))
     return {"progress": found}
 
 
-def _counted(course: Course, known: messages.MigrationStatus) -> Course:
-    if known.elapsed_milliseconds == course.elapsed:
+def _counted(course: Course, report: messages.MigrationStatus) -> Course:
+    if report.elapsed_milliseconds == course.elapsed:
         return course
-    newest = (_bounded(known.elapsed_milliseconds), amounts(known)[1])
-    course = replace(course, elapsed=known.elapsed_milliseconds, recent=(*course.recent, newest)[-SAMPLES:])
-    if known.iteration < 2:
+    newest = (_bounded(report.elapsed_milliseconds), amounts(report)[1])
+    course = replace(course, elapsed=report.elapsed_milliseconds, recent=(*course.recent, newest)[-SAMPLES:])
+    if report.iteration < 2:
         return replace(course, row=0)
-    if 0 < known.dirty_bytes_per_second >= KEEPS_UP * _moved(course, known):
+    if 0 < report.dirty_bytes_per_second >= KEEPS_UP * _moved(course, report):
         return replace(course, row=max(course.row, 0) + 1)
     return replace(course, row=min(course.row, 0) - 1)
 
 
-def _moved(course: Course, known: messages.MigrationStatus) -> int:
+def _moved(course: Course, report: messages.MigrationStatus) -> int:
     (begin, before), (end, after) = course.recent[0], course.recent[-1]
-    return (after - before) * 1000 // (end - begin) if end > begin and after > before else _bounded(known.bytes_per_second)
+    return (after - before) * 1000 // (end - begin) if end > begin and after > before else _bounded(report.bytes_per_second)
 
 
-def _condition(migration: Mapping[str, Any], known: messages.MigrationStatus, course: Course) -> Object | None:
+def _condition(migration: Mapping[str, Any], report: messages.MigrationStatus, course: Course) -> Object | None:
     """Return the condition to set; None if it stays. Its message does not follow later reports, which would change it at each write."""
     before = objects.condition(dig_migration(migration, "status", "conditions"), progress.CONVERGING)
     is_behind = before is not None and before.get("status") == "False"
-    total, processed, _ = amounts(known)
+    total, processed, _ = amounts(report)
     # Memory alone for a guest with copied disks, which are sent once.
-    often = [(processed, total), (known.memory_processed_bytes, known.memory_total_bytes)]
-    moved = _moved(course, known) if course.recent else known.bytes_per_second
-    rates = f"the guest writes its memory at {_rate(known.dirty_bytes_per_second)}, and {_rate(moved)} are sent"
+    often = [(processed, total), (report.memory_processed_bytes, report.memory_total_bytes)]
+    moved = _moved(course, report) if course.recent else report.bytes_per_second
+    rates = f"the guest writes its memory at {_rate(report.dirty_bytes_per_second)}, and {_rate(moved)} are sent"
     if any(0 < whole <= sent // OFTEN for sent, whole in often):
         return (
             None
@@ -159,12 +159,12 @@ def _made(migration: Mapping[str, Any], status: str, reason: str, message: str) 
     return objects.new_condition(migration, progress.CONVERGING, status, reason, message)
 
 
-def amounts(known: messages.MigrationStatus) -> tuple[int, int, int]:
+def amounts(report: messages.MigrationStatus) -> tuple[int, int, int]:
     """Return the bytes in total, processed and remaining; only of memory from an older virt-launcher."""
-    if known.data_total_bytes > 0:
-        found = known.data_total_bytes, known.data_processed_bytes, known.data_remaining_bytes
+    if report.data_total_bytes > 0:
+        found = report.data_total_bytes, report.data_processed_bytes, report.data_remaining_bytes
     else:
-        found = known.memory_total_bytes, known.memory_processed_bytes, known.memory_remaining_bytes
+        found = report.memory_total_bytes, report.memory_processed_bytes, report.memory_remaining_bytes
     total, processed, remaining = map(_bounded, found)
     return total, processed, remaining
 

@@ -86,8 +86,8 @@ class Side(ABC, Generic[Action]):
         self._ports.migrations.remember(written)
 
     def _figures(self, migration: Object, link: Link | None) -> dict[str, Object]:
-        known = link.status.migration_of(migration_attempts.uid_of(migration)) if link is not None and link.status is not None else None
-        return migration_progress.at_end(known, self._ports.clock.now(), dig_migration(migration, "status", "progress"))
+        report = link.status.migration_of(migration_attempts.uid_of(migration)) if link is not None and link.status is not None else None
+        return migration_progress.at_end(report, self._ports.clock.now(), dig_migration(migration, "status", "progress"))
 
     def _emit(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an Event of the Migration, and of its machine if it is on this node."""

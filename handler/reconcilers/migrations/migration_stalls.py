@@ -12,14 +12,14 @@ class Stalls:
         self._moved: dict[str, tuple[int, float]] = {}
         """By uid."""
 
-    def seconds(self, uid: str, known: messages.MigrationStatus | None, now: float) -> float:
+    def seconds(self, uid: str, report: messages.MigrationStatus | None, now: float) -> float:
         """Return for how many seconds an attempt made no progress; 0 if unknown. ``now`` is in monotonic seconds."""
-        if known is None or known.state not in ("running", "cancelled"):
+        if report is None or report.state not in ("running", "cancelled"):
             self.forget(uid)
             return 0.0
-        moved = max(known.data_processed_bytes, known.memory_processed_bytes)
+        moved = max(report.data_processed_bytes, report.memory_processed_bytes)
         before = self._moved.get(uid)
-        if known.state == "running" and (before is None or before[0] != moved):
+        if report.state == "running" and (before is None or before[0] != moved):
             before = self._moved[uid] = (moved, now)
         return now - before[1] if before is not None else 0.0
 

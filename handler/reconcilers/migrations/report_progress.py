@@ -44,13 +44,13 @@ class ReportProgress:
             self._ports.links.release(Holder("progress", request))
             return Result()
         uid = migration_attempts.uid_of(migration)
-        known = _moving(self._link(request, migration), uid)
-        if known is None:
+        report = _moving(self._link(request, migration), uid)
+        if report is None:
             return Result()
         of, course = self._courses.get(request, ("", Course()))
         step = migration_progress.plan(
             migration,
-            known,
+            report,
             course if of == uid else Course(),
             asyncio.get_running_loop().time(),
             self._ports.clock.now(),
@@ -85,7 +85,7 @@ class ReportProgress:
 
 def _moving(link: Link | None, uid: str) -> messages.MigrationStatus | None:
     """Return the source virt-launcher's report, if it has statistics to write; None after the transfer."""
-    known = link.status.migration_of(uid) if link is not None and link.status is not None else None
-    if known is None or (known.direction, known.state) != ("outgoing", "running"):
+    report = link.status.migration_of(uid) if link is not None and link.status is not None else None
+    if report is None or (report.direction, report.state) != ("outgoing", "running"):
         return None
-    return known if known.memory_total_bytes > 0 or known.data_total_bytes > 0 else None
+    return report if report.memory_total_bytes > 0 or report.data_total_bytes > 0 else None

@@ -227,13 +227,13 @@ def plan_source(seen: Observed) -> SourcePlan:
         return (ForgetMigration(), *_wait(seen))
     if phase == phases.TARGET_READY and migration_attempts.failure_of(migration) is not None:
         return ()  # its target ended; virt-controller knows
-    known = launcher.migration_of(migration_attempts.uid_of(migration))
+    report = launcher.migration_of(migration_attempts.uid_of(migration))
     unwanted = objects.is_deleting(migration)
-    match known.state if known is not None else "":
+    match report.state if report is not None else "":
         case "succeeded":
             return (_forward(seen) or _wait(seen)) if seen.released else (RequestRelease(),)
-        case "failed" | "cancelled" if known is not None:
-            return (_stayed(seen, known, launcher),)
+        case "failed" | "cancelled" if report is not None:
+            return (_stayed(seen, report, launcher),)
         case "running" | "prepared":
             if not seen.connected:
                 return _wait(seen)
@@ -255,16 +255,16 @@ def _source_over(seen: Observed, phase: str) -> SourcePlan:
     return (Requeue(left),) if left else (ForgetMigration(),)
 
 
-def _stayed(seen: Observed, known: messages.MigrationStatus, launcher: messages.Status) -> EndMigration | FailAttempt:
+def _stayed(seen: Observed, report: messages.MigrationStatus, launcher: messages.Status) -> EndMigration | FailAttempt:
     migration, unwanted = seen.migration, objects.is_deleting(seen.migration)
     stays = not migration_causes.is_off(launcher, seen.stop)
-    if known.state == "cancelled":
+    if report.state == "cancelled":
         if unwanted:
             return EndMigration(phases.CANCELLED, "deleted during the migration", stays)
-        return EndMigration(phases.FAILED, migration_causes.of_failure(known, launcher, seen.stop, _limit_of(seen, known)), stays)
-    cause = migration_causes.of_failure(known, launcher, seen.stop)
+        return EndMigration(phases.FAILED, migration_causes.of_failure(report, launcher, seen.stop, _limit_of(seen, report)), stays)
+    cause = migration_causes.of_failure(report, launcher, seen.stop)
     is_counted = phases.phase_of(migration) == phases.RUNNING and migration_attempts.number_of(migration) > 0
-    if is_counted and not unwanted and migration_causes.may_pass(known, launcher, seen.stop):
+    if is_counted and not unwanted and migration_causes.may_pass(report, launcher, seen.stop):
         return FailAttempt(cause)
     return EndMigration(phases.FAILED, cause, stays)
 
@@ -282,15 +282,15 @@ def _under_way(seen: Observed, launcher: messages.Status) -> SourcePlan:
             return _wait(seen)
 
 
-def _limit_of(seen: Observed, known: messages.MigrationStatus) -> str:
-    return migration_limits.cause(seen.migration, known, seen.now, seen.stalled_seconds) if seen.now is not None else ""
+def _limit_of(seen: Observed, report: messages.MigrationStatus) -> str:
+    return migration_limits.cause(seen.migration, report, seen.now, seen.stalled_seconds) if seen.now is not None else ""
 
 
 def _stays(seen: Observed) -> bool:
     """Return True if the pod that the guest left still exists: its launcher stays for some seconds while this process is connected."""
     launcher = seen.launcher
-    known = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
-    return known is not None and (known.direction, known.state) == ("outgoing", "succeeded")
+    report = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
+    return report is not None and (report.direction, report.state) == ("outgoing", "succeeded")
 
 
 def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
@@ -304,8 +304,8 @@ def _is_confirming(seen: Observed) -> bool:
     It learns this through the relays; a compromised launcher could report it forever, so not after :data:`CONFIRM_SECONDS`.
     """
     launcher = seen.launcher
-    known = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
-    return known is not None and known.state == "running"
+    report = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
+    return report is not None and report.state == "running"
 
 
 def _not_begun(seen: Observed, launcher: messages.Status, phase: str, *, unwanted: bool) -> SourcePlan:
@@ -332,18 +332,18 @@ def plan_target(seen: Observed) -> TargetPlan:
         return (ForgetMigration(),)  # the guest stayed: the copy here is never released
     if phase not in (phases.PREPARING_TARGET, phases.TARGET_READY, phases.RUNNING) or launcher is None:
         return ()
-    known = launcher.migration_of(migration_attempts.uid_of(migration))
-    if known is not None and known.state == "succeeded":
+    report = launcher.migration_of(migration_attempts.uid_of(migration))
+    if report is not None and report.state == "succeeded":
         return (TakeOverMachine(),)
     if not seen.connected or launcher.ending is not None:
         return ()
-    if known is None:
+    if report is None:
         # not for a pod that is being deleted, or of a deleted Migration
         is_vain = objects.is_deleting(migration) or migration_attempts.failure_of(migration) is not None
         return () if is_vain else (PrepareTarget(),)
-    if known.state in ("arrived", "failed") and release.is_released(migration):
+    if report.state in ("arrived", "failed") and release.is_released(migration):
         return (ReleaseGuest(),)  # if the domain is gone, the launcher ends
-    if known.state not in ("prepared", "running", "arrived"):
+    if report.state not in ("prepared", "running", "arrived"):
         return ()  # it did not arrive; the source decides
     if not seen.relaying:
         return (AcceptRelays(),)
@@ -363,12 +363,12 @@ def _target_over(seen: Observed) -> TargetPlan:
         later = (CloseRelays(), Requeue(LOOK_AGAIN_SECONDS))
     if seen.launcher is None:
         return later
-    known = seen.launcher.migration_of(migration_attempts.uid_of(seen.migration))
-    if known is None or (known.direction, known.state) != ("incoming", "succeeded"):
+    report = seen.launcher.migration_of(migration_attempts.uid_of(seen.migration))
+    if report is None or (report.direction, report.state) != ("incoming", "succeeded"):
         return (ForgetMigration(),)
-    if known.downtime_milliseconds > 0:
+    if report.downtime_milliseconds > 0:
         return (WriteFigures(), ForgetMigration())
-    return later if known.elapsed_milliseconds == 0 else (ForgetMigration(),)  # complete: the guest was paused all the time
+    return later if report.elapsed_milliseconds == 0 else (ForgetMigration(),)  # complete: the guest was paused all the time
 
 
 def _left(seen: Observed, seconds: float) -> float:
