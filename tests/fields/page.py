@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +14,18 @@ from tests.fields.schema import OUTSIDE, Field
 FILE: Final = Path(__file__).parents[2] / "docs/fields.md"
 _HEAD: Final = """# Fields of a VirtualMachine
 
-Every field of `spec`, with the test that saw it. `make fields` writes this page from the models, which have the full texts of
-`kubectl explain`, and from `tests/fields/*.toml`, which names the tests. Do not edit it.
+Every field of `spec`, with the tests that saw it. `make fields` writes this page from the models, which have the full texts of
+`kubectl explain`, and from `tests/fields/*.toml`. The last column names:
 
-The last column names one of these:
+- tests that saw the field in a guest, at the outer end of a device (a display, a console), or in a running QEMU (threads, memory pages);
+- or golden files with the field's result, and the reason why no guest shows it (`needs KVM`: the test machines emulate processors);
+- or, outside `spec.domain`, tests that saw its effect.
 
-- a test that saw the field in a guest, at the outer end of a device (a display, a console), or in a running QEMU (threads, memory pages);
-- golden files with the field's result, and the reason why no guest shows it;
-- outside `spec.domain`, a test that saw the field's effect.
-
-The rows of an object's fields cover it; it has a row only for a default of its own. A `…` in a path stands for the fields of Kubernetes'
-type, which are copied unchanged into the pod. `needs KVM`: the test machines emulate processors.
+An object has a row only for its own default. Fields with equal texts share a row. A `…` stands for the fields of Kubernetes' type, which
+are copied unchanged into the pod.
 """
-_COLUMNS: Final = "| field | type | default | what it is | seen by |\n|---|---|---|---|---|\n"
+_COLUMNS: Final = "| field | type | default | meaning | seen by |\n|---|---|---|---|---|\n"
+_SCALAR: Final = re.compile(r"(?:(?:list|map) of )*(?:boolean|int32|int64|object|quantity|text)")
 
 
 def text(fields: Sequence[Field], entries: Sequence[Seen]) -> str:
@@ -35,9 +35,15 @@ def text(fields: Sequence[Field], entries: Sequence[Seen]) -> str:
 
 
 def _table(family: str, shown: Iterable[tuple[Field, Seen | None]]) -> str:
-    rows = [_row(each, entry) for each, entry in shown if each.family == family]
+    alike: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
+    for field, entry in shown:
+        if field.family == family:
+            why = str(entry.members.get("why", "")) if entry else ""
+            paths, tests = alike.setdefault((_type(field), _default(field), field.summary, why), ([], []))
+            paths.append(f"`{field.path}`")
+            tests.extend(each for each in _tests(field, entry) if each not in tests)
     title = "The machine as an object" if family == OUTSIDE else f"`{family}`"
-    return f"\n## {title}\n\n{_COLUMNS}" + "\n".join(rows) + "\n"
+    return f"\n## {title}\n\n{_COLUMNS}" + "".join(_row(key, *value) for key, value in alike.items())
 
 
 def _shown(fields: Iterable[Field], entries: Sequence[Seen]) -> Iterator[tuple[Field, Seen | None]]:
@@ -59,26 +65,29 @@ def _shown(fields: Iterable[Field], entries: Sequence[Seen]) -> Iterator[tuple[F
             yield each, about(each, entries)
 
 
-def _row(field: Field, entry: Seen | None) -> str:
-    words = field.type.replace(" or ", ", ")
-    cells = (
-        f"`{field.path}`",
-        words,
-        field.default,
-        field.summary,
-        _seen_by(entry) if entry else "**no test**" if field.is_leaf else "",
-    )
-    return f"| {' | '.join(_escaped(each) for each in cells)} |"
+def _type(field: Field) -> str:
+    return field.type if _SCALAR.fullmatch(field.type) else ", ".join(f"`{each}`" for each in field.type.split(" or "))
+
+
+def _default(field: Field) -> str:
+    is_value = field.default in ("true", "false", *field.type.split(" or "))
+    return f"`{field.default}`" if is_value else field.default
+
+
+def _row(texts: Sequence[str], paths: Sequence[str], tests: Sequence[str]) -> str:
+    type_, default, summary, why = texts
+    seen_by = ("; " if any(": " in each for each in tests) else ", ").join(tests) + f": {why}" * bool(why)
+    cells = (", ".join(paths), type_, default, summary, seen_by)
+    return f"| {' | '.join(_escaped(each) for each in cells)} |\n"
 
 
 def _escaped(cell: str) -> str:
     return cell.replace("|", "\\|").replace("<", "&lt;")
 
 
-def _seen_by(entry: Seen) -> str:
+def _tests(field: Field, entry: Seen | None) -> list[str]:
+    if entry is None:
+        return ["**no test**"] if field.is_leaf else []
     names = (*entry.named("guest"), *entry.named("golden"), *entry.named("effect"))
-    words = {name: ", ".join(word for word, each in entry.values.items() if each == name) for name in names}
-    told = [f"{words[each]}: " * bool(words[each]) + f"`{each.removeprefix('tests/')}`" for each in names]
-    listed = ("; " if entry.values else ", ").join(told)
-    why = entry.members.get("why", "")
-    return f"{listed}: {why}" if why else listed
+    values = {name: ", ".join(f"`{value}`" for value, each in entry.values.items() if each == name) for name in names}
+    return [f"{values[each]}: " * bool(values[each]) + f"`{each.removeprefix('tests/')}`" for each in names]
