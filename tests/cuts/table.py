@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -13,6 +14,7 @@ DOCUMENT: Final = layout.REPOSITORY / "docs" / "faults.md"
 NOT_RUN: Final = "not run"
 NOTHING: Final = "–"
 
+_SUCCEEDED: Final = re.compile(r"(?:\d+ )?Succeeded(?:, (?=[a-z])| (?=[\d(]))")
 HEAD: Final = """\
 # Faults during migrations, drains and upgrades
 
@@ -25,17 +27,16 @@ queries it ten times per second through a Service. A run fails, and the cell is 
 - **lost data**: a written number is missing, or the counter went back.
 - **ran two**: the vCPUs of two QEMU processes of the guest used processor time within {window} s, by the nodes' process tables, which are
   read five times per second.
-- **hung**: {end:.0f} s after the cut, the Migration, drain or upgrade is not over, the guest does not count on its disk and its console,
-  or the Service does not answer.
+- **hung**: {end:.0f} s after the cut, the operation is not over, the guest does not count, or the Service does not answer.
 - **another's answer**: the client got an answer of another server.
 - without a cut: a connection of the client was refused or had no route to host, or the client waited more than {passing:.0f} s longer than
   the guest stood still.
 - any other end than the expected one.
 
-A cell has the result of the Migration and the seconds from the cut to it (drain, upgrade: to the operation's end), then the longest times
-in seconds without a count of the guest and without an answer to the client. `Failed`: the guest continues on its node. `(attempt 2)`: the
-same Migration made another attempt. `the guest restarted`: the cut ended the guest itself, and its written numbers are intact. The machine
-has two cores and emulates the guests' processors. `{nothing}`: nothing to cut at that step.
+A cell has the Migration's result, unless all succeeded; the seconds from the cut to it (drain, upgrade: to the operation's end); then the
+longest times in seconds without a count of the guest and without an answer to the client. `Failed`: the guest continues on its node.
+`(attempt 2)`: the Migration made another attempt. `the guest restarted`: the cut ended the guest itself; its written numbers are intact.
+The machine has two cores and emulates the guests' processors. `{nothing}`: nothing to cut.
 """
 
 
@@ -93,5 +94,6 @@ def _made(outcomes: Iterable[Outcome], date: str) -> str:
 
 
 def _shown(found: Outcome) -> str:
-    words = " ".join([found.text, f"**{'; '.join(found.faults)}**" if found.faults else ""])
+    text = found.text[match.end() :] if (match := _SUCCEEDED.match(found.text)) else found.text
+    words = " ".join([text, f"**{'; '.join(found.faults)}**" if found.faults else ""])
     return " ".join(words.replace("|", "/").split())
