@@ -415,7 +415,7 @@ def test_a_process_may_do_what_is_explained_and_nothing_else(account: str, packa
     """Component tests run the processes with the chart's rights, so the rights also suffice."""
     explained = set()
     for line in (ROOT / package / "rbac.md").read_text().splitlines():
-        cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+        cells = [cell.strip() for cell in line.replace("`", "").removeprefix("|").removesuffix("|").split("|")]
         if len(cells) == 6 and cells[4] in SCOPES:
             group, resource, given, verbs, scope, _ = cells
             namespace = SCOPES[scope]
@@ -465,7 +465,7 @@ def explained(column: int) -> set[tuple[str, str]]:
     _, _, table = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("| resource | `kubevirt.io:view` |")
     found = set()
     for line in table.partition("\n\n")[0].splitlines()[2:]:
-        cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+        cells = [cell.strip() for cell in line.replace("`", "").removeprefix("|").removesuffix("|").split("|")]
         found |= {(resource, verb) for resource in cells[0].split(", ") for verb in cells[column].split(", ") if verb}
     return found
 
