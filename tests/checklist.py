@@ -52,6 +52,7 @@ def rows(text: str) -> list[Row]:
             section = heading[1]
         elif line.startswith("|") and not line.startswith(("| row ", "|---")):
             _, id_, mark, what, state, tests, _ = (each.strip() for each in line.split("|"))
+            state = f"done{state}" if state in {"", "*"} else state
             found.append(Row(section, id_, mark, what, state, tuple(_node(each) for each in re.findall(r"`([^`]+::[^`]+)`", tests))))
     return found
 

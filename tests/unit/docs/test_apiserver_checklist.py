@@ -128,7 +128,7 @@ def test_nothing_is_missing_but_what_is_known_to_be() -> None:
 
 def test_row_with_a_failed_or_missing_test_is_reported() -> None:
     rows = checklist.rows(
-        "## 1.1 X\n| A-01 | M | a | done | `test_x.py::test_a`, `unit/test_y.py::test_b` |\n| A-02 | S | b | done* | `test_x.py::test_c` |"
+        "## 1.1 X\n| A-01 | M | a | | `test_x.py::test_a`, `unit/test_y.py::test_b` |\n| A-02 | S | b | * | `test_x.py::test_c` |"
     )
     assert rows[0].tests == ("tests/component/apiserver/test_x.py::test_a", "tests/unit/test_y.py::test_b")
     a, b = rows[0].tests
