@@ -18,7 +18,7 @@ async def evaluate(
 ) -> Result:
     """Evaluate; fetch missing answers into the shared ``answers``, and restart.
 
-    The cost of a check (:data:`~apiserver.cel.cost.AUTHORIZATION`) limits an expression to two.
+    By the cost of a check (:data:`~apiserver.cel.cost.AUTHORIZATION`), an expression may have two.
     """
     while True:
         try:

@@ -22,7 +22,7 @@ class Code(NamedTuple):
 
 
 class Nodes(Protocol):
-    """Compiles one expression's nodes; ``scope`` maps visible loop variables to slots."""
+    """Compiles nodes; ``scope`` maps visible loop variables to slots."""
 
     source: Source
 

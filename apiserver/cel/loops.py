@@ -1,4 +1,4 @@
-"""Comprehensions. Each iteration is charged before it runs, which ends loops at the limit."""
+"""Comprehensions. Each iteration is charged first, which ends loops at the limit."""
 
 from __future__ import annotations
 

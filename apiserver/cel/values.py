@@ -22,7 +22,7 @@ TIMESTAMP_MAX: Final = 253_402_300_799 * NANOS + NANOS - 1
 
 
 class CelError(Exception):
-    """A failed evaluation; ``&&`` and ``||`` ignore it if the other side decides."""
+    """A failed evaluation, which ``&&`` and ``||`` ignore if the other side decides."""
 
 
 class CompileError(Exception):
@@ -37,7 +37,7 @@ class CostExceeded(Exception):
 
 
 class UInt(int):
-    """An unsigned 64-bit integer; equal to the int of the same value."""
+    """An unsigned 64-bit integer, equal to an int of this value."""
 
     __slots__ = ()
 
@@ -144,7 +144,7 @@ def type_name(value: Value) -> str:
 
 
 def no_such_overload(function: str = "") -> CelError:
-    """Return the error of a call without a matching signature."""
+    """Return the error of a call without matching signature."""
     return CelError(f"no such overload: {function}" if function else "no such overload")
 
 
@@ -152,7 +152,7 @@ _KEYS: Final = frozenset({str, int, UInt, Duration, Timestamp, type(None), Optio
 
 
 def key_of(value: Value) -> Value:
-    """Return the map key for a value: a bool as :class:`BoolKey`."""
+    """Return a value's map key: for a bool, a :class:`BoolKey`."""
     kind = type(value)
     if kind in _KEYS:
         return value
@@ -164,33 +164,33 @@ def key_of(value: Value) -> Value:
 
 
 def from_key(key: Value) -> Value:
-    """Return the value that a map key stands for."""
+    """Return a map key's value."""
     return key.value if type(key) is BoolKey else key
 
 
 def checked_int(value: int) -> int:
-    """Return ``value``, or raise if it exceeds an int."""
+    """Return ``value``; raise beyond an int."""
     if INT_MIN <= value <= INT_MAX:
         return value
     raise CelError("integer overflow")
 
 
 def checked_uint(value: int) -> UInt:
-    """Return ``value``, or raise if it exceeds a uint."""
+    """Return ``value``; raise beyond a uint."""
     if 0 <= value <= UINT_MAX:
         return UInt(value)
     raise CelError("unsigned integer overflow")
 
 
 def checked_duration(nanos: int) -> Duration:
-    """Return the duration, or raise if it exceeds Go's ``time.Duration``."""
+    """Return the duration; raise beyond Go's ``time.Duration``."""
     if INT_MIN <= nanos <= INT_MAX:
         return Duration(nanos)
     raise CelError("duration overflow")
 
 
 def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
-    """Return the timestamp, or raise outside the years 1 to 9999."""
+    """Return the timestamp; raise outside the years 1 to 9999."""
     if TIMESTAMP_MIN <= nanos <= TIMESTAMP_MAX:
         return Timestamp(nanos, offset)
     raise CelError("timestamp overflow")

@@ -60,7 +60,7 @@ class Answer:
             self.is_last = True
 
     def end(self) -> bool:
-        """Handle the end of the connection; return whether the response is complete."""
+        """End the connection; return whether the response is complete."""
         if self._is_endless and not self.is_whole:
             self._finish()
         return self.is_whole

@@ -19,7 +19,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class ConfigError(Exception):
-    """Unusable configuration; the message names file or field, and reason."""
+    """Unusable configuration; names file or field, and reason."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Config:
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> Config:
         """Return a context of a kubeconfig with certificates or a token.
 
-        Raises ConfigError if it is unreadable, lacks the context, or needs a credential plugin.
+        Raises ConfigError, also for a context that is missing or needs a credential plugin.
         """
         path = Path(path)
         try:

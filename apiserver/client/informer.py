@@ -88,7 +88,7 @@ class Informer:
         return self._faults + self._store.faults
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one read-only object, or None; cluster-scoped ones have an empty namespace."""
+        """Return one read-only object, or None. Without a namespace, ``namespace`` is empty."""
         return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:

@@ -74,11 +74,7 @@ class Client:
             await connections.close()
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
-        """Return one object.
-
-        Raises:
-            NotFound: it is absent.
-        """
+        """Return one object, or raise NotFound."""
         return await self._object("GET", resource.path(namespace, name))
 
     async def list(
@@ -125,7 +121,7 @@ class Client:
         return await self._object("POST", path, params=_query(fieldManager=field_manager), body=obj)
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None, field_manager: str = "") -> Object:
-        """Replace an object, identified by its metadata, and return the result; raises Conflict."""
+        """Replace an object and return the result; raises Conflict."""
         path = resource.path(_namespace(resource, obj, None), name_of(obj), subresource)
         return await self._object("PUT", path, params=_query(fieldManager=field_manager), body=obj)
 

@@ -1,8 +1,8 @@
 """An informer's objects, indexes and subscribers, without I/O.
 
-Lists, watch events and our own writes pass the store, so that:
+In any order of arrival of lists, watch events and our own writes:
 
-* an object never returns to an older resourceVersion, or after its deletion, in any order of arrival;
+* an object never returns to an older resourceVersion, or after its deletion;
 * a changed uid under one name is a deletion and an addition;
 * repeated states are not reported.
 
@@ -61,7 +61,7 @@ class Store:
         return self._objects.values()
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the oldest."""
+        """Return the objects with ``value`` in the index ``name``, by name; with a limit, only the oldest."""
         keys = self._indexes[name].get(value, {})
         return [self._objects[key] for key in (islice(keys, limit) if limit else sorted(keys))]
 
@@ -75,7 +75,7 @@ class Store:
             self._prepared[key_of(obj)] = obj, self._found(obj)
 
     def replace(self, objects: Iterable[Object], resource_version: str) -> None:
-        """Replace all objects by a consistent list, and report missing ones as deleted."""
+        """Replace all objects by a consistent list; missing ones are deleted."""
         listed = {key_of(each): each for each in objects}
         self._listed_at = revision(resource_version)
         self._tombstones.clear()
@@ -168,7 +168,7 @@ class Store:
 
 
 def revision(resource_version: str) -> int:
-    """Return a resourceVersion as number (KEP-5504); 0 if it is not one."""
+    """Return a resourceVersion as number (KEP-5504), or 0."""
     return int(resource_version) if resource_version.isdecimal() else 0
 
 

@@ -29,7 +29,7 @@ class Unreachable(ExchangeFailed):
     """There is no connection to the server."""
 
     def __init__(self, authority: str, cause: OSError) -> None:
-        """Take the error of the system (``errno``), the resolver (gaierror) or OpenSSL (SSLError)."""
+        """Take an error of the system (``errno``), resolver (gaierror) or OpenSSL (SSLError)."""
         super().__init__(f"cannot connect to {authority}: {cause.strerror or str(cause) or type(cause).__name__}")
         self.cause = cause
 
@@ -38,18 +38,18 @@ class Disconnected(ExchangeFailed):
     """The connection closed, or broke with a cause, before the response's end."""
 
     def __init__(self, cause: BaseException | None = None, *, is_answered: bool = False) -> None:
-        """Take the system's error, if any, and whether some response came."""
+        """Take the system's error, and whether some response came."""
         super().__init__(f"the connection broke: {cause}" if cause is not None else "the server closed the connection")
         self.cause = cause
         self.is_answered = is_answered
 
 
 class NotTrusted(ExchangeFailed):
-    """The server has a valid certificate that is not trusted."""
+    """The server's valid certificate is not trusted."""
 
 
 class NotHTTP(ExchangeFailed):
-    """The response is not HTTP/1.1, its head is too long, or the request is invalid."""
+    """The response is not HTTP/1.1, its head too long, or the request invalid."""
 
 
 class TooLong(ExchangeFailed):
@@ -65,7 +65,7 @@ def transport_error(method: str, path: str, error: Exception) -> TransportError:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Enable keepalive: a vanished peer breaks the connection within half a minute."""
+    """Enable keepalive, which detects a vanished peer within half a minute."""
     connected: socket.socket = transport.get_extra_info("socket")
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)

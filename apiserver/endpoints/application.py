@@ -116,7 +116,7 @@ class Application:
         return self._subresource(served, context)
 
     def _watch(self, served: Served, context: RequestContext) -> Awaitable[Response]:
-        """The old path ``/watch/…/NAME`` watches one object."""
+        """Watch a collection or, at the old path ``/watch/…/NAME``, one object."""
         info = context.info
         if context.request.method != "GET":
             raise responses.wrong_method()

@@ -138,7 +138,7 @@ def _misnamed(what: str, text: str) -> str:
 
 
 def _without_namespace(parts: list[str]) -> list[str]:
-    """The namespace's name may be empty: ``/namespaces//virtualmachines`` lists all."""
+    """Drop the namespace's name, which may be empty: ``/namespaces//virtualmachines`` lists all."""
     place = 4 if parts[3] == "watch" else 3
     return parts[: place + 1] + parts[place + 2 :] if parts[place : place + 1] == ["namespaces"] and len(parts) > place + 2 else parts
 

@@ -49,7 +49,7 @@ def retire(suffix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Recorded before etcd stops, so that another run can finish it."""
+    """A move, recorded before etcd stops, so that another run can finish it."""
 
     source: str
     """Label ``kubernetes.io/hostname`` of the node."""
@@ -171,7 +171,7 @@ def pod_name(role: str) -> str:
 
 
 def _container(name: str, image: Object, command: str, *, root: bool) -> Object:
-    """With etcd's user, or root to set the owner, as in the chart's Job."""
+    """Return a container with etcd's user, or root to set the owner, as in the chart's Job."""
     user = 0 if root else USER
     return {
         "name": name,

@@ -134,7 +134,7 @@ async def _write(access: Access, node: Object, doing: str) -> None:
 
 
 async def _tell(access: Access, event: Object) -> None:
-    """Only warn if it fails, because the Node and the audit log name the user as well."""
+    """Create an Event; only warn if that fails, because the Node and the audit log name the user as well."""
     try:
         await verbs.request(access, "POST", EVENTS.path("default"), "create an Event about the node", body=event)
     except Failure as failure:

@@ -511,7 +511,7 @@ def _forward(text: str) -> portforward.Local:
 
 
 def _lines(text: str) -> int | None:
-    """None for -1, kubectl's word for all."""
+    """Parse a number of lines; None for -1, kubectl's word for all."""
     if text == "-1":
         return None
     if not (text.isascii() and text.isdigit()):

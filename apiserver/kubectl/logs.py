@@ -42,7 +42,7 @@ class Settings:
 
 
 class Newest:
-    """Output until the first pause, cut to its last lines."""
+    """The first output, until a pause, cut to its last lines."""
 
     def __init__(self, lines: int | None) -> None:
         self._lines = lines

@@ -1,6 +1,6 @@
-"""Counters, gauges and histograms, and their registry.
+"""Counters, gauges and histograms, and their registry. Single-threaded.
 
-For hot paths: callers keep their labels' cell and add to it (40 ns, or 200 ns for a histogram). Single-threaded.
+For hot paths: callers keep their labels' cell and add to it (40 ns, or 200 ns for a histogram).
 
 A metric takes at most ``limit`` combinations of label values; further ones share a cell with values ``other``, so that
 invented names cannot fill memory.
@@ -100,21 +100,21 @@ class _Numbers(_Labelled):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def cell(self, *values: str) -> Cell:
-        """Return the cell for label values in order."""
+        """Return the cell for label values."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), Cell())
         return found
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the page."""
+        """Yield the page's lines."""
         yield from heading(self.name, self.kind, self._documentation)
         for values, each in list(self._cells.items()):
             yield f"{self.name}{label_text(self.labels, values)} {number(each.value)}"
 
 
 class Counter(_Numbers):
-    """Only grows; its name usually ends in ``_total``."""
+    """Only grows; usually named ``…_total``."""
 
     kind = "counter"
 
@@ -138,7 +138,7 @@ class Histogram(_Labelled):
         self._cells: dict[tuple[str, ...], HistogramCell] = {}
 
     def cell(self, *values: str) -> HistogramCell:
-        """Return the cell for label values in order."""
+        """Return the cell for label values."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), HistogramCell(self.bounds))
@@ -149,14 +149,14 @@ class Histogram(_Labelled):
         self.cell(*values).observe(value)
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the page."""
+        """Yield the page's lines."""
         yield from heading(self.name, "histogram", self._documentation)
         for values, each in list(self._cells.items()):
             yield from histogram_lines(self.name, self.labels, values, self.bounds, each.counts, each.total)
 
 
 class Read:
-    """A metric that reads its numbers when the page is requested."""
+    """A metric whose numbers are read with the page."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Read:
         self._read = read
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the page."""
+        """Yield the page's lines."""
         yield from self._head
         for values, value in self._read():
             yield f"{self.name}{label_text(self._labels, values)} {number(value)}"

@@ -82,12 +82,12 @@ class _Parts:
     changes: Changes = field(default_factory=Changes)
 
     def follow(self, informer: Informer) -> None:
-        """Wait for the informer at startup, and follow its changes."""
+        """Wait for the informer at startup, and follow it."""
         self.made.informers.append(informer)
         self.changes.follow(informer)
 
     def informer(self, resource: Resource) -> Informer:
-        """Return an informer of a kind of configurations, and follow it."""
+        """Return a followed informer of a kind of configurations."""
         informer = Informer(self.client, resource, trim=without_managed_fields)
         self.follow(informer)
         return informer

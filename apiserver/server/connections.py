@@ -24,7 +24,7 @@ _LEAST: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Go's servers have no such limits."""
+    """Flags for limits that Go's servers lack."""
 
     max_connections: int = 4096
     max_unverified_connections: int = 512
@@ -32,7 +32,7 @@ class ConnectionOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> ConnectionOptions:
-        """Extract the flags from the parsed command line."""
+        """Extract the flags."""
         return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 

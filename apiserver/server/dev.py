@@ -1,7 +1,7 @@
 """An API server on loopback for development, benchmarks and tests (``make dev``).
 
-Creates certificates in its own directory, starts an etcd there (``--etcd-binary``; else data stays in memory), writes a
-kubeconfig, and serves with client certificates and, by an explicit flag, without authorization.
+Creates certificates and a kubeconfig in its own directory, starts an etcd there (``--etcd-binary``; else data stays in
+memory), and serves with client certificates and, by an explicit flag, without authorization.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def etcd(binary: Path, directory: Path) -> AsyncIterator[str]:
-    """Run an etcd on loopback during the block; yield its URL. Raises OSError with the path of its log."""
+    """Run an etcd on loopback during the block; yield its URL. OSError names its log."""
     client, peer = free_port(), free_port()
     url, peer_url = f"http://{HOST}:{client}", f"http://{HOST}:{peer}"
     flags = [

@@ -82,7 +82,7 @@ class Delegation:
 
 
 class Peaks:
-    """Peak numbers of requests within the last second, as Go's gauge of requests in flight."""
+    """Peak requests within the last second, as Go's gauge of requests in flight."""
 
     def __init__(self, in_flight: InFlight) -> None:
         self._in_flight = in_flight
@@ -95,7 +95,7 @@ class Peaks:
             await asyncio.sleep(_PEAK_SECONDS)
 
     def read(self) -> Labelled:
-        """Return the peaks of reads and of writes, with labels."""
+        """Return the peaks of reads and of writes."""
         return ((("readOnly",), self._last[0]), (("mutating",), self._last[1]))
 
 

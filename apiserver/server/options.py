@@ -31,7 +31,7 @@ AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times without a flag, in seconds."""
+    """Times in seconds, without a flag."""
 
     files: float = 5.0
     """Between checks of certificates, client authorities, encryption configuration."""

@@ -24,14 +24,14 @@ Types = Mapping[tuple[str, str], Atom]
 
 
 def types_of(documents: Mapping[str, Object]) -> Types:
-    """Return the types of all objects in the OpenAPI documents of all group versions."""
+    """Return the types of all objects in the OpenAPI documents."""
     return {key: atom for document in documents.values() for key, atom in openapi.types(document).items()}
 
 
 def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) -> OwnersOf:
     """Return a function from a subresource's name (``""``: the main resource) to its field manager.
 
-    Managers are for ``strategy``'s version; ``strategies`` gives the other versions to convert to.
+    They are for ``strategy``'s version; ``strategies`` gives the other versions.
     """
     kind = strategy.resource.kind
     versions = {each.resource.api_version: each for each in strategies if each.hub is strategy.hub}
@@ -40,10 +40,7 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
     structs = _empty(schemas[strategy.resource.api_version])
 
     def convert(obj: Object, api_version: str) -> Object:
-        """Convert an object to another version through the stored one.
-
-        Structs that conversions require are added temporarily.
-        """
+        """Convert an object to another version through the stored one, with temporary structs that conversions require."""
         lent = [name for name in structs if name not in obj]
         whole = copy(obj) | {name: {} for name in lent}
         found = versions[api_version].from_hub(versions[obj["apiVersion"]].to_hub(whole))

@@ -46,7 +46,7 @@ _SELF_SIGNED: Final = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The served kinds: strategies, informers and their own admission plug-ins."""
+    """Strategies, informers and admission plug-ins of the served kinds."""
 
     strategies: Sequence[Strategy]
     informers: Sequence[Informer] = ()
@@ -134,7 +134,7 @@ class _Clients:
 
     @classmethod
     async def entered(cls, options: Options, stack: AsyncExitStack) -> Self:
-        """Create clients on the stack; without an own kubeconfig, they share the cluster's."""
+        """Create clients on the stack; by default, they share the cluster's."""
 
         async def of(kubeconfig: str | None, otherwise: Client | None) -> Client | None:
             return otherwise if kubeconfig is None else await stack.enter_async_context(_client(kubeconfig))
@@ -219,7 +219,7 @@ def _reviewer(options: Options, client: Client | None, metrics: Metrics) -> Toke
 
 
 def _serving_files(options: Options) -> Files:
-    """Without any, create a certificate for development, as Go does."""
+    """Return the serving certificate's files; without any, create one for development, as Go does."""
     if options.tls_cert_file is not None and options.tls_private_key_file is not None:
         return Files(options.tls_cert_file, options.tls_private_key_file)
     files = Files(options.cert_dir / "apiserver.crt", options.cert_dir / "apiserver.key")

@@ -1,4 +1,4 @@
-"""Follow trusted authorities in the cluster's ConfigMap and in a file, for handshakes and authentication."""
+"""Follow trusted authorities in the cluster's ConfigMap and in a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME: Final = "extension-apiserver-authentication"
 
 
 def config_map(client: Client) -> Informer:
-    """Return the informer of the ConfigMap with kube-apiserver's settings for extension servers."""
+    """Return the informer of kube-apiserver's settings for extension servers."""
     return Informer(client, CONFIG_MAPS, NAMESPACE, field_selector=f"metadata.name={NAME}")
 
 

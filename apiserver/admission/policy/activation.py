@@ -51,7 +51,7 @@ class Input:
 
     @property
     def request(self) -> Object:
-        """Without the objects."""
+        """``request``, without the objects."""
         if self._request is None:
             self._request = request_of(self.versioned)
         return self._request

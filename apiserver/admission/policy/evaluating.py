@@ -50,7 +50,7 @@ Variables = Mapping[str, Compiled]
 
 
 class _Composed(Lazy):
-    """Evaluated when first selected, at the selecting expression's cost."""
+    """Variables, evaluated when first selected, at the selecting expression's cost."""
 
     __slots__ = ("_compiled", "_known", "cost", "names")
 

@@ -71,7 +71,7 @@ class _Reinvocation:
 
 
 class _Denied(Forbidden):
-    """The code is Forbidden's, the reason may differ."""
+    """A policy's refusal, with its reason."""
 
     def __init__(self, error: StatusError, message: str, reason: str, causes: tuple[Cause, ...]) -> None:
         super().__init__(message, dataclasses.replace(error.details, causes=(*error.details.causes, *causes)))
@@ -210,7 +210,7 @@ class MutatingPolicies:
 
 
 def _patched(live: Object, value: Value) -> Object:
-    """A failed ``test`` changes nothing."""
+    """Return a patched copy; a failed ``test`` changes nothing."""
     if type(value) is not list or not all(isinstance(each, Message) and each.type_name == "JSONPatch" for each in value):
         raise PatchFailed("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
     operations = [_operation(each) for each in value]

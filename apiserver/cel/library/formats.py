@@ -1,4 +1,4 @@
-"""Named formats of strings: ``format.dns1123Label().validate(name)`` returns the errors, if any."""
+"""Named formats of strings: ``format.dns1123Label().validate(name)`` returns errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regular expressions by RE2, with time linear in the text for any pattern."""
+"""Regular expressions by RE2, with time linear in the text."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _certificate(server: Bounded) -> Mapping[str, object]:
 
 
 def _refusal(answer: Response) -> StatusError:
-    """An unknown code becomes ServiceUnavailable."""
+    """Convert a refused upgrade; an unknown code becomes ServiceUnavailable."""
     try:
         status = orjson.loads(answer.body)
     except ValueError:

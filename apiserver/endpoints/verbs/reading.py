@@ -97,7 +97,6 @@ def _whole(served: Served, items: Sequence[Item], metadata: Object) -> Joined:
 
 
 def _list(head: bytes, parts: list[bytes], length: int, number: int) -> Joined:
-    """``parts`` are ``number`` objects, each after a comma."""
     if parts:
         parts[0] = b""
         length -= len(b",")

@@ -177,7 +177,7 @@ class _Stream:
 
     @staticmethod
     async def _bounded(writing: Awaitable[None]) -> None:
-        """The client may not read."""
+        """Await ``writing`` for a limited time: the client may not read."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await writing
@@ -255,7 +255,7 @@ class _Stream:
         return event.framed(self._form, self._encode) if self._is_shared else self._encode(event)
 
     def _encode(self, event: Event) -> bytes:
-        """Except for Tables, watches of one form share the frame."""
+        """Encode an event; watches of one form share the frame, except for Tables."""
         return b"" if event.item is None else self._object(event.type.value, event.item)
 
     def _object(self, kind: str, item: Item) -> bytes:

@@ -110,7 +110,7 @@ def event_of(record: Record, predicate: Predicate | None) -> Event | None:
 
 
 class EventBatch:
-    """Events dispatched together, in order, at least one; shared by watches."""
+    """Events dispatched together, in order; shared by watches."""
 
     __slots__ = ("_written", "events")
 

@@ -31,7 +31,7 @@ Read = Callable[[Entry], Item | None]
 
 
 def records_of(batch: Batch, read: Read) -> list[Record]:
-    """Return the records of a batch's changes; undecodable objects count as absent."""
+    """Return a batch's changes as records; undecodable objects count as absent."""
     records = []
     for change in batch.changes:
         old = read(change.previous) if change.previous else None
@@ -179,7 +179,7 @@ class Replay:
         return self
 
     async def __anext__(self) -> Event:
-        """Return the next event; raises Expired if storage compacted past the watch."""
+        """Return the next event; raises Expired after compaction."""
         while True:
             if self._pending:
                 return self._pending.popleft()
@@ -212,7 +212,7 @@ class Replay:
         return self.take()
 
     def take(self) -> list[Event]:
-        """Return the events that are ready."""
+        """Return the ready events."""
         taken = list(self._pending)
         self._pending.clear()
         if not taken and self._live is not None:

@@ -65,7 +65,7 @@ class Indices:
         return len(self._by_field)
 
     def clear(self) -> None:
-        """Drop all indexes, because all objects are new."""
+        """Drop all indexes: all objects are new."""
         for index in self._by_field.values():
             index.ready.set()  # its readers scan
         self._by_field = OrderedDict()
@@ -79,7 +79,7 @@ class Indices:
                 index.remove(key)
 
     async def prepare(self, trigger: Trigger, items: SortedItems) -> None:
-        """Ensure an index over ``items`` for the trigger's field."""
+        """Ensure an index for the trigger's field."""
         index = self._by_field.get(trigger.field)
         if index is not None:
             self._by_field.move_to_end(trigger.field)
@@ -103,7 +103,7 @@ class Indices:
             index.ready.set()
 
     def find(self, trigger: Trigger, prefix: str, start: str, items: SortedItems) -> Sequence[Item] | None:
-        """Return the items under ``prefix``, from ``start`` on, with the trigger's value; None without index."""
+        """Return the trigger's items under ``prefix``, from ``start`` on; None without index."""
         index = self._by_field.get(trigger.field)
         if index is None or not index.ready.is_set():
             return None

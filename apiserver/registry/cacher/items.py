@@ -24,7 +24,7 @@ _warm: deque[Item] = deque()
 
 
 class Item:
-    """One object at one revision, shared and therefore immutable; decodes ``object`` on demand."""
+    """One object at one revision, shared and immutable; decodes ``object`` on demand."""
 
     __slots__ = ("_object", "key", "labels_at", "pieces", "revision", "stale")
 
@@ -72,7 +72,7 @@ class Item:
 
     @property
     def raw_labels(self) -> bytes:
-        """The labels' JSON if ``labels_at`` is known; empty without any. Equal bytes mean equal labels."""
+        """The labels' JSON if ``labels_at`` is known. Equal bytes mean equal labels."""
         at, second = self.labels_at, self.pieces[1]
         if not second.startswith(_LABELS, at):
             return b""
@@ -122,7 +122,7 @@ class Snapshot:
 
 
 class SortedItems:
-    """Items sorted by key in chunks: changes cost the same at any size, slices in proportion to their length."""
+    """Items in sorted chunks: changes cost the same at any size, slices in proportion to their length."""
 
     def __init__(self, items: Iterable[Item] = (), *, chunk: int = CHUNK) -> None:
         self._chunk = chunk

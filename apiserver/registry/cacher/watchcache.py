@@ -88,7 +88,7 @@ class Undecodable:
 
 
 class WatchCache:
-    """The cache, while ``run`` runs; ``synced`` is set after the first listing."""
+    """The cache, while ``run`` runs; ``synced`` after the first listing."""
 
     def __init__(
         self,

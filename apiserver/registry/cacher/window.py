@@ -54,7 +54,7 @@ class _EventBatches:
         self._of: dict[tuple[int, ...], EventBatch] = {}
 
     def of(self, events: Iterable[Event | None]) -> EventBatch | None:
-        """Return the shared batch of the events; None without any."""
+        """Return the events' shared batch; None without any."""
         found = [event for event in events if event is not None]
         if not found:
             return None
@@ -117,7 +117,7 @@ class Window:
         self._framed = max(self._framed, self.end - self._limits.framed)
 
     def prepend(self, records: Sequence[Record], after: int) -> None:
-        """Extend the window back by all changes after ``after`` up to ``oldest``."""
+        """Extend the window back by all changes after ``after``."""
         self._records[:0] = records
         self._base -= len(records)
         self.oldest = after
@@ -129,7 +129,7 @@ class Window:
         self._stop_all()
 
     def position(self, after: int) -> int:
-        """Return the sequence number of the first change above ``after``; raises Expired."""
+        """Return the first sequence number after revision ``after``; raises Expired."""
         if after < self.oldest:
             raise self.expired(after)
         return self._base + bisect_right(self._records, after, key=_revision_of)
@@ -317,7 +317,7 @@ class Watch:
         return self._read()
 
     def chosen(self, records: Iterable[Record]) -> list[Event]:
-        """Return this watch's events for records under its prefix or key."""
+        """Return this watch's events among the records."""
         events = (event_of(record, self._predicate) for record in records if record.revision > self._after)
         return [event for event in events if event is not None]
 

@@ -142,7 +142,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
 
 async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
-    """Wait for ``at_least`` (None: everything committed); read storage if that fails or takes too long."""
+    """List the cache once it has ``at_least`` (None: everything committed), or else storage."""
     cache = store.cache
     if cache.synced.is_set() and not cache.is_usable:
         return await _from_storage(store, query, Position(0, start))
@@ -163,7 +163,7 @@ async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = 
 
 
 async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing, int]:
-    """Return a page, and the number of objects read."""
+    """List the present cache; return the page, and the number of objects read."""
     cache = store.cache
     prefix = store.prefix(query.namespace)
     start_key = prefix + start if start else ""
@@ -195,7 +195,7 @@ async def _selected(selection: Selection, items: Sequence[Item]) -> list[Item]:
 
 
 async def _from_storage(store: Store, query: ListQuery, position: Position) -> Listing:
-    """``revision`` 0: now."""
+    """List storage at a revision (0: now)."""
     prefix = store.prefix(query.namespace)
     start = prefix + position.start if position.start else ""
     revision = position.revision

@@ -29,7 +29,7 @@ REPEATED_OWNERS: Final = (
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
-    """Match the body's kind, namespace and name with the URL, filling in missing ones, or raise BadRequest."""
+    """Match the body's kind, namespace and name with the URL, or fill them in; raises BadRequest."""
     for field, expected, words in (("apiVersion", resource.api_version, "API version"), ("kind", resource.kind, "kind")):
         given = obj.setdefault(field, expected) or expected
         if given != expected:
@@ -101,9 +101,7 @@ def wipe(metadata: Object) -> None:
 def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
     """Restore immutable fields in place, and check the optimistic lock.
 
-    Raises:
-        Conflict: ``resourceVersion`` or ``uid`` differ from ``old``.
-        Invalid: ``resourceVersion`` is missing.
+    Raises Conflict if ``resourceVersion`` or ``uid`` differ, Invalid without ``resourceVersion``.
     """
     metadata, before = obj["metadata"], old["metadata"]
     given_uid, given_version = metadata.get("uid"), metadata.get("resourceVersion")
@@ -118,7 +116,7 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 
 
 def put_back(metadata: Object, before: Object) -> None:
-    """Restore, in place, server-set fields, which some clients return in other formats.
+    """Restore, in place, server-set fields, which some clients reformat.
 
     Validation refuses a deletion time on a live object and a changed grace period.
     """
@@ -153,7 +151,7 @@ def drop_repeated_owners(metadata: Object) -> list[str]:
 
 
 def grow_generation(obj: Object, old: Object) -> None:
-    """Increment ``generation`` if anything but metadata, status and apiVersion changed."""
+    """Increment ``generation`` for changes beyond metadata, status and apiVersion."""
     without = ("metadata", "status", "apiVersion")
     if {key: obj[key] for key in obj if key not in without} != {key: old[key] for key in old if key not in without}:
         obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1

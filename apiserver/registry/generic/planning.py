@@ -46,8 +46,7 @@ class Planner:
     def read(self, obj: Object, options: WriteOptions, old: Object | None = None, *, part: Part = "") -> list[FieldError]:
         """Validate a client's object against the schema, in place; return the errors about unknown fields (``Strict``).
 
-        ``old``: the object to replace. ``part``: drop an invalid status that the write does not include. Raises Invalid, with
-        further errors.
+        ``old``: the object to replace. ``part``: drop an invalid status outside of it. Raises Invalid, with further errors.
         """
         obj.setdefault("metadata", {})
         unknown, wrong = objectmeta.read(obj["metadata"], stored=old["metadata"] if old else {})
@@ -89,7 +88,7 @@ class Planner:
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
         """Return errors in the rest of an object that violates the schema.
 
-        Empty if hooks fail, or if the schema's errors fill the answer.
+        Empty if hooks fail, or the schema's errors fill the answer.
         """
         if len(misshapen) >= MAX_CAUSES:
             return []
@@ -104,7 +103,7 @@ class Planner:
         return []
 
     def create(self, obj: HubObject, refused: Iterable[FieldError], now: datetime) -> HubObject:
-        """Return the new object for storage, from ``obj`` read and defaulted. Raises Invalid, also for ``refused``."""
+        """Return the new object for storage. Raises Invalid, also for ``refused``."""
         hub = self._hub
         metadata.prepare_for_create(obj, now)
         if hub.has_status:
@@ -127,9 +126,9 @@ class Planner:
         return refused
 
     def update(self, wanted: HubObject, old: HubObject, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
-        """Plan an update of ``old`` to ``wanted``, which :meth:`receive` validated; may change ``wanted``.
+        """Plan an update of ``old`` to the received ``wanted``, perhaps changing it.
 
-        Raises Conflict if it is based on another revision, Invalid also for ``refused``.
+        Raises Conflict for another revision, Invalid also for ``refused``.
         """
         before, hub = old["metadata"], self._hub
         found = list(refused)
@@ -161,7 +160,7 @@ class Planner:
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: HubObject, options: DeleteOptions, now: datetime) -> Plan:
-        """Plan a deletion; raises Conflict if a precondition does not hold."""
+        """Plan a deletion; raises Conflict by a precondition."""
         before = old["metadata"]
         for what, wanted, actual in (
             ("UID", options.uid, before["uid"]),
@@ -189,7 +188,7 @@ def _is_within(path: str, places: frozenset[str]) -> bool:
 
 
 def _locked(wanted: Object, old: Object) -> Object:
-    """Return the old metadata with the managed fields and the revision of a write to ``/status``."""
+    """Return the old metadata with managed fields and revision of a write to ``/status``."""
     kept: Object = copy(old["metadata"])
     kept["resourceVersion"] = wanted["metadata"].get("resourceVersion")
     kept.pop("managedFields", None)

@@ -197,12 +197,9 @@ class Store:
     ) -> tuple[Item, bool]:
         """Server-side apply: merge ``applied`` into the object, or create it; return it and whether it was created.
 
-        ``may_create`` is called before a creation, and raises Forbidden without the right.
-
-        Raises:
-            Conflict: fields of other managers would change without ``options.force``, or ``uid`` or ``resourceVersion``
-                differ.
-            NotFound: it is absent, and ``part`` is a subresource.
+        ``may_create`` is called before a creation, and raises Forbidden without the right. Raises Conflict if other managers'
+        fields would change without ``options.force``, or ``uid`` or ``resourceVersion`` differ; NotFound for an absent object's
+        subresource.
         """
         owners = self._owners(part)
         if owners is None:
@@ -277,8 +274,8 @@ class Store:
     async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
         """Delete an object, or mark it if it has finalizers; return its last state and whether it is gone.
 
-        ``uid``: the only incarnation to delete, hidden from admission unlike the options' precondition. Raises NotFound, or
-        Conflict by a precondition.
+        ``uid``: the only incarnation to delete, hidden from admission unlike the options' precondition. Raises NotFound,
+        Conflict.
         """
         conditions = options if uid is None else replace(options, uid=uid)
 

@@ -67,8 +67,7 @@ class Verb:
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         """Change ``obj`` (a copy), spec and status, and return it. ``body`` is the request's JSON object, ``{}`` if absent.
 
-        Called again after a conflicting write. Raises Conflict if the object's state forbids it, Invalid or BadRequest for a
-        wrong body.
+        Called again after a conflicting write. Raises Conflict by the object's state, Invalid or BadRequest for a wrong body.
         """
         raise NotImplementedError
 
@@ -80,7 +79,7 @@ class CreatingVerb:
     """In the group and version of the resource."""
 
     def made_before(self, obj: Object, body: Object) -> str:
-        """Return the name of the object that an earlier call with the same id created; empty without one."""
+        """Return the name of the object that a call with the same id created, or empty."""
         del obj, body
         return ""
 
@@ -90,7 +89,7 @@ class CreatingVerb:
         return True
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the object to create in the namespace of ``obj``, in the stored version, as by a POST. Raises as :meth:`Verb.apply`."""
+        """Return the object to create in the namespace of ``obj``, in the stored version. Raises as :meth:`Verb.apply`."""
         raise NotImplementedError
 
 
@@ -194,24 +193,24 @@ class Connect:
 
     @property
     def share(self) -> int:
-        """Return how many times the limit of streams per user and object applies."""
+        """Return how many times the limit per user and object applies."""
         return 1
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
         """Return the server of a stream for the request's ``query``.
 
-        Raises, before the upgrade, BadRequest or Conflict without anything to connect to, ServiceUnavailable without a server.
+        Raises, before the upgrade, BadRequest, Conflict, or ServiceUnavailable without a server.
         """
         raise NotImplementedError
 
     def warnings(self, obj: Object) -> Iterable[str]:
-        """Return warnings for the stream's user, sent as headers of the upgrade."""
+        """Return warnings for the stream's user, in headers of the upgrade."""
         del obj
         return ()
 
 
 class Read:
-    """A read-only subresource (``guestinfo``), answered with an unstored object of its own kind."""
+    """A read-only subresource (``guestinfo``), answered with an unstored object."""
 
     answers: Resource
     """In the resource's group and version; its plural is not served."""
@@ -221,7 +220,7 @@ class Read:
     async def read(self, obj: Object) -> Object:
         """Return an object of the kind ``answers`` about ``obj``.
 
-        Raises BadRequest or Conflict without anything to read, ServiceUnavailable or Timeout if its source does not answer.
+        Raises BadRequest or Conflict without anything to read, ServiceUnavailable or Timeout by its source.
         """
         raise NotImplementedError
 
@@ -267,7 +266,7 @@ class Strategy:
         return Reading(unknown, errors) if unknown or errors else NOTHING_WRONG
 
     def prune(self, obj: Object) -> None:
-        """Drop, in place, fields of wrong type that :meth:`read` found, except in ``metadata``, to validate the rest."""
+        """Drop, in place, fields of wrong type (:meth:`read`), except in ``metadata``, to validate the rest."""
         decoding.prune(self.model, obj)
 
     def hint(self, field: str, value: object = None) -> str:
@@ -276,7 +275,7 @@ class Strategy:
         return ""
 
     def default(self, obj: Object) -> None:
-        """Set defaults in place. Idempotent; also gives stored objects new fields."""
+        """Set defaults in place. Idempotent; also for stored objects."""
 
     def prepare_for_create(self, obj: Object) -> None:
         """Normalize a new object in place, without ``status`` if ``has_status``."""
@@ -306,7 +305,7 @@ class Strategy:
         return []
 
     def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
-        """Return warnings (``Warning`` headers) about an accepted update, except of the status."""
+        """Return ``Warning`` headers about an accepted update, except of the status."""
         del obj, old
         return ()
 
@@ -408,7 +407,7 @@ class Spoke(Strategy):
         return self._hub.columns()
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the hub's values for an unchanged object of this version."""
+        """Return the hub's values for an unchanged object."""
         return self._hub.cells(self.to_hub(deepcopy(obj)), now)
 
 

@@ -30,7 +30,7 @@ NOTHING: Final[Locks] = frozenset()
 
 
 class LockTaken(Conflict):
-    """Another object holds a lock; ``why`` omits this object's name."""
+    """Another object holds a lock; ``why`` omits this object."""
 
     def __init__(self, resource: Resource, name: str, why: str) -> None:
         refusal = metadata.conflict(resource, name, why)
@@ -85,10 +85,9 @@ class Transactions:
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Store a new object as ``value``; return its revision.
+        """Store a new object as ``value``; return its revision. Raises Overtaken, Conflict for a taken lock.
 
-        ``repeatable``: a client without an answer may repeat the request, as after ``Retry-After``. Raises Overtaken, Conflict
-        for a taken lock.
+        ``repeatable``: a client without an answer may repeat the request.
         """
         return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
 

@@ -1,5 +1,5 @@
 """Strategies, tables and subresources of virtual machines and migrations.
 
 Start with ``virtualmachines`` and ``migrations``. ``streams`` and ``reads`` reach virt-handler by ``handlers``. Reads
-of objects never look at pods. :mod:`apiserver.apis.virt.v1alpha1` validates objects.
+of objects never look at pods.
 """

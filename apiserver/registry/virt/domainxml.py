@@ -1,4 +1,4 @@
-"""The subresource ``domainxml``: libvirt's XML, from virt-launcher through virt-handler."""
+"""The subresource ``domainxml``: libvirt's XML."""
 
 from __future__ import annotations
 

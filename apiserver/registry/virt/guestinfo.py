@@ -1,4 +1,4 @@
-"""The subresource ``guestinfo``: the guest agent's reports, from virt-launcher through virt-handler."""
+"""The subresource ``guestinfo``: the guest agent's reports."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _BY_NODE: Final = "node"
 
 
 def handler_pods(client: Client, namespace: str) -> Informer:
-    """Return the informer of virt-handler's pods in our namespace."""
+    """Return the informer of virt-handler's pods."""
     selector = f"{names.COMPONENT_LABEL}={names.HANDLER}"
     return Informer(client, PODS, namespace, label_selector=selector, indexers={_BY_NODE: _nodes}, trim=_trim)
 
@@ -27,7 +27,7 @@ class HandlerLocator:
         self._pods = pods
 
     async def __call__(self, node: str) -> tuple[str, int]:
-        """Return host and port of a node's virt-handler; raises ServiceUnavailable if none is ready."""
+        """Return host and port of a node's virt-handler; raises ServiceUnavailable."""
         found = self.addresses(node)
         if not found:
             raise ServiceUnavailable(f'virt-handler on node "{node}" is not ready: check its pod', Details(retry_after_seconds=2))

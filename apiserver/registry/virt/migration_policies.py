@@ -13,7 +13,7 @@ from apiserver.registry.generic.strategy import Column, Strategy
 
 
 class MigrationPolicyStrategy(Strategy):
-    """MigrationPolicy, read by virt-controller when a migration starts; without status."""
+    """MigrationPolicy, which virt-controller reads when a migration starts."""
 
     resource = MIGRATION_POLICIES
     singular = "migrationpolicy"
@@ -22,15 +22,15 @@ class MigrationPolicyStrategy(Strategy):
     has_status = False
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return the replacement of a KubeVirt field or value, or empty."""
+        """Return a KubeVirt field's or value's replacement, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return the errors of a new MigrationPolicy."""
+        """Return a new MigrationPolicy's errors."""
         return migration_policy.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return the errors of an edited MigrationPolicy."""
+        """Return an edited MigrationPolicy's errors."""
         return migration_policy.validate_update(obj, old)
 
     def columns(self) -> tuple[Column, ...]:

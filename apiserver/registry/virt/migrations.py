@@ -25,7 +25,7 @@ class MigrationStrategy(Strategy):
     model = types.Migration
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return the replacement of a KubeVirt field or value, or empty."""
+        """Return a KubeVirt field's or value's replacement, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -37,19 +37,19 @@ class MigrationStrategy(Strategy):
         add_finalizer(obj, names.MIGRATION_FINALIZER)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return the errors of a new Migration."""
+        """Return a new Migration's errors."""
         return validation.validate_migration(obj)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return the errors of an update: the spec is immutable."""
+        """Return an update's errors: the spec is immutable."""
         return validation.validate_migration_update(obj, old)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return the errors of a status; a final phase is immutable."""
+        """Return a status' errors: a final phase is immutable."""
         return status_validation.validate_migration_status(obj, old)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the fields for virt-handler's and users' selectors."""
+        """Return the fields for selectors."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.selector.name": (spec.get("selector") or {}).get("name") or "",
@@ -90,7 +90,7 @@ class MigrationStrategy(Strategy):
         ]
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return the lock on the virtual machine; none if finished."""
+        """Return the virtual machine's lock; none if finished."""
         if not phases.is_unfinished(obj):
             return frozenset()
         return frozenset({f"migrating/{obj['metadata']['namespace']}/{obj['spec']['selector']['name']}"})

@@ -2,8 +2,8 @@
 
 As Kubernetes' plug-in for kubelets. All virt-handlers share a service account, so RBAC cannot distinguish them. Their
 tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it proxies,
-in its TokenReview otherwise. Clients cannot forge it: only the front proxy may send these headers, and impersonating
-such an ``extra`` needs its own right.
+else in its TokenReview. Clients cannot forge it: only the front proxy may send these headers, and impersonating such an
+``extra`` needs its own right.
 
 The new object is compared with the stored one (:mod:`apiserver.apis.virt.rights.node_rights`) at the write's revision.
 Other objects are read outside the transaction, which suffices: the parties of an unfinished Migration may do what was
@@ -48,8 +48,8 @@ class NodeRestriction:
     ) -> None:
         """Validate the writes of service account ``username``.
 
-        Its tokens must name their node if ``required``; if not, others are not checked. ``revoked`` returns whether a node is
-        revoked, and raises ServiceUnavailable while unknown.
+        Its tokens must name their node if ``required``; if not, others are not checked. ``revoked`` raises ServiceUnavailable
+        while unknown.
         """
         self._username = username
         self._required = required
@@ -73,8 +73,8 @@ class NodeRestriction:
     async def validate(self, attributes: Attributes) -> None:
         """Validate a request.
 
-        Raises Forbidden if the token names no node, the node is revoked, or may not write these fields; ServiceUnavailable if
-        its virt-handler or revocation is unknown.
+        Raises Forbidden if the token names no node, or the node is revoked or may not write these fields; ServiceUnavailable if
+        that is unknown.
         """
         if attributes.user.name != self._username:
             return
@@ -90,7 +90,7 @@ class NodeRestriction:
             raise _refusal(attributes, node, found)
 
     def _node(self, attributes: Attributes) -> str | None:
-        """Return the token's node; None if optional and missing. Raises Forbidden if it names several, or an invalid one."""
+        """Return the token's node; None if optional and missing. Raises Forbidden for several, or an invalid one."""
         claims = attributes.user.extra.get(names.NODE_CLAIM, ())
         if len(claims) == 1 and claims[0] and not subdomain_errors(claims[0]):
             return claims[0]

@@ -2,12 +2,12 @@
 
 virt-handler starts a guest in the pod with the status' uid, so a writer of statuses could otherwise run a machine in
 any pod, next to its mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``podUID`` of a VirtualMachine, or
-``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the only source of its node and mounts. A
-Migration's ``targetPodIPs`` must be that pod's. This costs one request per start and two per migration. A pod with a
-claim for a running guest (``status.volumeStatus``) is checked as well, because virt-handler takes its mount.
+``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the only source of its node and mounts; so are
+a Migration's ``targetPodIPs``. This costs one request per start and two per migration. A pod with a claim for a running
+guest (``status.volumeStatus``) is checked as well, because virt-handler takes its mount.
 
-It applies to every writer. Exempt is the end of a live migration, because the guest waits: the machine gets the pod for
-which its Migration was checked.
+It applies to every writer. Exempt is the end of a live migration, because the guest waits: the machine gets its
+Migration's checked pod.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PodRestriction:
     async def validate(self, attributes: Attributes) -> None:
         """Validate new pods and pod addresses in a status.
 
-        Raises Forbidden with reasons, ServiceUnavailable if kube-apiserver does not answer.
+        Raises Forbidden with reasons, ServiceUnavailable without kube-apiserver.
         """
         await self._validate_pod(attributes)
         if attributes.resource.plural == VIRTUAL_MACHINES.plural:

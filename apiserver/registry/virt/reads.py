@@ -1,7 +1,4 @@
-"""Subresources answered by virt-handler on the machine's node, at the path of ``apis.virt.noderead``.
-
-A subclass defines kind and fields; the node's answer is validated.
-"""
+"""Subresources answered by virt-handler on the machine's node, at the path of ``apis.virt.noderead``, and validated."""
 
 from __future__ import annotations
 
@@ -51,11 +48,11 @@ class HandlerRead(Read):
         self._waiting = Waiting(self.max_waiting)
 
     def fields(self, answer: Object) -> Object:
-        """Return our object's fields, except ``metadata``, from virt-handler's untrusted answer; raises ValueError."""
+        """Return our object's fields from virt-handler's untrusted answer; raises ValueError."""
         return answer
 
     async def read(self, obj: Object) -> Object:
-        """Return the node's answer, validated, as an object of kind ``answers``."""
+        """Return the node's answer as an object of kind ``answers``."""
         name = f'{self.name} of virtual machine "{obj["metadata"]["name"]}"'
         if reason := streams.absent(obj):
             raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))
@@ -104,7 +101,7 @@ class Waiting:
 async def ask(destination: Destination, name: str, seconds: float, max_bytes: int, posted: bytes | None = None) -> dict[str, Any]:
     """Return virt-handler's answer to a GET, or to a POST of JSON; ``name`` names it in errors.
 
-    Raises a StatusError if virt-handler refused, or did not answer.
+    Raises a StatusError if it refused, or did not answer.
     """
     url = urlsplit(destination.url)
     where = f"virt-handler at {url.netloc}"

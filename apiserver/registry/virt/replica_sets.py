@@ -21,12 +21,12 @@ _TEMPLATE: Final = "spec.template."
 
 
 class Replicate(CreatingVerb):
-    """Creates a machine as the stored template says; virt-controller only decides when."""
+    """Creates a machine from the stored template; virt-controller only decides when."""
 
     creates = VIRTUAL_MACHINES
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the machine, with the set as its controller. The body may have ``preconditions.uid``, of the set."""
+        """Return the machine, controlled by the set. The body may have the set's ``preconditions.uid``."""
         del now
         name, uid = objects.name_of(obj), objects.dig(body, "preconditions", "uid")
         if unknown := sorted(body.keys() - {"preconditions", "kind", "apiVersion"}):
@@ -88,15 +88,15 @@ class ReplicaSetStrategy(Strategy):
         obj["status"] = {"observedGeneration": 0}
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return the errors of a new set."""
+        """Return a new set's errors."""
         return replica_set.validate(obj, self._allowed)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return the errors of an update: the selector is immutable."""
+        """Return an update's errors: the selector is immutable."""
         return replica_set.validate_update(obj, old, self._allowed)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return the errors of a status."""
+        """Return a status' errors."""
         del old
         return replica_set.validate_status(obj)
 

@@ -15,7 +15,7 @@ from certs import peers
 
 
 def trust_config(client: Client, namespace: str) -> Informer:
-    """Return the informer of ConfigMap ``kubevirt-trust`` in our namespace."""
+    """Return the informer of ConfigMap ``kubevirt-trust``."""
     return Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={trust.CONFIG_MAP}")
 
 
@@ -43,7 +43,7 @@ class RevokedNodes:
         return NodeTrust(self, node)
 
     def refusal(self, node: str, certificate: Mapping[str, object]) -> str:
-        """Return why a node's verified certificate is not trusted; empty if it is."""
+        """Return why a node's verified certificate is not trusted, or empty."""
         peer = peers.described(certificate)
         return self._revocations.refusal(node, peer.not_before) if peer is not None else "the peer presented no certificate"
 

@@ -1,4 +1,4 @@
-"""The subresource ``screenshot``: the guest's screen, from virt-launcher through virt-handler."""
+"""The subresource ``screenshot``: the guest's screen."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _DISPLAYS: Final = frozenset({"vnc", "spice"})
 
 
 def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
-    """Return why a stream (console: with this port; usbredir: with this slot) is unavailable, or None."""
+    """Return why a stream (console: this port; usbredir: this slot) is unavailable, or None."""
     domain = domain_of(vm)
     ports = len(consoles.defaulted(domain))
     if stream in _SERIAL and not ports:
@@ -175,7 +175,7 @@ class HandlerStream(Connect):
 
     @property
     def parameters(self) -> tuple[QueryParameter, ...]:
-        """Return the query parameters, such as a console's port or USB slot."""
+        """Return the query parameters: a console's port or USB slot."""
         return PARAMETERS.get(self._stream, ())
 
     @property
@@ -185,7 +185,7 @@ class HandlerStream(Connect):
 
     @property
     def share(self) -> int:
-        """Return how many times the limit per user and machine applies: programs open several connections at once."""
+        """Return how many times the limit per user and machine applies: programs open several connections."""
         return streams.share(self._stream)
 
     def warnings(self, obj: Object) -> tuple[str, ...]:

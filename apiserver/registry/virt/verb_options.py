@@ -1,4 +1,4 @@
-"""Options of verbs: the fields that a request's body may have, each with its check."""
+"""Options of verbs: fields of a request's body, each with its check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Check = Callable[[object, Path], Iterator[FieldError]]
 def require(vm: Object, body: Object, allowed: frozenset[str], needed: frozenset[str] = frozenset()) -> None:
     """Check the body of a verb.
 
-    Raises Invalid for fields that are not ``allowed``, lack although ``needed``, or have invalid values.
+    Raises Invalid for fields that are not ``allowed``, missing although ``needed``, or wrong.
     """
     unknown = sorted(body.keys() - allowed - {"kind", "apiVersion"})
     found = [validation.unknown_field(each) for each in unknown]
@@ -32,7 +32,7 @@ def require(vm: Object, body: Object, allowed: frozenset[str], needed: frozenset
 
 
 def invalid(vm: Object, name: str, given: object, why: str) -> errors.Invalid:
-    """Return the error for a field whose value does not fit this machine."""
+    """Return the error for a value that does not fit this machine."""
     return _error(vm, [validation.invalid(Path(name), given, why)])
 
 

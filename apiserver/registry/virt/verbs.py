@@ -36,7 +36,7 @@ def new_id() -> str:
 
 
 class LevelVerb(Verb):
-    """A verb that sets a level. Repeated calls with the body's ``id`` have no effect."""
+    """Sets a level. Repeated calls with the body's ``id`` have no effect."""
 
     options: frozenset[str] = frozenset()
     """Further fields of the body."""
@@ -63,12 +63,12 @@ class LevelVerb(Verb):
 
 
 class Start(LevelVerb):
-    """Turns the machine on: the next attempt may begin paused, and on nodes with some labels."""
+    """Turns the machine on; the next attempt may begin paused, on nodes with some labels."""
 
     options = frozenset({"paused", "nodeSelector", "discardState"})
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Record the verb and its pause; delete the image of a suspended guest if requested."""
+        """Record the verb and its pause; delete a suspended guest's image if requested."""
         selector, discards = body.get("nodeSelector"), bool(body.get("discardState"))
         raise_if_refused(obj, refuse_discarding if discards else refuse_start)
         if selector and (fixed := objects.dig(obj, "spec", "nodeName")):
@@ -81,7 +81,7 @@ class Start(LevelVerb):
 
 
 class Resume(LevelVerb):
-    """Turns a suspended machine on: its guest continues from the image."""
+    """Turns a suspended machine on, from its image."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Record the verb for the next attempt."""
@@ -91,7 +91,7 @@ class Resume(LevelVerb):
 
 
 class Restart(LevelVerb):
-    """Ends the current attempt, and begins the next one."""
+    """Ends the current attempt, and begins the next."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Record the verb for the next attempt."""
@@ -101,7 +101,7 @@ class Restart(LevelVerb):
 
 
 class Stop(LevelVerb):
-    """Turns the machine off. A shorter grace period replaces that of a shutdown in progress, also while the machine is deleted."""
+    """Turns the machine off. A shorter grace period replaces that of a shutdown in progress, also during deletion."""
 
     def __init__(self, name: str, grace_seconds: int | None = None) -> None:
         """``grace_seconds``: of every call; None: the body may have it."""
@@ -123,7 +123,7 @@ class Pause(LevelVerb):
     """Sets the pause of the current attempt."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Request that the guest's processors stop."""
+        """Request stopped processors."""
         del body
         raise_if_refused(obj, refuse_pause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True)
@@ -137,7 +137,7 @@ class Unpause(LevelVerb):
         self._new_id = new
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Request that the guest's processors run; resume a guest that a fault stopped."""
+        """Request running processors; resume a guest that a fault stopped."""
         del body
         raise_if_refused(obj, refuse_unpause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=False)
@@ -148,7 +148,7 @@ class Unpause(LevelVerb):
 class OperationVerb(Verb):
     """A verb that is carried out once: it appends to ``status.operations``. With the body's ``id``, clients can retry.
 
-    ``parameters`` are further fields of the body with their defaults; None: the caller must give it.
+    ``parameters`` are further fields of the body with their defaults; None: required.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Migrate(CreatingVerb):
         return f"{obj['metadata']['name']}-{body['id'].lower()}" if body.get("id") else ""
 
     def is_of(self, obj: Object, made: Object) -> bool:
-        """Return whether a Migration of this name is this machine's."""
+        """Return whether this Migration is the machine's."""
         return bool(objects.dig(made, "spec", "selector", "name") == obj["metadata"]["name"])
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
@@ -216,7 +216,7 @@ class Migrate(CreatingVerb):
 
 
 class CancelMigration(DeletingVerb):
-    """Deletes the unfinished Migration of this virtual machine. The body may name it, so that no later one is cancelled."""
+    """Deletes the machine's unfinished Migration, or only the one that the body names."""
 
     deletes = MIGRATIONS
 
@@ -225,7 +225,7 @@ class CancelMigration(DeletingVerb):
         return f"spec.selector.name={obj['metadata']['name']}"
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
-        """Return the unfinished one, unless the guest has moved already."""
+        """Return the unfinished one, unless the guest has moved."""
         verb_options.require(obj, body, frozenset({"migration"}))
         name = body.get("migration")
         chosen = next((each for each in found if phases.is_unfinished(each) and name in (None, objects.name_of(each))), None)
@@ -237,7 +237,7 @@ class CancelMigration(DeletingVerb):
 
 
 def refuse_start(vm: Object) -> Refusal:
-    """Return why this machine cannot be started, or None."""
+    """Return why the machine cannot start."""
     decision = power.decide(vm)
     if not decision.on:
         return None
@@ -247,7 +247,7 @@ def refuse_start(vm: Object) -> Refusal:
 
 
 def refuse_discarding(vm: Object) -> Refusal:
-    """Return why a start cannot discard the image, or None: also a machine that starts again and again without it may."""
+    """Return why a start cannot discard the image; it may after failing again and again."""
     phase = phases.phase_of(vm)
     if phase in phases.WITH_POD:
         return f"the virtual machine is already on ({phase})"
@@ -255,13 +255,13 @@ def refuse_discarding(vm: Object) -> Refusal:
 
 
 def refuse_resume(vm: Object) -> Refusal:
-    """Return why this machine cannot be resumed, or None."""
+    """Return why the machine cannot resume."""
     refused = refuse_start(vm)
     return refused if refused or managed_save.of(vm) else "the virtual machine is not suspended; start boots it"
 
 
 def refuse_stop(vm: Object) -> Refusal:
-    """Return why this machine cannot be stopped, or None."""
+    """Return why the machine cannot stop."""
     decision = power.decide(vm)
     if decision.on:
         return None
@@ -271,7 +271,7 @@ def refuse_stop(vm: Object) -> Refusal:
 
 
 def refuse_restart(vm: Object) -> Refusal:
-    """Return why this machine cannot be restarted, or None."""
+    """Return why the machine cannot restart."""
     decision = power.decide(vm)
     if phases.phase_of(vm) not in phases.WITH_POD:
         return "the virtual machine has not been started yet" if decision.on else "the virtual machine is off; start it instead"
@@ -283,12 +283,12 @@ def refuse_restart(vm: Object) -> Refusal:
 
 
 def refuse_pause(vm: Object) -> Refusal:
-    """Return why this machine cannot be paused, or None."""
+    """Return why the machine cannot pause."""
     return _refuse_busy(vm, "pause") or ("the virtual machine is already paused" if power.wants_paused(vm) else None)
 
 
 def refuse_unpause(vm: Object) -> Refusal:
-    """Return why this machine cannot be unpaused, or None."""
+    """Return why the machine cannot be unpaused."""
     busy = _refuse_busy(vm, "unpause")
     if busy is not None:
         return busy
@@ -296,7 +296,7 @@ def refuse_unpause(vm: Object) -> Refusal:
 
 
 def refuse_reset(vm: Object) -> Refusal:
-    """Return why the guest cannot be reset, or None."""
+    """Return why the guest cannot be reset."""
     busy = _refuse_busy(vm, "reset")
     if busy is not None:
         return busy
@@ -307,7 +307,7 @@ def refuse_reset(vm: Object) -> Refusal:
 
 
 def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
-    """The guest does not run, or is paused."""
+    """Return why a guest that is off or paused gets no signal."""
 
     def refuse(vm: Object) -> Refusal:
         stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)
@@ -322,17 +322,17 @@ _refuse_thawing = _refuse_still("thaw")
 
 
 def refuse_softreboot(vm: Object) -> Refusal:
-    """Return why the guest cannot be asked to reboot, or None."""
+    """Return why the guest cannot be asked to reboot."""
     return _refuse_reboot(vm) or _refuse_frozen(vm)
 
 
 def refuse_freeze(vm: Object) -> Refusal:
-    """Return why the guest's file systems cannot be frozen, or None."""
+    """Return why the guest's file systems cannot be frozen."""
     return _refuse_freezing(vm) or _refuse_frozen(vm)
 
 
 def refuse_thaw(vm: Object) -> Refusal:
-    """Return why the guest's file systems cannot be thawed, or None."""
+    """Return why the guest's file systems cannot be thawed."""
     frozen = freezing.is_frozen(vm) or any(each.get("action") == operations.FREEZE for each in operations.unfinished(vm))
     return _refuse_thawing(vm) or (None if frozen else "the guest's file systems are not frozen")
 
@@ -345,7 +345,7 @@ def _refuse_frozen(vm: Object) -> Refusal:
 
 
 def refuse_suspend(vm: Object) -> Refusal:
-    """Return why the guest's memory cannot be saved, or None."""
+    """Return why the guest's memory cannot be saved."""
     busy = _refuse_busy(vm, "suspend") or _refuse_frozen(vm)
     if busy is not None:
         return busy
@@ -358,7 +358,7 @@ def refuse_suspend(vm: Object) -> Refusal:
 
 
 def refuse_migrate(vm: Object) -> Refusal:
-    """Return why this machine cannot be migrated, or None."""
+    """Return why the machine cannot migrate."""
     busy = _refuse_busy(vm, "migrate") or _refuse_frozen(vm)
     if busy is not None:
         return busy
@@ -440,7 +440,7 @@ def _verb_of(vm: Object, call_id: str) -> str:
 
 
 def _shortens(vm: Object, grace_seconds: int | None) -> bool:
-    """Return whether a guest that may be shutting down gets less time for it."""
+    """Return whether a guest that may be shutting down gets less time."""
     return phases.phase_of(vm) in phases.WITH_POD and grace_seconds is not None and grace_seconds < power.grace_seconds(vm)
 
 
@@ -449,7 +449,7 @@ def _refuse_deleting(vm: Object) -> Refusal:
 
 
 def _refuse_busy(vm: Object, verb: str) -> Refusal:
-    """Return why the machine is not running, or is being stopped, restarted or migrated; else None."""
+    """Return why the machine is not running, or is being stopped, restarted or migrated."""
     phase = phases.phase_of(vm)
     if phase != phases.RUNNING:
         return f"cannot {verb} a virtual machine that is not running; its phase is {phase or 'Pending'}"
@@ -468,7 +468,7 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
 
 
 def _discard_image(vm: Object) -> None:
-    """Remove the image from the status, in place, with its hardware: the next start boots, and deletes the file."""
+    """Remove the image and its hardware from the status, in place: the next start boots, and deletes the file."""
     if (claim := (managed_save.of(vm) or {}).get("claimName")) != managed_save.claim_of(vm["spec"]):
         raise conflict(
             vm, f"the image is in PersistentVolumeClaim {claim}, which spec.managedSave no longer names: it could not be deleted"

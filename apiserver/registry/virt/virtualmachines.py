@@ -60,7 +60,7 @@ class VirtualMachineStrategy(Strategy):
         """The last fields that determined the locks, and the locks."""
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return the replacement of a KubeVirt field or value, or empty."""
+        """Return a KubeVirt field's or value's replacement, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -68,7 +68,7 @@ class VirtualMachineStrategy(Strategy):
         defaults.default_virtual_machine(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Add the finalizer, kept until virt-controller has seen the pods go, and say that no controller has seen the spec.
+        """Add the finalizer, kept until the pods are gone, and say that no controller has seen the spec.
 
         Helm 4 and Flux (kstatus) take an object without a status for finished.
         """
@@ -76,24 +76,24 @@ class VirtualMachineStrategy(Strategy):
         obj["status"] = {"observedGeneration": 0}
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Record an edit of the run strategy, which supersedes the last verb for good, and keep the running hardware."""
+        """Record an edited run strategy, which supersedes the last verb for good, and keep the running hardware."""
         if power.strategy_of(obj) != power.strategy_of(old) and (obj.get("status") or {}).get("request"):
             obj["status"]["runStrategyGeneration"] = int(old["metadata"].get("generation") or 0) + 1
         running.note_edit(obj, old, has_guest=phases.keeps_guest(old))
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Restore the record of the running hardware, with what the guest has taken since; end the operations of ended attempts."""
+        """Restore the running hardware, with what the guest has taken since; end the operations of ended attempts."""
         running.keep(obj, old, has_guest=phases.keeps_guest(obj))
         live_changes.record(obj)
         hot_plug.record(obj)
         operations.end_with_attempts(obj.get("status") or {})
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return the errors of a new machine."""
+        """Return a new machine's errors."""
         return validation.validate_virtual_machine(obj, self._allowed)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return the errors of an update."""
+        """Return an update's errors."""
         return validation.validate_virtual_machine_update(obj, old, self._allowed)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
@@ -122,7 +122,7 @@ class VirtualMachineStrategy(Strategy):
         return tuple(found)
 
     def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> tuple[str, ...]:
-        """Return a warning if a delete gives less time than the spec, because the guest keeps the spec's."""
+        """Return a warning if a delete gives less time than the spec: the guest keeps the spec's."""
         own = int(dig_vm(obj, "spec", "terminationGracePeriodSeconds") or 0)
         if grace_seconds is None or grace_seconds >= own or phases.phase_of(obj) not in phases.WITH_GUEST:
             return ()
@@ -133,7 +133,7 @@ class VirtualMachineStrategy(Strategy):
         )
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the fields for virt-handler's and users' selectors."""
+        """Return the fields for selectors."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.nodeName": spec.get("nodeName") or "",
@@ -168,7 +168,7 @@ class VirtualMachineStrategy(Strategy):
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this virtual machine starts when that one is off'
 
     def _locks(self, obj: Object) -> frozenset[disk_uses.Lock]:
-        """None without a guest; ``domainXML`` has no claims, but may have the UUID of a state's claim."""
+        """Return the locks; none without a guest. ``domainXML`` has no claims, but may have the UUID of a state's claim."""
         if not phases.keeps_guest(obj):
             return frozenset()
         spec = running.spec_of(obj)

@@ -19,7 +19,7 @@ KEY: Final = "compact_rev_key"
 
 
 class Compactor:
-    """One server's part in compaction."""
+    """One server's part."""
 
     def __init__(self, storage: Storage) -> None:
         """Take the storage with unprefixed keys."""
@@ -41,7 +41,7 @@ class Compactor:
             await asyncio.sleep(interval_seconds)
 
     async def turn(self) -> bool:
-        """Do one interval's work; return whether this server compacted. Raises StorageError."""
+        """Do an interval's work; return whether this server compacted. Raises StorageError."""
         try:
             revision = await self._storage.commit([Condition(KEY, self._seen)], [Put(KEY, str(self._revision).encode())])
         except RevisionMismatch as mismatch:

@@ -21,7 +21,7 @@ LOCKS: Final = "claims"
 
 
 class Encryption:
-    """The configuration file and the storage that it encrypts."""
+    """The configuration file and the encrypted storage."""
 
     def __init__(
         self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None, kms_seconds: tuple[float, float]
@@ -56,7 +56,7 @@ class Encryption:
                     running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
 
     async def _reloaded(self) -> bool:
-        """Apply a changed file, unless unusable; return whether it was applied."""
+        """Apply a changed file; return whether it was usable."""
         try:
             content = self._file.read_bytes()
             if content == self._content:

@@ -33,7 +33,7 @@ class StorageMetrics:
         registry.add(self.seconds, self.requests, self.errors, self.lists, self.listed)
 
     def observe(self, operation: str, key: str, began: float) -> None:
-        """Count an answered operation; ``key`` is one of its keys, or their prefix."""
+        """Count an answered operation; ``key`` may be its keys' prefix."""
         # GROUP and RESOURCE follow the root, which starts with a slash.
         place = (operation, *key.split("/", self._skip + 3)[self._skip + 1 : self._skip + 3])
         cells = self._cells.get(place)

@@ -28,7 +28,7 @@ _CLUSTER: Final = "etcd-0"
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """With Go's names and defaults."""
+    """Flags with Go's names and defaults."""
 
     encryption_provider_config: Path | None = None
     encryption_provider_config_automatic_reload: bool = False
@@ -39,7 +39,7 @@ class StorageOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> StorageOptions:
-        """Extract the flags from the parsed command line."""
+        """Extract the flags."""
         return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 
@@ -148,11 +148,11 @@ class Storing:
             yield self._encryption.run()
 
     async def healthy(self) -> bool:
-        """Return whether storage answers a linearizable read, for /healthz."""
+        """Return whether storage answers, for /healthz."""
         return await self._healthy()
 
     async def ready(self) -> bool:
-        """Return whether storage answers within the limit of /readyz, and values can be encrypted."""
+        """Return whether storage answers in /readyz' time, and values can be encrypted."""
         return await self._ready() and (self._encryption is None or self._encryption.is_well)
 
     async def _measure(self, etcd: EtcdStorage) -> None:
