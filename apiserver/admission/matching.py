@@ -1,6 +1,6 @@
 """Match requests with webhooks, policies and bindings (``webhook/predicates`` and ``policy/matching``).
 
-Selectors come first: a request that they exclude gets no error, not even about an invalid selector.
+Selectors come first: a request that they exclude gets no error, even about a selector.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Matching:
     def named(
         self, operation: str, resource: Resource, subresource: str, equivalents: Sequence[Resource], name: str | None = None
     ) -> Resource | None:
-        """Return the resource that the rules name: the requested one, else the first equivalent of the earliest rule.
+        """Return the requested resource if the rules name it, else the first of ``equivalents`` that the earliest rule names.
 
-        ``equivalents``: other versions, possibly with the resource itself. ``name`` None: any name.
+        ``name`` None: any name.
         """
         if not self.rules and self.everything:
             return resource
@@ -102,7 +102,7 @@ def _rest(given: Mapping[str, Any]) -> dict[str, Any]:
 async def matches(matching: Matching, attributes: Attributes, namespaces: Namespaces, versions: Versions) -> Resource | None:
     """Return the matching resource: the requested one, or an equivalent version; None without match.
 
-    Raises a StatusError if the rules match, but a selector is invalid, or the namespace unavailable.
+    Raises a StatusError for an invalid selector or an unavailable namespace.
     """
     problem: StatusError | None = None
     try:
@@ -122,8 +122,7 @@ async def matches(matching: Matching, attributes: Attributes, namespaces: Namesp
 async def selects(matching: Matching, attributes: Attributes, namespaces: Namespaces) -> bool:
     """Return whether both selectors match the object as earlier plug-ins left it.
 
-    Raises NotFound without the namespace; InternalError for an invalid selector or unknown namespace, if the other one
-    matches.
+    Raises NotFound; if the other one matches, InternalError for an invalid selector or unknown namespace.
     """
     problem: StatusError | None = None
     try:

@@ -73,7 +73,7 @@ class ResourceQuotas:
     async def validate(self, attributes: Attributes) -> None:
         """Charge every quota that counts the object.
 
-        Raises Forbidden by a quota that is exhausted or has no usage; InternalError without decision in time.
+        Raises Forbidden by an exhausted or uncounted quota; InternalError without decision in time.
         """
         try:
             async with asyncio.timeout(SECONDS):

@@ -24,10 +24,7 @@ class Versions(Protocol):
         ...
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Convert a webhook's or policy's object from ``source`` to the stored version, without unknown fields.
-
-        Raises InternalError by the schema of ``source``.
-        """
+        """Convert a changed object from ``source`` to the stored version, without unknown fields; raises InternalError."""
         ...
 
 

@@ -18,7 +18,7 @@ async def evaluate(
 ) -> Result:
     """Evaluate; fetch missing answers into the shared ``answers``, and restart.
 
-    By the cost of a check (:data:`~apiserver.cel.cost.AUTHORIZATION`), an expression may have two.
+    An expression may have two checks, by their cost (:data:`~apiserver.cel.cost.AUTHORIZATION`).
     """
     while True:
         try:

@@ -59,7 +59,7 @@ class Config:
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> Config:
         """Return a context of a kubeconfig with certificates or a token.
 
-        Raises ConfigError, also for a context that is missing or needs a credential plugin.
+        Raises ConfigError, also if it needs a credential plugin.
         """
         path = Path(path)
         try:
@@ -103,10 +103,7 @@ class Config:
         return tuple(each for each in (self.ca_file, self.client_cert_file, self.client_key_file) if each)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return a context that trusts only the CA (default: the system's) and presents the client certificate.
-
-        Raises ConfigError for a file that OpenSSL cannot use.
-        """
+        """Return a context that trusts only the CA (default: the system's) and presents the client certificate. Raises ConfigError."""
         try:
             context = contexts.trusting(file=self.ca_file, pem=None if self.ca_file else _text(self.ca_data))
             if self.insecure:

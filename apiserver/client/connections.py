@@ -2,7 +2,7 @@
 
 Guarantees:
 
-* at most ``limit`` exchanges per origin run at once; further ones wait in order;
+* at most ``limit`` exchanges per origin run at once; others wait in order;
 * a connection that the server closed, or on which it sent unexpected bytes, is not reused;
 * only idempotent requests (RFC 9110, 9.2.2) are repeated, if a pooled connection ended before any answer;
 * leaving a response starts the next exchange, on the same connection after a complete body.
@@ -53,9 +53,9 @@ class Origin(NamedTuple):
 
 
 class Response:
-    """A response with an unread body, for one task. A context manager: leaving it ends the exchange.
+    """A response with an unread body, for one task. A context manager that ends the exchange.
 
-    Reading raises ExchangeFailed or TimeoutError.
+    Reading raises ExchangeFailed, TimeoutError.
     """
 
     def __init__(self, head: Head, connection: Connection, left: Callable[[], object]) -> None:
@@ -170,9 +170,8 @@ class Connections:
         """Send a request and return its response, with any status.
 
         ``target``: path and query, quoted. ``headers``: besides Host and Content-Length. ``timeouts``: in total and per step.
-        ``refusal`` returns why the server's certificate is not trusted; asked before anything is sent.
-
-        Raises NotTrusted, ExchangeFailed or TimeoutError.
+        ``refusal`` returns why the server's certificate is not trusted, before anything is sent. Raises NotTrusted,
+        ExchangeFailed, TimeoutError.
         """
         request = _request(origin, method, target, headers, body)
         deadline = _after(timeouts.total_seconds)

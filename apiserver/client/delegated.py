@@ -1,7 +1,6 @@
-"""Delegated authentication and authorization: kube-apiserver decides who may read a path.
+"""Delegated authentication and authorization: kube-apiserver decides who may read ``/metrics``.
 
-For ``/metrics``, as in kube-controller-manager: TokenReview, then SubjectAccessReview for the path (a non-resource
-URL).
+As in kube-controller-manager: TokenReview, then SubjectAccessReview for the path (a non-resource URL).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ One task sends (:meth:`Connection.ask`), reads the body (:meth:`Connection.piece
 
 * buffers are bounded: an unread body stops the server, and a server that does not read stops us;
 * a response during the request stops the sending, and counts;
-* input before a broken connection is read before its error is raised;
+* input is read before a broken connection's error;
 * after an error, a cancellation or an incomplete body, the connection is not reused.
 
 Without compression, redirects or cookies.

@@ -51,7 +51,7 @@ _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllo
 class Informer:
     """One resource's objects, in one namespace or in all, filtered by selectors.
 
-    ``trim`` returns the part to keep: at least name, namespace, uid and resourceVersion.
+    ``trim`` keeps at least name, namespace, uid and resourceVersion.
     """
 
     def __init__(

@@ -90,7 +90,7 @@ class Client:
     ) -> Object:
         """Return the whole List, read in pages of ``limit`` objects; items have ``kind`` and ``apiVersion``.
 
-        ``trim`` returns the part of an object to keep. After an expired continue token, list again without pages.
+        ``trim`` returns what to keep. After an expired continue token, list again without pages.
         """
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))

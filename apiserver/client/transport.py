@@ -35,7 +35,7 @@ class Unreachable(ExchangeFailed):
 
 
 class Disconnected(ExchangeFailed):
-    """The connection closed, or broke with a cause, before the response's end."""
+    """The connection ended before the response, perhaps with a cause."""
 
     def __init__(self, cause: BaseException | None = None, *, is_answered: bool = False) -> None:
         """Take the system's error, and whether some response came."""

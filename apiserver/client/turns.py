@@ -11,7 +11,7 @@ from collections.abc import Callable
 class Turn:
     """Bounds the steps per iteration of the event loop by number and time.
 
-    A bound on the number needs a check before each step; for time, after it also works.
+    For a number, check before each step; for time, after it also works.
     """
 
     __slots__ = ("_clock", "_done", "_ends", "_most", "_seconds")

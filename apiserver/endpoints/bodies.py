@@ -51,7 +51,7 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
 
 
 async def read_object(request: Request, *, notice_duplicates: bool = True, required: bool = False) -> Body:
-    """Decode a body that holds an object, by default ``{}`` for an empty body or ``null``.
+    """Decode an object; unless ``required``, an empty body or ``null`` is ``{}``.
 
     Raises BadRequest, UnsupportedMediaType, RequestEntityTooLarge.
     """
@@ -69,10 +69,7 @@ async def read_object(request: Request, *, notice_duplicates: bool = True, requi
 
 
 def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Body:
-    """Decode JSON or YAML; ``notice_duplicates`` lists repeated keys of JSON.
-
-    Raises BadRequest, also for what JSON cannot represent.
-    """
+    """Decode JSON or YAML; ``notice_duplicates`` lists repeated keys of JSON. Raises BadRequest."""
     if media_type == YAML:
         return _from_yaml(raw)
     if notice_duplicates and (value := _plain(raw)) is not None:

@@ -78,7 +78,7 @@ class OpenAPI:
     def pages(self) -> dict[str, Page]:
         """Return the handlers by path.
 
-        Without JSON, they raise NotAcceptable; the aggregator accepts it, and kube-apiserver converts to protobuf.
+        Without JSON, they raise NotAcceptable; for the aggregator, kube-apiserver converts to protobuf.
         """
         groups: dict[str, Page] = {f"/openapi/v3/{path}": partial(self._by_hash, path, each) for path, each in self._v3.items()}
         return {"/openapi/v2": partial(self._whole, self._v2), "/openapi/v3": partial(self._whole, self._root), **groups}

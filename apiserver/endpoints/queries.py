@@ -72,8 +72,8 @@ class ListOptions:
 def list_options(query: Query, *, watch: bool) -> ListOptions:
     """Parse the parameters of list, watch and deletecollection.
 
-    Raises BadRequest for a value that is malformed or contradicts ``continue``, Invalid for other contradictions
-    (apimachinery's ``internalversion/validation``).
+    Raises BadRequest for a malformed value or by ``continue``, Invalid for contradictions (apimachinery's
+    ``internalversion/validation``).
     """
     initial = query.get("sendInitialEvents")
     options = ListOptions(
@@ -183,7 +183,7 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], calle
     """Parse a delete's options from a non-empty body, else from the query.
 
     Go ignores the query for a body of any bytes: there, ``{}`` with ``?dryRun=All`` deletes. Raises BadRequest for a
-    malformed body, Invalid for unknown or contradicting values.
+    malformed body, Invalid for wrong values.
     """
     if body:
         options, dry_run = _from_body(body)
@@ -258,7 +258,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 
 
 def timeout(query: Query, limit: float) -> float:
-    """Return the client's time limit in seconds, at most (and by default) ``limit``. Raises BadRequest by Go's format."""
+    """Return the client's time limit in seconds, at most (and by default) ``limit``; raises BadRequest."""
     text = query.get("timeout")
     if not text:
         return limit

@@ -146,7 +146,7 @@ def _without_namespace(parts: list[str]) -> list[str]:
 def _selected_name(selector: str) -> str:
     r"""Return the name that a field selector requires, or empty, for RBAC's resourceNames.
 
-    By the selector's own parser, because authorization must match: ``spec.a!=x\,metadata.name=b`` requires no name.
+    By the selector's own parser: ``spec.a!=x\,metadata.name=b`` requires no name.
     """
     try:
         return fields.parse(selector).exact(_NAME_FIELD) or ""

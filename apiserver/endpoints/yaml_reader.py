@@ -32,7 +32,7 @@ class Reader:
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
         """Return the first document; an empty one is an empty object.
 
-        Raises BadRequest if too large, not JSON, or followed by another document; yaml.YAMLError or ValueError if malformed.
+        Raises BadRequest, also for another document; yaml.YAMLError or ValueError if malformed.
         """
         try:
             self._next()

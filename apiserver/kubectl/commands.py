@@ -1,7 +1,7 @@
 """Run one command of the plugin and return its exit code.
 
-As kubectl: 0, 1 for any failure including arguments, and 128 plus the signal's number (SIGPIPE without a reader).
-Tracebacks are never shown.
+As kubectl: 0, 1 for any failure including arguments, and 128 plus the signal's number (SIGPIPE without a reader); no
+tracebacks.
 """
 
 from __future__ import annotations

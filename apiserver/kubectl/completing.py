@@ -1,7 +1,7 @@
 """``kubectl_complete-virt``: completes command lines for kubectl in every shell.
 
-kubectl calls it with the words after ``kubectl virt``; the last one, perhaps empty, is to be completed. It answers with
-a word per line, and with the directive for its shells' scripts.
+kubectl passes the words after ``kubectl virt``; the last one, perhaps empty, is to be completed. The answer is a word
+per line, and the directive for kubectl's scripts.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Several users can attach; each first gets the latest screenful. Ctrl-] leaves. When the connection breaks (virt-api
 restarts, the guest moves), the session reconnects for a while, without repeating output (``scrollback``). Keys typed
-meanwhile are discarded, as the session says: the screen may have changed, and a shell would execute them. A withdrawn
-right ends the session.
+meanwhile are discarded: the screen may have changed, and a shell would execute them. A withdrawn right ends the
+session.
 
 Without a terminal, standard input is sent and output copied until the guest is off or the process ends; after the
 input's end, a little longer (``--linger``).
@@ -84,7 +84,7 @@ class Session:
     async def run(self) -> None:
         """Stay attached until the user leaves or the guest is off.
 
-        Raises Failure, also after a withdrawn right; BrokenPipeError without a reader of the output.
+        Raises Failure, also after a withdrawn right; BrokenPipeError.
         """
         access = await self._load()
         failures: list[BaseException] = []

@@ -59,7 +59,7 @@ def manifest(wanted: Wanted, user_data: str = "") -> Object:
 
 
 def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
-    """Ask for what is missing, and return the result; ``ask`` is None without a terminal. Raises Failure if incomplete."""
+    """Ask for what is missing, and return the result; ``ask`` is None without a terminal. Raises Failure."""
 
     def answer(given: str, question: str, missing: str, default: str = "") -> str:
         found = given or (ask(f"{question}{f' [{default}]' if default else ''}: ").strip() if ask is not None else "") or default

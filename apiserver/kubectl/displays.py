@@ -1,6 +1,6 @@
 """``kubectl virt vnc`` and ``spice``: show a guest's screen in a local viewer, or serve it on loopback.
 
-A SPICE viewer opens a connection, and so a websocket, for each channel (screen, keyboard, sound …).
+A SPICE viewer opens a connection, so a websocket, for each channel (screen, keyboard, sound …).
 """
 
 from __future__ import annotations

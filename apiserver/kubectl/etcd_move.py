@@ -3,7 +3,7 @@
 ::
 
     copying pods on both nodes run (etcd still runs; missing conditions fail here)
-    the move is recorded, etcd stops                  our API answers 503 from here on; guests run on
+    the move is recorded, etcd stops                  our API answers 503; guests run on
     the data is copied, and compared file by file     after a failure up to here, etcd starts where it was
     the volume is replaced by one on the target
     etcd starts there                                 our API is back

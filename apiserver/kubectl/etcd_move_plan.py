@@ -137,7 +137,7 @@ def _volume_on(volume: Object, host: str) -> Object:
 def copying_pod(role: str, move: Move, stateful_set: Object) -> Object:
     """Return the pod that reads the directory on the source (``role`` ``from``) or writes it on the target (``to``).
 
-    The target's pod schedules like etcd, as a proof before etcd stops; the source's also runs on a drained node.
+    The target's schedules like etcd, as a proof before etcd stops; the source's also runs on a drained node.
     """
     template = dig(stateful_set, "spec", "template", "spec") or {}
     etcd = (template.get("containers") or [{}])[0]

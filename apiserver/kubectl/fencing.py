@@ -1,7 +1,7 @@
 """``kubectl virt fence NODE --off``: a person states that an unreachable node is off, and its machines start elsewhere.
 
 The statement is Kubernetes' taint ``out-of-service``. The command first watches the node's Leases for longer than a
-renewal takes, so it compares no clocks. If the Node changes after its judgement, kube-apiserver refuses the write.
+renewal takes, so it compares no clocks. If the Node changes meanwhile, kube-apiserver refuses the write.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Ask = Callable[[str], str]
 async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: float = WATCH_SECONDS) -> str:
     """Fence a node; return what to print.
 
-    ``ask`` returns the name that the user types to confirm; None: confirmed. Raises Failure also if the node reports,
-    or without confirmation.
+    ``ask`` returns the name that the user types to confirm; None: confirmed. Raises Failure also for a node that
+    reports.
     """
     found = await _silent(access, node)
     if node_states.is_fenced(found):
@@ -55,7 +55,7 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
 
 
 async def _machines(access: Access, node: str) -> list[str] | None:
-    """Return the node's machines; None if virt-api does not answer, because it may have been on that node."""
+    """Return the node's machines; None without an answer: virt-api may have been on that node."""
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [f"{namespace_of(each)}/{name_of(each)}" async for each in listed if dig_vm(each, "status", "nodeName") == node]

@@ -38,7 +38,7 @@ def reading() -> Iterator[Reader]:
 def reader() -> Reader:
     """Return the library's reader; with an unexpected layout, the whole library's.
 
-    Earlier imports of the library stay, and later ones are complete.
+    Other imports of the library stay complete.
     """
     if _LIBRARY in sys.modules:
         return _whole()

@@ -93,7 +93,7 @@ async def _print(connection: ClientConnection, newest: Newest, write: Write, pau
 async def show(settings: Settings, load: Callable[[], Awaitable[Access]], *, stdout: int = 1, pause_seconds: float = 1.0) -> int:
     """Print the output; return the exit code.
 
-    ``pause_seconds``: with ``follow`` and ``tail``, such a pause separates earlier output from new output.
+    ``pause_seconds``: with ``follow`` and ``tail``, such a pause ends earlier output.
     """
     query: dict[str, int | str] = {"port": settings.port, "follow": str(settings.follow).lower()}
     is_terminal = os.isatty(stdout)

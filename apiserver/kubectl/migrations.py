@@ -76,7 +76,7 @@ class Screen:
 async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({}), *, dry_run: bool = False) -> int:
     """Migrate a machine, and follow the progress if requested; return the exit code.
 
-    Raises Failure also for a failed, cancelled or unfinished migration.
+    Raises Failure also without success.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"
@@ -104,7 +104,7 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
 async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool, dry_run: bool = False) -> int:
     """Cancel a migration; return the exit code. ``name`` is the machine's, or the Migration's if ``by_migration``.
 
-    Raises Failure also if too late, absent, or unfinished.
+    Raises Failure also if too late.
     """
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))

@@ -40,7 +40,7 @@ class State(NamedTuple):
 def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_starts.Verdict | None = None) -> State:
     """Return a node's state. ``lease`` is its virt-handler's; ``avoided``: why starts avoid the node.
 
-    ``now``: by a clock that agrees with the node's within seconds.
+    ``now``: within seconds of the node's clock.
     """
     handled = lease is not None and _is_valid(lease, now)
     if node_states.kubelet_is_silent(node):

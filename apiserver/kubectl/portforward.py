@@ -1,6 +1,6 @@
-"""``kubectl virt port-forward``: local ports, or standard input and output, that lead to ports of a guest.
+"""``kubectl virt port-forward``: local ports, or standard input and output, that lead to a guest's ports.
 
-Each connection, and each sender of datagrams, gets its own websocket.
+Each connection, and each sender of datagrams, has its own websocket.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 async def check(access: Access, name: str, forward: Forward) -> None:
-    """Ask virt-api whether the port can be forwarded, without connecting to the guest; else raise Failure."""
+    """Ask virt-api whether the port can be forwarded, without a connection to the guest."""
     doing = f"forward a port of virtual machine {access.namespace}/{name}"
     try:
         await verbs.answered(access, "GET", streams.path(access, name, "portforward", forward), doing)
@@ -178,7 +178,7 @@ async def _listen(stack: AsyncExitStack, port: Port, local: Local, address: str)
 
 
 async def on_standard_streams(name: str, load: Load, forward: Forward, *, stdin: int = 0, stdout: int = 1) -> int:
-    """Join standard input and output with a port; return 0 once the guest closes it, or 1 after printing a failure."""
+    """Join standard input and output with a port; return 0 once the guest closes it, or 1 after a failure."""
     ends: list[streams.End] = []
     try:
         async with streams.opened(await load(), name, "portforward", forward=forward) as connection, asyncio.TaskGroup() as copies:

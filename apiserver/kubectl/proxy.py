@@ -56,7 +56,7 @@ class Proxy:
     async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:
         """Serve until the program ends, or without one until cancelled.
 
-        ``port``: on loopback; 0: any. ``command`` returns the program's command line for a port; None: only print the port.
+        ``port``: on loopback; 0: any. ``command`` returns the program's command line for a port; None: print the port.
         """
         async with AsyncExitStack() as stack:
             try:

@@ -93,8 +93,8 @@ async def opened(
 ) -> AsyncIterator[ClientConnection]:
     """Yield an open websocket to a machine's stream; the peer's close raises ``websockets.ConnectionClosed`` inside.
 
-    ``query``: the stream's parameters, such as a console's port; ``forward``: the port for ``portforward``. Raises
-    UpgradeFailed with the server's answer, Unreachable without one.
+    ``query``: parameters, such as a console's port; ``forward``: the port for ``portforward``. Raises UpgradeFailed
+    with the server's answer, Unreachable without one.
     """
     what = f"{forward.protocol.upper()} port {forward.port}" if forward else stream
     doing = f"open the {what} of virtual machine {access.namespace}/{name}"

@@ -50,10 +50,7 @@ def with_disk(vm: Object, disk: Object) -> Object:
 
 
 def without(vm: Object, claim: str | None, name: str | None) -> Object:
-    """Return the machine without the disk of this name or claim; a drive with a medium becomes empty.
-
-    Raises Failure unless there is one.
-    """
+    """Return the machine without the disk of this name or claim; a drive with a medium becomes empty. Raises Failure."""
     named = disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     gone = [
         place

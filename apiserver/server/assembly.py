@@ -101,10 +101,10 @@ def assemble(
     probes: tuple[Check, Check] | None = None,
     stream_limits: StreamLimits = DEFAULTS,
 ) -> Assembly:
-    """Build a server. ``probes``: storage checks for /healthz and for /readyz; default: storage answers.
+    """Build a server. ``probes``: storage checks for /healthz and for /readyz.
 
-    Raises ValueError for a verb that creates objects of an unserved resource, because clients decode the answer in the
-    verb's version.
+    Raises ValueError for a verb that creates objects of an unserved resource: clients decode the answer in the verb's
+    version.
     """
     _check_creations(strategies)
     storage = MeasuredStorage(storage, metrics.storage)

@@ -73,7 +73,7 @@ def check_type_names(value: Value, path: str) -> list[str]:
 def apply(schemas: Schemas, live: Object, value: Value) -> Object:
     """Return a copy of ``live`` with the expression's value merged in.
 
-    Raises PatchFailed if it does not fit, or changes an atomic part; LookupError without a schema.
+    Raises PatchFailed, also for changed atomic parts; LookupError without a schema.
     """
     if not isinstance(value, Message) or value.type_name.partition(".")[0] != "Object":
         raise PatchFailed(f"unsupported return type from ApplyConfiguration expression: {_name(value)}")

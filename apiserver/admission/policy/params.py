@@ -73,7 +73,7 @@ class Params:
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
         """Return a policy's parameters: one None if it takes none, empty if it does not apply.
 
-        Raises ConfigurationError if they are required and absent, or not loaded; UnknownKind.
+        Raises ConfigurationError while they are absent or not loaded, or UnknownKind.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:

@@ -70,10 +70,7 @@ class PolicyDispatcher(Generic[Program]):
         return bool(self.source.hooks(operation, resource, subresource)) or not self.ready
 
     async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
-        """Return the policies to evaluate, or their problems, by name.
-
-        Raises Forbidden if policies are not loaded: one might refuse the request.
-        """
+        """Return the policies to evaluate, or their problems, by name. Raises Forbidden until they are loaded."""
         await self._wait(attributes)
         found: list[Invocation[Program] | Problem] = []
         for hook in self.source.hooks(attributes.operation, attributes.resource, attributes.subresource):

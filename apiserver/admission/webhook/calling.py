@@ -172,7 +172,7 @@ class Caller:
 def tls(authority: str) -> ssl.SSLContext:
     """Return a context that verifies as Go: SANs only, and any given certificate is a trust anchor.
 
-    Raises ValueError or OSError for invalid PEM.
+    Raises ValueError, OSError.
     """
     try:
         context = contexts.trusting(pem=authority)

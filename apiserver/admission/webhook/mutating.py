@@ -1,7 +1,7 @@
 """MutatingAdmissionWebhook: webhooks change the object in sequence by JSON patches.
 
-They run in the order of configurations' names, then of their configuration. If the object changed afterwards, called
-ones with ``reinvocationPolicy: IfNeeded`` are called again, in a second round of the chain.
+They run by their configurations' names, then in order. If the object changed afterwards, called ones with
+``reinvocationPolicy: IfNeeded`` are called again, in a second round of the chain.
 """
 
 from __future__ import annotations

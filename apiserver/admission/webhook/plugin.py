@@ -45,7 +45,7 @@ class WebhookDispatcher:
         return self.source.synced.is_set() and self.namespaces.synced.is_set()
 
     async def candidates(self, attributes: Attributes) -> tuple[Candidate, ...]:
-        """Return the webhooks with matching rules. Raises Forbidden if they are not loaded: one might refuse."""
+        """Return the webhooks with matching rules. Raises Forbidden until they are loaded."""
         if not self.ready:
             try:
                 async with asyncio.timeout(self.ready_seconds):
@@ -68,7 +68,7 @@ class WebhookDispatcher:
     async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
         """Call a webhook, pass on its warnings and annotations, and return its answer.
 
-        Raises Denied, CallFailed, or BadRequest for an unsupported dry run.
+        Raises Denied, CallFailed, BadRequest (dry run).
         """
         attributes = versioned.attributes
         if attributes.dry_run:

@@ -1,6 +1,6 @@
 """Webhooks, indexed by operation, resource and subresource; a lookup allocates nothing.
 
-A change of a configuration empties the index; requests fill it.
+Requests fill the index; a change of a configuration empties it.
 """
 
 from __future__ import annotations

@@ -18,10 +18,7 @@ _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 
 
 def render(text: str, arguments: list[Value]) -> str:
-    """Fill in the clauses of the text (``%s``, ``%d``, ``%.2f``, ``%e``, ``%b``, ``%x``, ``%X``, ``%o``).
-
-    Raises CelError for a clause that is unknown, or does not fit its argument.
-    """
+    """Fill in the clauses of the text (``%s``, ``%d``, ``%.2f``, ``%e``, ``%b``, ``%x``, ``%X``, ``%o``), or raise CelError."""
     made: list[str] = []
     position = used = 0
     while (percent := text.find("%", position)) >= 0:

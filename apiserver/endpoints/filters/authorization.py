@@ -164,7 +164,7 @@ def review_spec(user: User, info: RequestInfo) -> Object:
 def _selectors(info: RequestInfo) -> Object:
     """Return a list's selectors for the review: an authorizer may allow only narrow lists.
 
-    Empty if either is malformed; label operators unknown to the review are left out.
+    Empty if either is malformed; without label operators unknown to the review.
     """
     found: Object = {}
     try:

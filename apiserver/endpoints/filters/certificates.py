@@ -1,6 +1,6 @@
-"""Read client certificates with the OpenSSL that verified them in the handshake.
+"""Read client certificates with the OpenSSL that verified them in the handshake, but for the issuer's right.
 
-A certificate library would add its own OpenSSL, 10 MiB. The handshake checked all but the issuer's right.
+A certificate library would add its own OpenSSL, 10 MiB.
 """
 
 from __future__ import annotations

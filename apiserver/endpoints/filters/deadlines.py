@@ -1,7 +1,7 @@
-"""Time limit of ordinary requests, cheaper than a timer each.
+"""Time limit of ordinary requests, cheaper than a timer each. Semantics of ``asyncio.timeout``.
 
 Requests with the common limit expire in order, so it checks the oldest once a second. A shorter limit (``?timeout=``)
-has its own timer. Semantics of ``asyncio.timeout``.
+has its own timer.
 """
 
 from __future__ import annotations

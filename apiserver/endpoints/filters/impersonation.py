@@ -43,7 +43,7 @@ class Impersonation:
     async def __call__(self, request: Request, user: User, info: RequestInfo) -> User | None:
         """Return the impersonated user; None without the headers.
 
-        Raises BadRequest for groups, uid or extra without a user, Forbidden, or InternalError without decision.
+        Raises BadRequest without a user name, Forbidden, or InternalError without decision.
         """
         wanted = wanted_user(request.headers)
         if wanted is None:

@@ -5,11 +5,11 @@ Browsers let any page open websockets with the user's cookies and certificate, o
 Go.
 
 Programs (websocket-client, hence Python's ``kubernetes.stream``; fabric8) send ``Origin`` too, so :func:`is_browser`
-checks header fields that pages cannot change.
+checks other header fields.
 
-The aggregator replaces ``Host`` by the address that it dials, without ``X-Forwarded-Host`` in an upgrade
-(``k8s.io/apiserver/pkg/util/proxy.NewRequestForProxy``). So through kube-apiserver only named origins are allowed,
-intentionally: by ``services/…/proxy`` its host serves any tenant's pages.
+The aggregator replaces ``Host`` by the address that it dials (``k8s.io/apiserver/pkg/util/proxy.NewRequestForProxy``).
+So through kube-apiserver only named origins are allowed, intentionally: by ``services/…/proxy`` its host serves any
+tenant's pages.
 """
 
 from __future__ import annotations

@@ -4,5 +4,5 @@
 * :mod:`connection` and :mod:`server` move bytes; :mod:`websocket` takes over a connection;
 * :mod:`hello`, :mod:`tls`, :mod:`handshakes`, :mod:`turns` and :mod:`caps` limit unauthenticated clients.
 
-Without HTTP/2: by ALPN, kubectl, client-go and the aggregator fall back.
+By ALPN, kubectl, client-go and the aggregator fall back from HTTP/2.
 """

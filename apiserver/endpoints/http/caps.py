@@ -1,7 +1,7 @@
 """Limit connections, and choose which one to close.
 
-The server refuses no client at accept, because it could be kube-apiserver. Instead, the holder of most connections
-loses one. So addresses with many connections displace each other's before a holder of few.
+A refused client could be kube-apiserver. So the holder of most connections loses one: addresses with many displace each
+other's before a holder of few.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ M = TypeVar("M", bound=Member)
 
 
 def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, newcomer: Who) -> Who | None:
-    """Return the holder that must lose a place, or None.
-
-    ``held`` has the ``total`` places by holder, in order of arrival.
-    """
+    """Return the holder that must lose a place, or None. ``held``: in order of arrival."""
     if len(held[newcomer]) > caps.each:
         return newcomer
     if total > caps.total:

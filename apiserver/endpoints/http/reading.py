@@ -1,6 +1,6 @@
 """Parse a connection's bytes into requests, without an event loop.
 
-The caller pulls heads and pieces of bodies, and bounds the buffer by pausing the connection.
+The caller pulls heads and bodies, and bounds the buffer by pausing the connection.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Cuts a websocket's input into whole messages to pass on, and slices to decode: few short frames at once, but a long frame whole.
 
-A slice of empty frames becomes objects of a hundred times its size; a long frame in small slices takes a third more
-processor time.
+Decoded, empty frames take a hundred times their size; a long frame in small slices takes a third more processor time.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Slices:
     def message(self, most: int, *, masked: bool) -> bytes | None:
         """Return the next frame, undecoded, if it is a binary message of at most ``most`` bytes; empty if incomplete.
 
-        None: the input is not at such a frame, so :meth:`cut` it for the decoder.
+        None: another frame, to :meth:`cut` for the decoder.
         """
         held = self._held
         if self._rest or self._shown or held[:1] != _BINARY or (len(held) > 1 and held[1] >> 7 != masked):

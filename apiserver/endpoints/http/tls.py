@@ -1,6 +1,6 @@
 """TLS between a connection and its socket, with OpenSSL in memory.
 
-The event loop's TLS costs about 4 µs more per request and event, and keeps one context; new connections need the newest
+The event loop's TLS costs about 4 µs more per request and event, and keeps one context, instead of the newest
 certificate.
 
 :class:`Tls` is the protocol of the socket's transport, and the transport of a

@@ -1,6 +1,6 @@
 """Websockets (RFC 6455) on a connection of this server, with frames of the sans-I/O ``websockets``.
 
-Import it late: most servers have no websocket.
+Import it late: most servers have none.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def texts(messages: Iterable[bytes]) -> bytes:
 class WebSocket(Response):
     """The server's side of a websocket, and its handler's response.
 
-    One task receives frames, to pass them on; any may send. It buffers at most the messages of a slice, part of
-    another, and a read or two. A binary message is not decoded.
+    One task receives frames, to pass them on; any may send. It buffers a slice's messages, part of another, and a read
+    or two. A binary message is not decoded.
     """
 
     __slots__ = (
@@ -56,9 +56,9 @@ class WebSocket(Response):
     ) -> None:
         """Prepare a websocket for the handshake ``request``.
 
-        ``protocols``: supported ones, best first. ``max_bytes``: longest message. ``ping_seconds``: interval; 0: none.
-        ``socket_bytes``: approximate kernel buffers, each way; 0: the default. ``on_close``: called at the client's close;
-        discards messages, so never call :meth:`receive_frames`.
+        ``protocols``: best first. ``max_bytes``: of a message. ``ping_seconds``: interval; 0: none. ``socket_bytes``: kernel
+        buffers, each way; 0: the default. ``on_close``: called at the client's close; discards messages, so never call
+        :meth:`receive_frames`.
         """
         super().__init__(status=101)
         self._on_close = on_close
@@ -105,7 +105,7 @@ class WebSocket(Response):
     def push(self, frames: bytes) -> bool:
         """Send a server's frames, such as :func:`texts`; return whether there is room for more, else await :meth:`room`.
 
-        Raises ConnectionError if the websocket is closed.
+        Raises ConnectionError.
         """
         if self._protocol.state is not State.OPEN:
             raise Gone("the WebSocket is closed")
@@ -116,9 +116,9 @@ class WebSocket(Response):
         await self._carrier.room()
 
     async def end(self, code: int = 1000, reason: str = "") -> None:
-        """Send a close frame and wait for the client's; safe to repeat. The connection closes after the handler.
+        """Send a close frame and wait for the client's; safe to repeat. The handler's end closes the connection.
 
-        Raises ConnectionError if the client is gone.
+        Raises ConnectionError.
         """
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, reason)

@@ -7,9 +7,9 @@
     descriptions ──operations─▶ paths ┘
 
 The server's strategic merge patch reads v3 (``apiserver.apis.meta.strategic_patch.Shape``). kubectl applies by the
-patch types that PATCH lists: strategic merge patch, because plain ``kubectl patch`` sends nothing else and ``kubectl
-apply`` otherwise fetches v2 in protobuf, and server-side apply.
+patch types of PATCH: strategic merge patch, because plain ``kubectl patch`` sends nothing else and ``kubectl apply``
+otherwise fetches v2 in protobuf, and server-side apply.
 
-Types of apimachinery have our own names (``io.kubevirt.apimachinery…``): kube-apiserver renames one of different
-definitions with one name at each merge.
+Types of apimachinery have our own names (``io.kubevirt.apimachinery…``): kube-apiserver renames different definitions
+with one name at each merge.
 """

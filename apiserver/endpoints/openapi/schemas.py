@@ -1,7 +1,7 @@
 """Convert pydantic's JSON schemas (2020-12) to structural schemas of Kubernetes.
 
-Optional fields are missing in ``required`` instead of ``anyOf`` with null, references go to components inside ``allOf``
-with their description, and objects stay open for ``fieldValidation``.
+Optional fields are missing in ``required`` instead of ``anyOf`` with null, references are inside ``allOf`` with their
+description, and objects stay open for ``fieldValidation``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Streams: join a client's websocket with that of a :class:`Connect`'s server.
 
 Before the upgrade, errors are answered as a Status. Then bytes are copied both ways until one side ends or the user
-loses the right; close code and reason are passed on. Neither side is trusted: messages are bounded, and a side that
-does not read stops the other.
+loses the right; close code and reason are passed on. Messages are bounded, and a side that does not read stops the
+other, because neither is trusted.
 
 A websocket's GET needs the right to ``get``; interactive streams also need ``create``, as ``pods/exec`` since
 Kubernetes 1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).

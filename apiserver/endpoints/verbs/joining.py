@@ -1,7 +1,4 @@
-"""Join a client's websocket with that of the stream's server.
-
-Import it late: most servers never have a stream.
-"""
+"""Join a client's websocket with that of the stream's server. Import it late."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ class _Dial(websocket):
 async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[Bounded]:
     """Yield a websocket to the destination. ``holder``: the user's token for ``stream.holder_header``.
 
-    Raises the server's StatusError; ServiceUnavailable without one.
+    Raises the server's StatusError, or ServiceUnavailable.
     """
     dial = _Dial(
         "ws" + destination.url.removeprefix("http"),
@@ -126,7 +123,7 @@ def _refusal(answer: Response) -> StatusError:
 async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending]) -> None:
     """Pass frames both ways until a side or one of ``endings`` ends it, then close both with the reason.
 
-    Clients print the reason to a terminal, and it may come from a node.
+    Clients print it to a terminal, and it may come from a node.
     """
     async with asyncio.TaskGroup() as tasks:
         copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_downstream(server, client))]
@@ -148,8 +145,7 @@ async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending]) ->
 async def _upstream(client: WebSocket, server: Bounded) -> End:
     """Pass frames on until the client closes; return close code and reason.
 
-    The server's library buffers any number of messages. So a ping follows each window, and at most two wait for their
-    pongs.
+    The server's library buffers without limit. So a ping follows each window, and at most two wait for their pongs.
     """
     sent = 0
     pong: Awaitable[float] | None = None

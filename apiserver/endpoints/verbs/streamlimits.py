@@ -40,7 +40,7 @@ DEFAULTS: Final = StreamLimits()
 def holder_of(user: User) -> str:
     """Return the key under which a user's streams count.
 
-    A namespace's service accounts count together, because a user could create one per stream.
+    A namespace's service accounts count together: a user could create one per stream.
     """
     if user.name.startswith(_SERVICE_ACCOUNT):
         return user.name.rpartition(":")[0] + ":*"
@@ -80,7 +80,7 @@ class OpenStreams:
     async def one(self, user: User, info: RequestInfo, share: int = 1) -> AsyncIterator[str]:
         """Count a stream while the block runs; yield its holder's token. Raises TooManyRequests.
 
-        ``share``: how many times the limit per user and object applies.
+        ``share``: factor of the limit per user and object.
         """
         holder = holder_of(user)
         stream = (info.group, info.resource, info.namespace, info.name, info.subresource)

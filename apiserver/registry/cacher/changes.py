@@ -26,7 +26,7 @@ class Event:
     """A watch event, shared by watches.
 
     ``item`` is the object to send: DELETED's last state at the deletion's revision, None for BOOKMARK. ``previous`` is
-    the earlier state.
+    its earlier state.
     """
 
     __slots__ = ("_frames", "item", "previous", "revision", "type")

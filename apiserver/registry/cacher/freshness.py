@@ -73,7 +73,7 @@ class Freshness:
     async def wait(self, revision: int | None = None) -> int:
         """Wait until the cache has reached ``revision`` (None: the store's); return the revision reached.
 
-        Raises ServiceUnavailable without the store's answer, Timeout if the cache is late.
+        Raises ServiceUnavailable by the store, Timeout if the cache is late.
         """
         if revision is not None and max(revision, 1) <= self._reached:
             return self._reached

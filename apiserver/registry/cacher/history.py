@@ -1,7 +1,7 @@
 """Read changes older than the window back from storage, unless compacted.
 
 After a restart, clients return with older revisions. The missing changes are read once for all clients, and put before
-the window. If there are too many, a watch reads storage's history itself; only a few may do so at once.
+the window. If there are too many, a few watches may read storage's history themselves.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class History:
     async def reach(self, after: int) -> bool:
         """Extend the window back to ``after``; False if that is too far.
 
-        Raises Expired after compaction, ServiceUnavailable without an answer in time.
+        Raises Expired after compaction, ServiceUnavailable.
         """
         async with self._reading:
             while after < self._window.oldest:

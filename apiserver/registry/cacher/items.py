@@ -33,7 +33,7 @@ class Item:
     ) -> None:  # fmt: skip
         """Take the JSON's ``pieces``, and the decoded ``obj`` if available.
 
-        ``labels_at``: start of labels in the second piece (see ``canonical``), even without any; 0: unknown.
+        ``labels_at``: start of labels in the second piece (see ``canonical``), even if empty; 0: unknown.
         """
         self.key = key
         self.revision = revision

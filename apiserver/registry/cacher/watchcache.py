@@ -7,10 +7,10 @@ Guarantees (``tests/unit/apiserver/registry/cacher/test_watchcache.py``):
 3. ``watch(after=snapshot.revision)`` sends every later change of the prefix once, in the order of revisions. Applying its
    events to the snapshot gives a later snapshot, for any selector: objects that stop matching are DELETED.
 4. A watch starts at any revision that storage has not compacted. If it cannot send all changes (too slow, compacted), it
-   raises ``Expired``; it never skips.
+   raises ``Expired``.
 5. While storage is unavailable, watches stay open, ``get`` and ``list`` show the last snapshot, and ``wait_fresh`` fails in
    time.
-6. An undecodable entry counts as absent: reported, and DELETED if it was visible before.
+6. An undecodable entry counts as absent: reported, and DELETED if it was visible.
 7. Every few minutes the cache is compared with storage; after a difference it is not ``is_usable`` until it has listed
    again.
 """
@@ -107,9 +107,9 @@ class WatchCache:
         """Cache the objects under ``prefix``, which ends with a slash.
 
         ``decode`` turns an entry into an item with its ``mod_revision`` as resourceVersion, for a deletion the last value at
-        its revision; it raises ValueError, LookupError, TypeError or AttributeError for bad data. ``capacity``: changes that a
-        watch may lag or start behind. ``timeout_seconds``: of ``wait_fresh`` (Go: 3 s). ``on_undecodable``: called once per bad
-        revision. ``replays``: most watches that read storage's history. ``give_back``: returns free memory to the system.
+        its revision; it raises one of ``DECODING_ERRORS``. ``capacity``: changes that a watch may lag or start behind.
+        ``timeout_seconds``: of ``wait_fresh`` (Go: 3 s). ``on_undecodable``: called once per bad revision. ``replays``: most
+        watches that read storage's history. ``give_back``: returns free memory to the system.
         """
         self._storage = storage
         self._prefix = prefix
@@ -170,8 +170,8 @@ class WatchCache:
         """Wait until the cache has reached ``revision``; return the revision reached.
 
         None uses storage's revision, which makes the next ``get`` or ``list`` linearizable; 0 does not wait. Raises
-        TooManyRequests for 0 before the first listing; ServiceUnavailable without storage; Timeout, with cause
-        ResourceVersionTooLarge for a given ``revision``.
+        TooManyRequests for 0 before the first listing; ServiceUnavailable; Timeout, with cause ResourceVersionTooLarge for a
+        given ``revision``.
         """
         if revision == 0 and not self.synced.is_set():
             raise self._cold()
@@ -214,11 +214,11 @@ class WatchCache:
         """Watch ``prefix`` (default: all) or ``key`` for changes after the revision ``after``, possibly a future one.
 
         ``after``: if a snapshot's revision, without an await in between, the watch misses nothing and cannot expire.
-        ``predicate``: the selector. ``bookmark_seconds``: interval of BOOKMARK events without other events. ``trigger``: a
-        condition that ``predicate`` implies; makes unrelated changes free.
+        ``bookmark_seconds``: interval of BOOKMARK events without others. ``trigger``: a condition that ``predicate`` implies;
+        makes unrelated changes free.
 
         Raises Expired, also from the iterator, if changes after ``after`` are gone; TooManyRequests before the first listing,
-        or if too many watches read history; ServiceUnavailable without storage's changes.
+        or if too many watches read history; ServiceUnavailable.
         """
         if not self.synced.is_set():
             raise self._cold()

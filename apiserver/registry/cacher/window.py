@@ -4,9 +4,9 @@ A watch has a position in the shared window instead of a buffer; it expires when
 other. New events are pushed to watches that have read everything, found by key, namespace or field value. A full
 receiver's watch reads the window once there is room.
 
-Changes of one iteration of the event loop are dispatched together after it. A dispatch costs mostly a TLS record and a
-system call per watch, for any number of events. So after a dispatch to many, the window pauses 100 µs per watch, at
-most 50 ms: with 100 and 1,000 watches, this saved a fifth of the processor time without more delay.
+Changes of one iteration of the event loop are dispatched together. A dispatch costs mostly a TLS record and a system
+call per watch, for any number of events. So after a dispatch to many, the window pauses 100 µs per watch, at most 50
+ms: with 100 and 1,000 watches, this saved a fifth of the processor time without more delay.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Window:
         self._stop_all()
 
     def position(self, after: int) -> int:
-        """Return the first sequence number after revision ``after``; raises Expired."""
+        """Return the sequence number of the first change after ``after``; raises Expired."""
         if after < self.oldest:
             raise self.expired(after)
         return self._base + bisect_right(self._records, after, key=_revision_of)
@@ -280,7 +280,7 @@ class Watch:
     async def tell(self, receiver: Receiver) -> None:
         """Send all events and bookmarks to ``receiver`` until the cache stops.
 
-        Raises Expired as in iteration, or if the receiver was full too long; errors of predicate and receiver.
+        Raises Expired, also for a receiver full too long; errors of predicate and receiver.
         """
         while (events := await self._step(receiver.receive)) is not None:
             if events:
@@ -291,7 +291,7 @@ class Watch:
         return self
 
     async def __anext__(self) -> Event:
-        """Return the next event; end when the cache stops. Raises Expired if too slow, or if the cache lost its position."""
+        """Return the next event; end when the cache stops. Raises Expired if too slow, or cut off by the cache."""
         if not self._pending:
             self._pending += await self.batch()
             if not self._pending:

@@ -121,11 +121,8 @@ class Listing:
 async def run(store: Store, query: ListQuery) -> Listing:
     """Return the requested page.
 
-    Raises:
-        BadRequest: malformed token or revision.
-        Expired: compacted; after a token, the error has one that continues without consistency.
-        Timeout: the revision does not exist yet.
-        ServiceUnavailable: storage does not answer.
+    Raises BadRequest; Expired after compaction, after a token with one that continues without consistency; Timeout for
+    a future revision; ServiceUnavailable.
     """
     if query.token:
         position = decode_token(query.token)

@@ -37,7 +37,7 @@ def no_owners(subresource: str) -> FieldOwners | None:
 def keep_times(new: Object, old: Object) -> None:
     """Restore old times in ``managedFields``, in place, if nothing else differs (Go: IgnoreManagedFieldsTimestampsTransformer).
 
-    Otherwise, a write without effect would trigger watches.
+    Otherwise, such a write would trigger watches.
     """
     mine, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not mine or not before or len(mine) != len(before):

@@ -88,7 +88,7 @@ class Planner:
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
         """Return errors in the rest of an object that violates the schema.
 
-        Empty if hooks fail, or the schema's errors fill the answer.
+        None if hooks fail, or the schema's errors fill the answer.
         """
         if len(misshapen) >= MAX_CAUSES:
             return []
@@ -115,9 +115,9 @@ class Planner:
         return metadata.tidy(obj)
 
     def receive(self, wanted: Object, old: Object, options: WriteOptions, part: Part) -> list[FieldError]:
-        """Validate and default the wanted state of ``old`` in place; return the errors about unknown fields (``Strict``).
+        """Validate and default the wanted state of ``old`` in place; return errors about unknown fields (``Strict``).
 
-        Raises BadRequest for another object, Invalid by the schema.
+        Raises BadRequest for another object, Invalid.
         """
         before = old["metadata"]
         metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])

@@ -43,7 +43,7 @@ class Scaling:
     def put_back(self, obj: HubObject, scale: Object) -> HubObject:
         """Set the replicas and any revision of ``scale`` in ``obj``; return it.
 
-        Raises BadRequest for another object's ``scale``, Invalid for an invalid count.
+        Raises BadRequest for another object's ``scale``, Invalid.
         """
         given = scale.get("metadata")
         _match(scale, given, obj)

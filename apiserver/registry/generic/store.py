@@ -98,7 +98,7 @@ class Store:
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
         """Return one object: current (``fresh``), or not older than ``at_least``.
 
-        Raises NotFound, Timeout if the revision does not exist yet, ServiceUnavailable without storage.
+        Raises NotFound, Timeout for a future revision, ServiceUnavailable.
         """
         key = self.key(namespace, name)
         if self.cache.synced.is_set() and not self.cache.is_usable:
@@ -197,9 +197,8 @@ class Store:
     ) -> tuple[Item, bool]:
         """Server-side apply: merge ``applied`` into the object, or create it; return it and whether it was created.
 
-        ``may_create`` is called before a creation, and raises Forbidden without the right. Raises Conflict if other managers'
-        fields would change without ``options.force``, or ``uid`` or ``resourceVersion`` differ; NotFound for an absent object's
-        subresource.
+        ``may_create`` raises Forbidden without the right to create. Raises Conflict with other managers' fields without
+        ``options.force``, or by ``uid`` or ``resourceVersion``; NotFound for an absent object's subresource.
         """
         owners = self._owners(part)
         if owners is None:
@@ -274,8 +273,7 @@ class Store:
     async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
         """Delete an object, or mark it if it has finalizers; return its last state and whether it is gone.
 
-        ``uid``: the only incarnation to delete, hidden from admission unlike the options' precondition. Raises NotFound,
-        Conflict.
+        ``uid``: the only incarnation to delete, hidden from admission. Raises NotFound, Conflict.
         """
         conditions = options if uid is None else replace(options, uid=uid)
 

@@ -71,7 +71,7 @@ class StoredObjects:
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
         """Replace ``old`` (None: absent) by ``new``, without managed fields if too large; return the item.
 
-        Raises Overtaken if the stored object is not ``old``, Conflict for a taken lock.
+        Raises Overtaken, Conflict for a taken lock.
         """
         if dry_run:
             return await self._as_if(key, old, new)

@@ -67,13 +67,13 @@ class Verb:
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         """Change ``obj`` (a copy), spec and status, and return it. ``body`` is the request's JSON object, ``{}`` if absent.
 
-        Called again after a conflicting write. Raises Conflict by the object's state, Invalid or BadRequest for a wrong body.
+        Called again after a conflicting write. Raises Conflict by the state, Invalid or BadRequest by the body.
         """
         raise NotImplementedError
 
 
 class CreatingVerb:
-    """Creates or finds an object of another resource, and answers with that and 201."""
+    """Creates or finds an object of another resource; answers with it and 201."""
 
     creates: Resource
     """In the group and version of the resource."""
@@ -94,7 +94,7 @@ class CreatingVerb:
 
 
 class DeletingVerb:
-    """Deletes an object of another resource in the same namespace, and answers with that."""
+    """Deletes another resource's object in the same namespace; answers with it."""
 
     deletes: Resource
     """In the group and version of the resource."""
@@ -111,7 +111,7 @@ class DeletingVerb:
 class RelayedVerb:
     """Has another process act. Nothing is stored; the answer is the unchanged object.
 
-    Admission does not see it, because its body may be secret.
+    Admission does not see it: the body may be secret.
     """
 
     def check(self, obj: Object, body: Object) -> None:
@@ -119,7 +119,7 @@ class RelayedVerb:
         raise NotImplementedError
 
     async def act(self, obj: Object, body: Object) -> None:
-        """Have the checked request carried out; raises a StatusError if it was not, or may not have been."""
+        """Have the checked request carried out; raises a StatusError if that failed or is unknown."""
         raise NotImplementedError
 
 
@@ -197,10 +197,7 @@ class Connect:
         return 1
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return the server of a stream for the request's ``query``.
-
-        Raises, before the upgrade, BadRequest, Conflict, or ServiceUnavailable without a server.
-        """
+        """Return the server of a stream for the request's ``query``; raises a StatusError, before the upgrade."""
         raise NotImplementedError
 
     def warnings(self, obj: Object) -> Iterable[str]:
@@ -220,7 +217,7 @@ class Read:
     async def read(self, obj: Object) -> Object:
         """Return an object of the kind ``answers`` about ``obj``.
 
-        Raises BadRequest or Conflict without anything to read, ServiceUnavailable or Timeout by its source.
+        Raises BadRequest or Conflict by the state, ServiceUnavailable or Timeout by its source.
         """
         raise NotImplementedError
 
@@ -363,8 +360,7 @@ class Spoke(Strategy):
     ``read``, ``default``, managed fields and two inverse conversions. Objects stored in a spoke's version are converted
     when read, and rewritten by the next write (as ``k8s.io/apimachinery/pkg/runtime``).
 
-    Verbs, streams, reads, ``/status``, ``/scale`` and selectable fields are the hub's, with its object; answers are of
-    this version.
+    Verbs, streams, reads, ``/status``, ``/scale`` and selectable fields are the hub's; answers are of this version.
     """
 
     def __init__(self, hub: Strategy) -> None:

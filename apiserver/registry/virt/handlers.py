@@ -27,7 +27,7 @@ class Handlers:
     async def destination(self, vm: Object, what: str) -> Destination:
         """Return virt-handler on the machine's node as destination of a stream or read ``what``.
 
-        Raises ServiceUnavailable, also for a virt-handler that is not trusted.
+        Raises ServiceUnavailable, also without trust.
         """
         node = str(vm["status"]["nodeName"])
         try:

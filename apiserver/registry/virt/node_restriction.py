@@ -73,8 +73,8 @@ class NodeRestriction:
     async def validate(self, attributes: Attributes) -> None:
         """Validate a request.
 
-        Raises Forbidden if the token names no node, or the node is revoked or may not write these fields; ServiceUnavailable if
-        that is unknown.
+        Raises Forbidden for a token without node, a revoked node, or fields that it may not write; ServiceUnavailable while
+        unknown.
         """
         if attributes.user.name != self._username:
             return

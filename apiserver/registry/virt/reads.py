@@ -101,7 +101,7 @@ class Waiting:
 async def ask(destination: Destination, name: str, seconds: float, max_bytes: int, posted: bytes | None = None) -> dict[str, Any]:
     """Return virt-handler's answer to a GET, or to a POST of JSON; ``name`` names it in errors.
 
-    Raises a StatusError if it refused, or did not answer.
+    Raises a StatusError, also virt-handler's own.
     """
     url = urlsplit(destination.url)
     where = f"virt-handler at {url.netloc}"

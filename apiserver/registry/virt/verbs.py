@@ -2,8 +2,7 @@
 
 ``start``, ``stop`` and ``restart`` write ``status.request``, ``pause`` and ``unpause`` write ``status.pause``
 (:mod:`apiserver.apis.virt.lifecycle.power`). ``reset``, ``softreboot``, ``nmi``, ``sendkey``, ``freeze`` and ``thaw``
-append to ``status.operations`` (:mod:`apiserver.apis.virt.lifecycle.operations`). A verb without effect is a Conflict,
-because silence would look like a lost request.
+append to ``status.operations`` (:mod:`apiserver.apis.virt.lifecycle.operations`). A verb without effect is a Conflict.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class LevelVerb(Verb):
 
 
 class Start(LevelVerb):
-    """Turns the machine on; the next attempt may begin paused, on nodes with some labels."""
+    """Turns the machine on; the next attempt may begin paused, and on nodes with some labels."""
 
     options = frozenset({"paused", "nodeSelector", "discardState"})
 
@@ -101,7 +100,7 @@ class Restart(LevelVerb):
 
 
 class Stop(LevelVerb):
-    """Turns the machine off. A shorter grace period replaces that of a shutdown in progress, also during deletion."""
+    """Turns the machine off; even during a shutdown or deletion, with a shorter grace period."""
 
     def __init__(self, name: str, grace_seconds: int | None = None) -> None:
         """``grace_seconds``: of every call; None: the body may have it."""
@@ -130,7 +129,7 @@ class Pause(LevelVerb):
 
 
 class Unpause(LevelVerb):
-    """Ends the pause of the current attempt; an operation resumes, once, a guest that something else stopped."""
+    """Ends the pause of the current attempt; once, resumes a guest that something else stopped."""
 
     def __init__(self, name: str, new: NewId = new_id) -> None:
         super().__init__(name)
@@ -247,7 +246,7 @@ def refuse_start(vm: Object) -> Refusal:
 
 
 def refuse_discarding(vm: Object) -> Refusal:
-    """Return why a start cannot discard the image; it may after failing again and again."""
+    """Return why a start cannot discard the image; one that fails again and again can."""
     phase = phases.phase_of(vm)
     if phase in phases.WITH_POD:
         return f"the virtual machine is already on ({phase})"
@@ -307,7 +306,7 @@ def refuse_reset(vm: Object) -> Refusal:
 
 
 def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
-    """Return why a guest that is off or paused gets no signal."""
+    """Return the function that refuses a guest that is off or paused."""
 
     def refuse(vm: Object) -> Refusal:
         stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)

@@ -28,7 +28,7 @@ class Encryption:
     ) -> None:
         """Read the file, and again every ``seconds``; None: once. Raises OSError, Misconfigured.
 
-        ``kms_seconds``: intervals of checking key management services, after success and failure.
+        ``kms_seconds``: intervals of checks, after success and failure.
         """
         self._file = file
         self._root = root
