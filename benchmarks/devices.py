@@ -135,7 +135,6 @@ def cloud(kubectl: Kubectl) -> Sample:
 
 
 def report(samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
-    """Return medians, and each device's price: its machine's median minus that of the base."""
     seconds = {name: statistics.median(each.seconds for each in found) for name, found in samples.items()}
     memory = {name: statistics.median(each.memory_mib for each in found) for name, found in samples.items()}
     return {

@@ -66,7 +66,6 @@ def machine(name: str, *, io_thread: bool, node: str) -> dict[str, Any]:
 
 
 def written(mib: int) -> str:
-    """Return a shell command that writes all blocks of the file."""
     return f"busybox dd if=/dev/zero of=/claim/disk.img.new bs=1M count={mib} conv=fsync && mv /claim/disk.img.new /claim/disk.img"
 
 

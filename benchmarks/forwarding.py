@@ -208,7 +208,6 @@ async def listening(port: int) -> None:
 
 
 async def measure(mib: int, rounds: int, directions: Iterable[str]) -> None:
-    """Print a line for each direction: the median rate, and each hop's processor seconds per GiB."""
     async with hops() as (place, pids):
         for direction in directions:
             before = {each: processor_seconds(pids[each]) for each in HOPS}

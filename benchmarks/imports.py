@@ -147,7 +147,6 @@ def _memory_kib(pid: int) -> int:
 
 
 def downloaded(kubectl: Kubectl, url: str) -> float:
-    """Return the seconds of a pod's download until it is on the storage."""
     command = (
         "export PATH=/bin; read begun rest </proc/uptime && busybox wget -q -O /claim/plain "
         f"{url} && busybox dd if=/dev/null of=/claim/plain conv=notrunc,fsync 2>/dev/null && read ended rest </proc/uptime"
@@ -187,7 +186,6 @@ def measure(kubectl: Kubectl, formats: Sequence[str], rounds: int, mib: int) -> 
 
 
 def report(found: Mapping[str, list[Sample]], mib: int) -> dict[str, Any]:
-    """Return medians, and each import's time divided by that of the plain download."""
     images = {}
     for format_, samples in found.items():
         seconds = gauges.median([each.seconds for each in samples], 2)

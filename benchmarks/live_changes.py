@@ -68,7 +68,6 @@ def machine() -> dict[str, Any]:
 
 
 def measure(kubectl: Kubectl, count: int, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
-    """Return the median seconds of ``count`` edits and edits back of each kind."""
     kubectl.create(shared_claim(CLAIM))
     taken: dict[str, dict[str, list[float]]] = {name: {} for name in kinds}
     with operations.started(kubectl, machine()), console(kubectl, MACHINE) as guest:

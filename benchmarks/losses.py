@@ -1,7 +1,7 @@
 """``make bench-losses``: seconds from the loss of a node to the restart of its machine elsewhere, by step.
 
-One node after the other loses its kubelet and the processes of all our pods at once: virt-handler, the guest, and perhaps virt-api and the
-leading virt-controller. Its board reports that it is off as soon as the fence agent asks. Steps:
+One node after the other loses its kubelet and our pods' processes at once. Its board reports that it is off as soon as the fence agent
+asks. Steps:
 
 - ``unknown``: virt-controller finds the node unreachable
 - ``fenced``: the agent's proof is written to the Node
@@ -36,7 +36,6 @@ MACHINE: Final = "bench-loss"
 
 
 def lose(kubectl: Kubectl, system: Kubectl, node: layout.Node, other: str) -> dict[str, float]:
-    """Lose the node with a machine once; return the seconds since the loss at each step."""
     with cordoned(system, other):
         kubectl.api.create(tiny_vm(MACHINE))
         pod = kubectl.api.ready("vm", MACHINE, timeout=LIMIT_SECONDS)["status"]["podName"]

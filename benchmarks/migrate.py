@@ -103,7 +103,6 @@ def settled(attempts: Sequence[Attempt], end: datetime) -> Sequence[Attempt]:
 
 
 def longest_gap(attempts: Sequence[Attempt]) -> float:
-    """Return the longest time between two answers, in seconds."""
     answered = [each.ended for each in attempts if not each.failure]
     return max(((after - before).total_seconds() for before, after in itertools.pairwise(answered)), default=0.0)
 
@@ -122,7 +121,6 @@ def handlers(kubectl: Kubectl) -> list[dict[str, Any]]:
 
 
 def processor_seconds(pods: Sequence[dict[str, Any]]) -> float:
-    """Return the processor time of all processes of pods."""
     return sum(processor_seconds_of(pid for pod in pods for pid in processes.of_pod(pod)).values())
 
 
@@ -218,7 +216,6 @@ def told(found: Move) -> str:
 
 
 def mib_per_second(progress: Mapping[str, Any]) -> float | None:
-    """Return the average rate; None if the progress lacks it."""
     moved, milliseconds = int(progress.get("processedBytes") or 0), int(progress.get("elapsedMilliseconds") or 0)
     return moved / MIB / (milliseconds / 1000) if moved and milliseconds else None
 
@@ -236,7 +233,6 @@ def idle(kubectl: Kubectl) -> float:
 
 
 def quartiles(values: Sequence[float]) -> dict[str, float]:
-    """Return median, 95th percentile and maximum."""
     ordered = sorted(values)
     return {
         "median": round(statistics.median(ordered), 2),

@@ -33,7 +33,7 @@ class _Storage:
         self._keys = Keys("")
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put]) -> int:
-        """See the port."""
+        """See ``storage.port``."""
         keys = [self._keys.inner(condition.key) for condition in conditions]
         request = rpc.TxnRequest(
             compare=[
@@ -48,17 +48,17 @@ class _Storage:
         return int(response.header.revision)
 
     async def get(self, key: str) -> Entry | None:
-        """See the port."""
+        """See ``storage.port``."""
         response = await self._range(rpc.RangeRequest(key=self._keys.inner(key)), timeout=5.0, metadata=METADATA)
         return self._keys.entry(response.kvs[0]) if response.kvs else None
 
     async def revision(self) -> int:
-        """See the port."""
+        """See ``storage.port``."""
         response = await self._range(rpc.RangeRequest(key=b"\0", keys_only=True), timeout=5.0, metadata=METADATA)
         return int(response.header.revision)
 
     async def range(self, prefix: str) -> Page:
-        """See the port."""
+        """See ``storage.port``."""
         begin, end = self._keys.bounds(prefix)
         entries: list[Entry] = []
         revision = 0
@@ -73,7 +73,7 @@ class _Storage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
-        """See the port."""
+        """See ``storage.port``."""
         begin, end = self._keys.bounds(prefix)
         create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=after, prev_kv=True, fragment=True)
 
@@ -122,7 +122,7 @@ class GrpcioStorage(_Storage):
             call.cancel()
 
     async def close(self) -> None:
-        """See the port."""
+        """See ``storage.port``."""
         await self._channel.close(None)
 
 
@@ -146,7 +146,7 @@ class GrpclibStorage(_Storage):
             await stream.cancel()
 
     async def close(self) -> None:
-        """See the port."""
+        """See ``storage.port``."""
         self._channel.close()
 
 

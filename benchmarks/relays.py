@@ -104,7 +104,6 @@ async def answer(first: dict[str, Any]) -> None:
 
 
 def lateness(late: list[float]) -> dict[str, float]:
-    """Return milliseconds: median, 99th percentile, maximum."""
     found = sorted(late) or [0.0]
     chosen = {"median": statistics.median(found), "p99": found[int(len(found) * 0.99)], "most": found[-1]}
     return {name: round(value * 1e3, 2) for name, value in chosen.items()}
@@ -218,12 +217,11 @@ def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], 
 
 
 async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
-    """Return the figures of concurrent migrations."""
     size = (mib << 20) // migrations
     pods = Pods(root, migrations)
     async with side("target", root, migrations) as target, side("source", root, migrations, (await target.said())["port"]) as source:
         await source.said()
-        await asyncio.to_thread(pods.move, CHUNK_BYTES)  # processes have started
+        await asyncio.to_thread(pods.move, CHUNK_BYTES)
         sides = {"source": source, "target": target}
         before = {name: processor_seconds(each.pid) for name, each in sides.items()}
         for each in sides.values():
@@ -247,7 +245,6 @@ async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
 
 
 def bare(root: Path, mib: int, *, encrypted: bool) -> dict[str, Any]:
-    """Return the figures of one process that sends to another on loopback."""
     size = mib << 20
     listener = socket.create_server(("127.0.0.1", 0))
     with timed_child(lambda: receive_bare(listener, root, size, encrypted)) as child:

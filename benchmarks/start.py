@@ -103,7 +103,6 @@ class Stopwatch:
 
 
 async def start_one(client: Client, kubectl: Kubectl, stopwatch: Stopwatch, name: str) -> Timeline:
-    """Start one machine; return its timeline at its guest's prompt."""
     timeline = stopwatch.timelines[name] = Timeline(sent=time.monotonic())
     await client.create(VIRTUAL_MACHINES, tiny_vm(name), kubectl.namespace)
     timeline.answered = time.monotonic()
@@ -121,7 +120,6 @@ def _await_prompt(kubectl: Kubectl, name: str) -> None:
 
 
 async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Timeline], dict[str, dict[str, list[float]]]]:
-    """Start ``count`` machines one after the other; return their timelines, and the memory while all run."""
     stopwatch = Stopwatch()
     timelines = []
     versions = [(await client.list(each, kubectl.namespace))["metadata"]["resourceVersion"] for each in (VIRTUAL_MACHINES, PODS)]

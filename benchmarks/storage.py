@@ -35,27 +35,27 @@ class Measurable(Protocol):
     """The measured part of the port."""
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Any]) -> int:
-        """See the port."""
+        """See ``storage.port``."""
         ...
 
     async def get(self, key: str) -> Entry | None:
-        """See the port."""
+        """See ``storage.port``."""
         ...
 
     async def revision(self) -> int:
-        """See the port."""
+        """See ``storage.port``."""
         ...
 
     async def range(self, prefix: str) -> Page:
-        """See the port."""
+        """See ``storage.port``."""
         ...
 
     def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """See the port."""
+        """See ``storage.port``."""
         ...
 
     async def close(self) -> None:
-        """See the port."""
+        """See ``storage.port``."""
         ...
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.streams [--streams 64] [--seconds 8]
 
-Both servers are real processes on loopback with mutual TLS; guests, clients and floods are this process. The results of each flood:
-resident MiB of both before and after, and the maximum per stream, without kernel buffers.
+Both servers are real processes on loopback; guests, clients and floods are this process. The results: resident MiB of both before and
+after, and the maximum per stream, without kernel buffers.
 """
 
 from __future__ import annotations
@@ -95,7 +95,6 @@ async def serve_handler(root: Path, port: int) -> None:
 
 
 def resident(pid: int) -> float:
-    """Return VmRSS in MiB."""
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
 
@@ -180,7 +179,6 @@ async def ready(port: int, tls: ssl.SSLContext) -> None:
 
 
 async def create(port: int, tls: ssl.SSLContext) -> None:
-    """Create the machine once the server is ready."""
     body = json.dumps(MACHINE).encode()
     kind = "Content-Type: application/json"
     fields = (f"POST {PATH} HTTP/1.1", "Host: virt-api", kind, f"Content-Length: {len(body)}", "Connection: close")

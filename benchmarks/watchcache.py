@@ -50,7 +50,6 @@ def entry(number: int, revision: int, generation: int = 1) -> Entry:
 
 
 def resident() -> float:
-    """Return the process's resident MiB."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / (1 << 20)
 

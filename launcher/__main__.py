@@ -38,7 +38,7 @@ def main() -> int:
         return _hold(Path(layout.RUN_DIRECTORY, layout.ATTACHMENT_SOCKET))
     for name in ABSENT:
         sys.modules[name] = None  # type: ignore[assignment]  # the import system's way to say "not there"
-    import asyncio  # after the loop above
+    import asyncio
 
     from apiserver import logs
     from launcher.main import process

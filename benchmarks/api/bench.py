@@ -46,14 +46,13 @@ def run(bench: Bench, wanted: Sequence[str]) -> None:
 
 
 def aggregate(here: Environment, bench: Bench) -> None:
-    """Put kube-apiserver in front of every contestant. A group has one server, so ours gets a second group."""
+    """Put kube-apiserver in front of every contestant; ours gets a second group."""
     for each in bench.contestants:
         here.aggregate(each.name, each.server.port, group=each.server.variant.group)
         each.port = here.kubernetes_port
 
 
 def variants(names: Sequence[str], *, aggregated: bool) -> list[Variant]:
-    """Return the servers with these names; behind the aggregator, ours has a group of its own."""
     chosen = [VARIANTS[name] for name in names]
     if aggregated:
         chosen = [replace(each, group=f"ours.{GROUP}") if each is servers.OURS_FLUNDERS else each for each in chosen]

@@ -25,7 +25,6 @@ class SampleFailed(Exception):
 
 
 def load(here: Environment, kind: Kind, operation: Operation, user: str) -> list[str]:
-    """Write the payloads; return the load generator's flags."""
     made = here.certificates
     template, patch = kind.write(here.directory / "payloads")
     shown = FRONT_PROXY if operation.varied else user

@@ -8,7 +8,7 @@ from typing import Final
 BASE: Final = 1_000
 MANY: Final = 10_000
 ASKED: Final = 64
-"""Number of objects for single reads and writes, so that their SubjectAccessReviews are cached."""
+"""Objects for single reads and writes: few, so that their SubjectAccessReviews are cached."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,6 @@ THROUGH_AGGREGATOR: Final = 2.5
 """The wanted ratio of every row through kube-apiserver."""
 MEMORY: Final = Operation("memory_10k", "", 4.5, many=True)
 QUICK: Final = tuple(each.key for each in (*OPERATIONS, MEMORY))
-"""Default operations of a quick run, without varied ones, which need tens of thousands of reviews first."""
+"""Without varied operations, which need tens of thousands of reviews first."""
 KEYS: Final = tuple(each.key for each in (*OPERATIONS, *VARIED, MEMORY))
 DELETE: Final = Operation("delete", "delete", namespace="create", names="c", objects=0)

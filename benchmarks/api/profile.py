@@ -1,7 +1,6 @@
 """``python -m benchmarks.api.profile get``: prints where our server spends its time during one operation.
 
-py-spy samples the server, including C code. *self* is the time in a function itself, with C functions separate; *total* includes all that
-it calls. The load is that of ``make bench-api``.
+py-spy samples the server, including C code. *self* is the time in a function itself; *total* includes all that it calls.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ REFERENCE, TUNED, OURS, MACHINES = "reference", "reference400", "ours", "vms"
 _DELETE: Final = Operation("delete", "delete")
 ROWS: Final = (*OPERATIONS[:4], _DELETE, *OPERATIONS[4:], *VARIED, MEMORY)
 REVIEWED_APART: Final = 0.1
-"""Allowed difference of two servers' reviews per request; in varied rows, a fifth to a quarter of the requests are reviewed."""
+"""Allowed difference of two servers' reviews per request; varied rows have a fifth to a quarter."""
 
 
 def cost(key: str, sample: Result) -> float:
@@ -47,7 +47,6 @@ def are_apart(result: Result, key: str, reference: str, ours: str = OURS) -> boo
 
 
 def apart(result: Result) -> dict[str, dict[str, str]]:
-    """Return a failure for each operation with different shares of reviewed requests."""
     measured = [key for key, samples in result["samples"].items() if samples.get(REFERENCE) and samples.get(OURS)]
     return {
         key: {

@@ -140,7 +140,7 @@ class Bench:
         return len(self.samples.get(operation.key, {}).get(contestant.name, []))
 
     def vary(self, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Return a sample of a varied operation with its share of reviews; all contestants get the same requests."""
+        """Return a sample of a varied operation with its share of reviews."""
         seed = f"{operation.key}-{self.taken(operation, contestant)}"
         lines = varied.write(contestant.server.here.directory, seed, varied.requests(seed))
         before = contestant.reviews()

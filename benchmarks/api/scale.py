@@ -26,7 +26,7 @@ from tests.reference_server.programs import ProgramFailed
 from tests.testbed.progress import StepFailed
 
 SHARDS: Final = 100
-"""Number of values of one label among the objects."""
+"""Values of one label."""
 RATE: Final = 5.0
 WRITES: Final = (
     Operation("patch", "patch", namespace="bench"),

@@ -1,7 +1,7 @@
 """The attacks: ``python -m benchmarks.attacks.attackers NAME --port PORT --count N --seconds S``.
 
-Attackers have no credentials. Each attack opens up to ``count`` connections, stops after its seconds, and prints the numbers of opened
-connections and of those that the server did not close as JSON.
+Attackers have no credentials. Each attack stops after its seconds, and prints as JSON how many connections it opened, and how many the
+server did not close.
 """
 
 from __future__ import annotations
@@ -95,8 +95,6 @@ async def silent(attack: Attack) -> None:
 
 
 async def half_handshakes(attack: Attack) -> None:
-    """Send half of the first TLS message."""
-
     async def work() -> None:
         wire = await attack.connect(shaken=False)
         hello = wire.hello()

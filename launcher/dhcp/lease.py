@@ -35,7 +35,7 @@ def with_dhcp(machine: messages.Machine) -> tuple[messages.Interface, ...]:
 
 
 def not_migratable(machine: messages.Machine) -> str:
-    """Return why a guest cannot move to another pod, or an empty string: IPAM would give that pod another address."""
+    """Return why IPAM would give the guest's next pod another address, or an empty string."""
     found = next((each for each in machine.interfaces if each.lease is not None and each.tap != network.TAP), None)
     return f"interface {found.name!r} has an address from its pod's IPAM, and the target pod gets another one" if found else ""
 
@@ -61,10 +61,7 @@ def of(
     resolv_conf: Path = RESOLV_CONF,
     mtu: Mtu = mtu_of_bridge,
 ) -> Lease:
-    """Return the lease of one interface. Raises as ``mtu``.
-
-    Only the pod's own network gets host name and resolver. ``any_socket`` is of the pod's network namespace.
-    """
+    """Return the lease of one interface. Only the pod's own network gets host name and resolver. Raises as ``mtu``."""
     behind = Lease(interface.mac, network.GUEST, network.GATEWAY, network.NETMASK, 0)
     found = behind if interface.lease is None else of_pod(interface.mac, interface.lease)
     found = dataclasses.replace(found, mtu=min(mtu(any_socket, bridge_of(interface)), _MTU_BYTES))

@@ -42,7 +42,7 @@ class Server:
         bridge: Callable[[messages.Interface], str] = lease.bridge_of,
         ports: Ports = PORTS,
     ) -> None:
-        """Store the functions that return the lease and the bridge of an interface, and the ports."""
+        """Store the functions that return an interface's lease and bridge, and the ports."""
         self._find = find
         self._bridge = bridge
         self._ports = ports
@@ -100,5 +100,5 @@ def _answer_some(server: socket.socket, given: Lease, client_port: int) -> None:
             continue
         try:
             server.sendto(said.data, (said.destination, client_port))
-        except OSError as error:  # the guest repeats its request
+        except OSError as error:
             logger.debug("cannot send a DHCP answer", extra={"error": str(error)})

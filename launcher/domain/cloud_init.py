@@ -50,10 +50,7 @@ def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], ma
 
 
 def meta_data(kind: str, uid: str, hostname: str, keys: Sequence[str]) -> bytes:
-    """Return meta data as JSON, a subset of the YAML that NoCloud reads.
-
-    A guest that finds another ``uid``, the machine's, repeats its first boot. ``keys`` are lines of authorized_keys.
-    """
+    """Return meta data as JSON, which NoCloud reads as YAML. A guest that finds another ``uid`` repeats its first boot."""
     content: dict[str, Any]
     if kind == cloud_init.NO_CLOUD:
         content = {"instance-id": uid, "local-hostname": hostname, "public-keys": list(keys)}
@@ -64,10 +61,7 @@ def meta_data(kind: str, uid: str, hostname: str, keys: Sequence[str]) -> bytes:
 
 
 def public_keys(secret: Mapping[str, bytes], path: str) -> tuple[str, ...]:
-    """Return the public keys in a Secret, named by the field ``path``, without duplicates.
-
-    Each line of each value must be a key, unless it is empty or a comment.
-    """
+    """Return the keys in a Secret without duplicates: each line of each value, except empty ones and comments."""
     found: list[str] = []
     for name in sorted(secret):
         for number, line in enumerate(secret[name].splitlines(), start=1):

@@ -15,7 +15,7 @@ _DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 
 def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the disks in ``spec.domain`` that keep data in the pod only."""
+    """Return the names of the disks that keep data in the pod only."""
     return tuple(origin.name for origin in origins(specification) if origin.overlay is not None)
 
 

@@ -50,8 +50,7 @@ def _append_model(domain: Element, definition: Definition) -> Element:
         case "host-model" if is_kvm:
             return SubElement(domain, "cpu", mode="host-model", check="partial")
         case "" | "host-passthrough" | "host-model":
-            # "maximum" is everything that the emulator supports. Current distributions require more than qemu64 has (x86-64-v2), and Linux
-            # boots as fast as with named models.
+            # "maximum" is everything that the emulator supports. Current distributions require more than qemu64 has (x86-64-v2).
             return SubElement(domain, "cpu", mode="maximum", check="none", migratable="on")
         case model:
             # With KVM, libvirt checks that the node's processor has all features. A guest that misses one fails with obscure errors.
@@ -69,7 +68,7 @@ def _append_features(cpu: Element, definition: Definition) -> None:
 
 
 def _append_pins(domain: Element, definition: Definition) -> None:
-    """Pin each virtual processor to a dedicated one of the pod, if required. QEMU's other threads get those left, or else all."""
+    """Pin each virtual processor to a dedicated one of the pod. QEMU's other threads get those left, or else all."""
     specification, own = definition.specification, definition.processors
     if not (needed := hardware.dedicated(specification)):
         return

@@ -19,15 +19,9 @@ def shared(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def not_migratable(xml: str, names: Mapping[str, str], moved: Collection[str]) -> str:
-    """Return why the disks' cache modes prevent live migration.
+    """Return why the disks' cache modes prevent live migration (docs/decisions/migration.md).
 
-    The target does not see data in the source's page cache, and does not read again what it has in its own. QEMU bypasses both caches where
-    ``cache`` says so, the default on a file system that supports ``O_DIRECT``.
-
-    Args:
-        xml: the domain.
-        names: the disks' names by libvirt's targets.
-        moved: names of disks that both nodes have open.
+    ``xml`` is the domain. ``names`` are the disks' by libvirt's targets, ``moved`` those that both nodes have open.
     """
     for disk in ET.fromstring(xml).iterfind("devices/disk"):  # noqa: S314  # ours
         driver, target = disk.find("driver"), disk.find("target")

@@ -27,8 +27,7 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
     path = f"devices.disks[{origin.name}].driver"
     if disk.get("shareable"):
         said.setdefault("cache", "none")  # with the page cache, guests on other nodes would read stale data
-    # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a sparse file
-    # grows, so it is for devices only.
+    # io=native blocks the main loop while a sparse file grows, so it is for devices only. For caches, see docs/decisions/migration.md.
     if cache := one_of(disk_driver.CACHES, said.get("cache", "none"), f"{path}.cache") if found.direct or "cache" in said else "":
         if cache in hardware.UNCACHED and not found.direct:
             raise InvalidSpecification(f"{path}.cache: the disk's file system does not support O_DIRECT")

@@ -51,10 +51,9 @@ def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] =
 
 
 def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict[str, str]:
-    """Return libvirt's target names of the specification's disks, by the disks' names.
+    """Return libvirt's target names of the specification's disks, by the disks' names (docs/decisions/disks.md).
 
-    A disk keeps its name in ``given``, which also has recent ones. A new disk gets the first free name of its bus. A removed disk's name is
-    free only for disks added later, because for one moment the guest may have both.
+    ``given`` also has names of disks that were just removed, because for one moment the guest may have both.
     """
     buses = {str(disk["name"]): _bus(disk, index) for index, disk in enumerate(hardware.defaulted(specification))}
     found: dict[str, str] = {}

@@ -120,7 +120,7 @@ def _processors(root: Node, counts: Mapping[str, int], total: int) -> Iterator[E
 
 
 def _cpu(root: Node, definition: Definition) -> Iterator[Edit]:
-    """Yield the edit of a CPU mode that only KVM has. The emulator gets "maximum", as for the typed field."""
+    """Yield the edit of a CPU mode that only KVM has. The emulator gets "maximum"."""
     node = root.child("cpu")
     if node is not None and node.get("mode") == "host-passthrough" and definition.accelerator == "qemu":
         yield _attribute(node, "mode", "maximum")
@@ -200,10 +200,7 @@ def names_by_target(text: str) -> dict[str, str]:
 
 
 def not_migratable(text: str, copied: Collection[str] = ()) -> str:
-    """Return why a domain with this XML cannot migrate live.
-
-    The page caches of two nodes may differ for a disk that both have open, except for the ``copied`` ones.
-    """
+    """Return why a domain with this XML cannot migrate live; ``copied`` disks are not open on both nodes."""
     try:
         disks = [each for each in reading.read(text).disks if each.name not in copied]
         cached = [each for each in disks if each.is_cached and not each.is_read_only]

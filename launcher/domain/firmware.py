@@ -31,10 +31,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_bootloader(tree: Tree, element: Element, definition: Definition) -> None:
-    """Append UEFI, or the BIOS's output to the serial port.
-
-    UEFI's files have paths, because libvirt's own selection depends on descriptor files that differ between distributions.
-    """
+    """Append UEFI by its files' paths, or the BIOS's output to the serial port."""
     efi = firmware_files.efi(definition.specification, definition.uid)
     if efi is not None:
         loader = SubElement(element, "loader", readonly="yes", type="pflash")

@@ -16,8 +16,8 @@ _LAST_SLOT: Final = "0x1f"
 def append(tree: Tree, definition: Definition) -> None:
     """Append the devices through which the guest's kernel reports a panic.
 
-    Linux has a driver for each (``CONFIG_PVPANIC_MMIO``, ``CONFIG_PVPANIC_PCI``); many kernels include only one. libvirt gives the PCI
-    device the last address. On a ``pc`` its address is on the first bus, which may be full.
+    Many kernels include only one driver (``CONFIG_PVPANIC_MMIO``, ``CONFIG_PVPANIC_PCI``). On a ``pc`` the PCI device's address is on the
+    first bus, which may be full.
     """
     model = one_of(hardware.MODELS, hardware.defaulted(definition.specification)["model"], "devices.panic.model")
     if model != "none":

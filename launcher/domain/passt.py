@@ -1,4 +1,4 @@
-"""Interfaces of type passt: ``<interface type="vhostuser">``, and the settings of passt."""
+"""Interfaces of type passt: ``<interface type="vhostuser">``, and passt's settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Settings:
 
 
 def settings(specification: Mapping[str, Any]) -> Settings | None:
-    """Return the settings of passt for ``spec.domain``; None: no interface has this type. At most one may have it."""
+    """Return the settings of passt, if an interface of ``spec.domain`` has this type; at most one may."""
     found = None
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.interfaces[{position}]"
@@ -45,7 +45,7 @@ def settings(specification: Mapping[str, Any]) -> Settings | None:
 
 
 def append(devices: Element, mac: str) -> None:
-    """Append passt's interface. QEMU keeps reconnecting, so a new passt process can replace one that ended."""
+    """Append passt's interface. QEMU keeps reconnecting, because a new passt process may replace one that ended."""
     element = SubElement(devices, "interface", type="vhostuser")
     SubElement(element, "mac", address=mac)
     source = SubElement(element, "source", type="unix", path=socket(layout.PASST_SOCKET), mode="client")

@@ -1,7 +1,7 @@
 """USB devices of clients: ``<redirdev>`` and ``<redirfilter>``.
 
-For each slot, QEMU listens on a unix socket and speaks the usbredir protocol with one client. Only virt-handler connects there. When the
-client disconnects, the guest sees an unplugged device.
+For each slot, QEMU listens on a unix socket and speaks the usbredir protocol with virt-handler. When the client disconnects, the guest sees
+an unplugged device.
 """
 
 from __future__ import annotations

@@ -9,10 +9,7 @@ from launcher.domain.definition import Tree
 
 
 def append(tree: Tree, table: str, strings: Mapping[str, str]) -> None:
-    """Append the strings, if any, to the SMBIOS table with libvirt's name ``table``. Call it after ``<os>`` exists.
-
-    ``strings`` are by libvirt's names, checked by ``launcher.domain.values``.
-    """
+    """Append the strings, if any, to the SMBIOS table with libvirt's name ``table``. Call it after ``<os>`` exists."""
     if not strings:
         return
     sysinfo = tree.domain.find("sysinfo")

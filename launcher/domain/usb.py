@@ -15,7 +15,7 @@ _MOST_PORTS: Final = 15
 def append(tree: Tree, definition: Definition) -> None:
     """Append the USB controller, or ``none``, because libvirt would add one. Call it after all USB devices exist.
 
-    The controller has a port for each device. Otherwise libvirt puts a slow hub (USB 1.1) on the fourth port.
+    It has a port for each device, or libvirt would put a slow hub (USB 1.1) on the fourth.
     """
     del definition
     devices = len(tree.devices.findall("*[@bus='usb']")) + len(tree.devices.findall("disk/target[@bus='usb']"))

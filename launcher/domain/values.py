@@ -1,4 +1,4 @@
-"""Checks values of a specification before they become part of the domain XML.
+"""Checks values before they become part of the domain XML.
 
 Each check returns the value, or raises ``InvalidSpecification``.
 """

@@ -1,7 +1,7 @@
 """Print what libvirt knows of this node: ``python3 -m launcher.hypervisor.capabilities qemu|kvm``, the type of guests.
 
-It starts libvirtd as virt-launcher does. The output is JSON: ``cache``, libvirt's cache of QEMU's capabilities; for ``kvm`` also
-``domainCapabilities`` (https://libvirt.org/formatdomaincaps.html) and ``hostModel``, the ``<cpu>`` of host-model with all its features
+The output is JSON: ``cache``, libvirt's cache of QEMU's capabilities; for ``kvm`` also ``domainCapabilities``
+(https://libvirt.org/formatdomaincaps.html) and ``hostModel``, the ``<cpu>`` of host-model with all its features
 (virConnectBaselineHypervisorCPU). The input is an earlier ``cache``, which saves a probe of QEMU.
 """
 

@@ -108,8 +108,8 @@ class LibvirtHypervisor:
         """Store the settings.
 
         Without an ``emulator``, the first domain waits until libvirt has probed its own. ``agent_call_seconds`` limits a call to a guest
-        agent with the usual time to answer. ``agent_command`` sends a JSON command to a domain's agent, with its seconds to answer, and
-        returns the answer.
+        agent with the usual time to answer. ``agent_command`` sends JSON to a domain's agent, with its seconds to answer, and returns the
+        answer.
         """
         self._agent_call_seconds = agent_call_seconds
         self._agent_command = agent_command
@@ -163,11 +163,11 @@ class LibvirtHypervisor:
                 threads.shutdown(wait=False, cancel_futures=True)
 
     async def ready(self) -> None:
-        """See the port."""
+        """See ``port``."""
         await self._ready.wait()
 
     async def learn(self, capabilities: str) -> None:
-        """See the port."""
+        """See ``port``."""
         if (emulator := self._emulator) is None:
             return
 
@@ -180,11 +180,11 @@ class LibvirtHypervisor:
         await self._call("ask libvirtd for QEMU's capabilities", learn, None)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """See the port."""
+        """See ``port``."""
         self._callbacks.append(callback)
 
     async def observe(self, name: str) -> Observation | None:
-        """See the port."""
+        """See ``port``."""
 
         def look(connection: libvirt.virConnect) -> Observation | None:
             domain = _lookup(connection, name)
@@ -217,7 +217,7 @@ class LibvirtHypervisor:
             return None
 
     async def describe(self, name: str) -> str:
-        """See the port."""
+        """See ``port``."""
         return await self._call(f"describe domain {name}", lambda connection: str(connection.lookupByName(name).XMLDesc()))
 
     def _cause(self, name: str) -> str:
@@ -225,7 +225,7 @@ class LibvirtHypervisor:
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def create(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -242,7 +242,7 @@ class LibvirtHypervisor:
         await self._call(f"start domain {name}", create)
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
-        """See the port."""
+        """See ``port``."""
 
         def keep(connection: libvirt.virConnect) -> None:
             connection.secretDefineXML(conversion.secret_xml(uuid, usage)).setValue(value)
@@ -250,7 +250,7 @@ class LibvirtHypervisor:
         await self._call(f"keep secret {uuid}", keep)
 
     async def resume(self, name: str) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def resume(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -265,7 +265,7 @@ class LibvirtHypervisor:
         await self._call(f"resume domain {name}", resume)
 
     async def suspend(self, name: str) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def suspend(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -275,7 +275,7 @@ class LibvirtHypervisor:
         await self._call(f"suspend domain {name}", suspend)
 
     async def reset(self, name: str) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def reset(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -288,21 +288,21 @@ class LibvirtHypervisor:
         await self._call(f"reset domain {name}", reset)
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
-        """See the port."""
+        """See ``port``."""
         flag = libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"shut down domain {name}", lambda connection: connection.lookupByName(name).shutdownFlags(flag))
 
     async def reboot(self, name: str, *, agent: bool = False) -> None:
-        """See the port."""
+        """See ``port``."""
         flag = libvirt.VIR_DOMAIN_REBOOT_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_REBOOT_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"reboot domain {name}", lambda connection: connection.lookupByName(name).reboot(flag))
 
     async def screenshot(self, name: str, limit: int) -> bytes:
-        """See the port."""
+        """See ``port``."""
 
         def take(connection: libvirt.virConnect) -> bytes:
             domain, stream = connection.lookupByName(name), connection.newStream()
@@ -321,11 +321,11 @@ class LibvirtHypervisor:
         return await self._call(f"take a screenshot of domain {name}", take)
 
     async def inject_nmi(self, name: str) -> None:
-        """See the port."""
+        """See ``port``."""
         await self._call(f"send domain {name} an NMI", lambda connection: connection.lookupByName(name).injectNMI())
 
     async def send_keys(self, name: str, codes: Sequence[int], hold_milliseconds: int) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def send(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -334,7 +334,7 @@ class LibvirtHypervisor:
         await self._call(f"send keys to domain {name}", send)
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def limit(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -344,7 +344,7 @@ class LibvirtHypervisor:
         await self._call(f"limit disk {target} of domain {name}", limit)
 
     async def add_vcpus(self, name: str, count: int) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def add(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -356,7 +356,7 @@ class LibvirtHypervisor:
         await self._call(f"add processors to domain {name}", add)
 
     async def request_memory(self, name: str, amount: int) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def request(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -367,7 +367,7 @@ class LibvirtHypervisor:
         await self._call(f"request memory for domain {name}", request)
 
     async def resize_disk(self, name: str, target: str, size: int) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def resize(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -378,7 +378,7 @@ class LibvirtHypervisor:
         await self._call(f"resize disk {target} of domain {name}", resize)
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def link(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -391,7 +391,7 @@ class LibvirtHypervisor:
         await self._call(f"set the link of domain {name}", link)
 
     async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def attach(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -406,7 +406,7 @@ class LibvirtHypervisor:
         await self._call(f"attach disk {target} to domain {name}", attach)
 
     async def detach_disk(self, name: str, target: str) -> bool:
-        """See the port."""
+        """See ``port``."""
 
         def detach(connection: libvirt.virConnect) -> bool:
             domain = connection.lookupByName(name)
@@ -416,7 +416,7 @@ class LibvirtHypervisor:
         return await self._call(f"detach disk {target} from domain {name}", detach)
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """See the port."""
+        """See ``port``."""
 
         def change(connection: libvirt.virConnect) -> bool:
             domain = connection.lookupByName(name)
@@ -437,7 +437,7 @@ class LibvirtHypervisor:
         return await self._call(f"change the medium of drive {target} of domain {name}", change)
 
     async def attach_interface(self, name: str, mac: str, interface: str) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def attach(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -448,7 +448,7 @@ class LibvirtHypervisor:
         await self._call(f"attach interface {mac} to domain {name}", attach)
 
     async def detach_interface(self, name: str, mac: str) -> bool:
-        """See the port."""
+        """See ``port``."""
 
         def detach(connection: libvirt.virConnect) -> bool:
             domain = connection.lookupByName(name)
@@ -458,7 +458,7 @@ class LibvirtHypervisor:
         return await self._call(f"detach interface {mac} from domain {name}", detach)
 
     async def destroy(self, name: str) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def destroy(connection: libvirt.virConnect) -> None:
             domain = _lookup(connection, name)
@@ -472,7 +472,7 @@ class LibvirtHypervisor:
         await self._call(f"destroy domain {name}", destroy)
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def migrate(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -493,7 +493,7 @@ class LibvirtHypervisor:
             raise MigrationFailed(str(error)) from error
 
     async def save(self, name: str, path: str) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def save(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -503,7 +503,7 @@ class LibvirtHypervisor:
         await self._call(f"save domain {name}", save, seconds=None)
 
     async def restore(self, name: str, path: str, xml: str) -> None:
-        """See the port."""
+        """See ``port``."""
 
         def restore(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -522,14 +522,14 @@ class LibvirtHypervisor:
         await self._call(f"restore domain {name}", restore, seconds=None)
 
     async def abort_job(self, name: str) -> None:
-        """See the port."""
+        """See ``port``."""
         try:
             await self._call(f"abort the job of domain {name}", lambda connection: connection.lookupByName(name).abortJob())
         except (DomainNotFound, OperationInvalid):
             return
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """See the port."""
+        """See ``port``."""
         flags = libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED if completed else 0
         try:
             stats: dict[str, Any] = await self._call(
@@ -540,7 +540,7 @@ class LibvirtHypervisor:
         return conversion.progress(stats)
 
     async def statistics(self, name: str) -> Mapping[str, object]:
-        """See the port."""
+        """See ``port``."""
 
         def ask(connection: libvirt.virConnect) -> Mapping[str, object]:
             domain = connection.lookupByName(name)
@@ -554,7 +554,7 @@ class LibvirtHypervisor:
         return await self._call(f"read the statistics of domain {name}", ask)
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
-        """See the port."""
+        """See ``port``."""
         limit = self._agent_call_seconds + max(0, seconds - AGENT_SECONDS)
         doing, connection = f"ask the guest agent of domain {name} for {command}", self._connection
         if connection is None:
@@ -695,7 +695,7 @@ def _detached(domain: libvirt.virDomain, find: Callable[[ET.Element], str | None
     if (found := find(_document(domain))) is None:
         return True
     try:
-        domain.detachDeviceFlags(found, libvirt.VIR_DOMAIN_AFFECT_LIVE)  # waits for the guest for 5 s
+        domain.detachDeviceFlags(found, libvirt.VIR_DOMAIN_AFFECT_LIVE)  # for up to 5 s
     except libvirt.libvirtError as error:
         if "in the process of unplug" not in str(error):  # an earlier request; QEMU has no code for it
             raise

@@ -55,7 +55,7 @@ def migration_parameters(terms: Terms, disks: Disks = NO_DISKS) -> tuple[dict[st
     if terms.auto_converge:
         flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
     if disks.shared:
-        # libvirt accepts only network file systems it recognizes. The control plane checked that the claims are shared, and virt-launcher
+        # libvirt accepts only network file systems it recognizes. virt-controller checked that the claims are shared, and virt-launcher
         # opened their images without the page cache.
         flags |= libvirt.VIR_MIGRATE_UNSAFE
     if disks.copied:
@@ -236,7 +236,7 @@ def secret_xml(uuid: str, usage: Usage) -> str:
 
 
 def agent_answer(text: str) -> object:
-    """Return the value in a guest agent's answer: any JSON value.
+    """Return the JSON value in a guest agent's answer.
 
     Raises:
         ValueError: it is too long, or not an answer.

@@ -51,7 +51,7 @@ class Daemon:
     def environment(self) -> dict[str, str]:
         """Return the variables that keep all its files below the two directories.
 
-        By default, glibc gives each thread its own heap and cache of free memory, which costs megabytes for libvirtd's dozen threads.
+        They also turn off glibc's heaps and caches per thread, which cost megabytes for libvirtd's dozen threads.
         """
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",

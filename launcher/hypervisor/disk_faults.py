@@ -1,6 +1,6 @@
 """Disk errors that did not pause their guest: the last one of each disk.
 
-A guest that writes in a loop can cause thousands per second, so only new errors, and repeated ones from time to time, trigger a report.
+A guest can cause thousands per second, so only new errors, and repeated ones from time to time, trigger a report.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """libvirt's cache of an emulator's capabilities, which saves libvirt a second's run of the emulator.
 
-libvirt writes the file again if any of these differs: libvirt's version, the change times of its programs, of the emulator and of its
-modules, the processor, access to ``/dev/kvm``, and, with KVM, the kernel and the processor's microcode.
+libvirt writes it again if any of these differs: libvirt's version, the change times of its programs, of the emulator and of its modules,
+the processor, access to ``/dev/kvm``, and, with KVM, the kernel and the processor's microcode.
 """
 
 from __future__ import annotations

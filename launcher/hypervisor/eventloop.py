@@ -1,7 +1,7 @@
 """The thread in which libvirt's events arrive.
 
-libvirt has one event loop per process, registered before the first connection. In its own thread it answers keep-alive messages while the
-asyncio loop is busy, and leaves no handles behind when that loop ends.
+libvirt has one event loop per process, registered before the first connection. Its own thread answers keep-alive messages while the asyncio
+loop is busy.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class MigrationAborted(MigrationFailed):
 
 @dataclass(frozen=True, slots=True)
 class DiskFault:
-    """An error of a disk that did not pause its guest."""
+    """An error that did not pause the guest."""
 
     disk: str
     """libvirt's target name (``vda``)."""
@@ -134,7 +134,7 @@ class Observation:
     """libvirt's, but instead of crashed: ``panicked`` if the guest panicked, ``watchdog`` if its watchdog powered it off."""
     agent_connected: bool = False
     reboots: int = 0
-    """By the guest, since this process started. So are the next."""
+    """By the guest, since this process started."""
     watchdogs: int = 0
     disk_errors: tuple[tuple[str, str], ...] = ()
     """For a domain paused by an I/O error: libvirt's target name of each disk, and the error."""
@@ -225,10 +225,7 @@ class Hypervisor(Protocol):
         """Wait until the hypervisor can be used."""
 
     async def learn(self, capabilities: str) -> None:
-        """Learn what the emulator can do, which ``create`` would do otherwise.
-
-        ``capabilities`` is the node's cache of it, which is ignored if it is outdated; empty: none.
-        """
+        """Learn what the emulator can do, which ``create`` would do otherwise, from the node's cache if that is up to date."""
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Register a callback for changes."""
@@ -327,7 +324,7 @@ class Hypervisor(Protocol):
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
         """Return the guest agent's answer to one command: any JSON value, which is untrusted.
 
-        Only one command is open at a time; other methods do not wait for it. The agent has ``seconds`` to answer.
+        Only one command is open at a time. The agent has ``seconds`` to answer.
 
         Raises:
             AgentSilent: it does not answer, or has not answered an earlier command yet.

@@ -165,5 +165,5 @@ def _datagram(packet: Packet, told: Settings) -> bytes | None:
 
 
 def _send(tap: int, frame: bytes) -> None:
-    with contextlib.suppress(OSError):  # the guest repeats its request
+    with contextlib.suppress(OSError):
         os.write(tap, frame)

@@ -82,8 +82,8 @@ class ManagedDomain:
 
         ``console`` and ``ports`` create the consoles, with a callback for changes of the number of viewers. ``qemu_log`` returns the file
         with QEMU's output by the domain's name. ``serve_addresses`` answers DHCP on exactly the machine's interfaces. ``measure`` returns
-        disks' free space, ``memory`` how much the pod may still use. ``images`` is the mounted claim for images of the guest's memory.
-        ``console_pipe`` makes the pipe for the container that logs the console; it and ``serve_addresses`` may raise OSError.
+        disks' free space, ``memory`` the pod's. ``images`` is the mounted claim for images of the guest's memory. ``console_pipe`` makes
+        the pipe for the container that logs the console; it and ``serve_addresses`` may raise OSError.
         """
         self._hypervisor = hypervisor
         self._make_console_pipe = console_pipe

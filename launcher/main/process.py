@@ -36,12 +36,12 @@ logger = logging.getLogger(__name__)
 VERSION: Final = "0.1.0"
 STOP_LIBVIRTD_SECONDS: Final = 3.0
 UNUSED_LIBVIRTD_SECONDS: Final = 0.5
-"""For libvirtd to stop if no guest ran: it has nothing to save, and may still be querying QEMU."""
+"""libvirtd has nothing to save if no guest ran, and may still be querying QEMU."""
 FLUSH_SECONDS: Final = 1.0
 LINGER_SECONDS: Final = 10.0
 """Time in which virt-handler forwards connections that still come to this pod after its guest moved.
 
-Kubelets, virt-controller and kube-proxy take two to four seconds to redirect a Service, and more than six on overloaded nodes.
+Kubernetes takes two to four seconds to redirect a Service, and more than six on overloaded nodes.
 """
 
 
@@ -133,7 +133,7 @@ async def _linger(server: Server) -> None:
 def _write_termination_message(ending: messages.Ending | None) -> None:
     message = life.termination_message(ending)
     try:
-        if qemu_log.TERMINATION_LOG.exists():  # only the kubelet creates it
+        if qemu_log.TERMINATION_LOG.exists():
             qemu_log.TERMINATION_LOG.write_text(message)
     except OSError as error:
         logger.warning("cannot write the termination message", extra={"error": str(error)})

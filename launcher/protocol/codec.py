@@ -18,10 +18,10 @@ from apiserver.apis.meta.lines import one_line
 from launcher.protocol import messages
 
 MAX_LINE_BYTES: Final = 1 << 20
-"""The largest VirtualMachine is far smaller; etcd accepts no object above 1.5 MiB."""
+"""The largest VirtualMachine is far smaller; etcd accepts at most 1.5 MiB."""
 
 MAX_REPLY_BYTES: Final = 1 << 19
-"""For a line with a status. With 64 interfaces of 16 addresses and the longest names it takes half."""
+"""With 64 interfaces of 16 addresses and the longest names, a status takes half."""
 MAX_CONTENT_BYTES: Final = 192 << 10
 """For the text of a ``Content`` as JSON: as much as virt-handler accepts from a launcher in two seconds."""
 MAX_ITEMS: Final = 128

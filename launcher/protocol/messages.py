@@ -94,11 +94,11 @@ class Lease6:
     address: str
     """With the prefix length of the link's network: fd00:10:244::7/64."""
     router: str
-    """Link-local address of the advertised router."""
+    """Link-local."""
     router_mac: str = ""
     """Empty: the router announces it itself."""
     answers: tuple[str, ...] = ()
-    """The router's addresses for which virt-launcher answers neighbour solicitations."""
+    """Its addresses for which virt-launcher answers neighbour solicitations."""
     is_default: bool = True
 
 
@@ -112,11 +112,11 @@ class Interface:
     """Empty for passt."""
     model: str = "virtio"
     lease: Lease | None = None
-    """None: it is behind the pod's address, or on a network without an address for the pod."""
+    """None: behind the pod's address, or on a network without an address for the pod."""
     lease6: Lease6 | None = None
-    """None: it gets no IPv6 address from us."""
+    """None: no IPv6 address from us."""
     ipv4: bool = True
-    """Whether the pod has an IPv4 address, so that the guest gets one."""
+    """Whether the pod, and so the guest, has an IPv4 address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class AccessCredential:
 
     method: PropagationMethod
     users: tuple[str, ...] = ()
-    """For ``qemuGuestAgent``: users of the guest that get the keys."""
+    """For ``qemuGuestAgent``: users of the guest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Machine:
     """``terminationGracePeriodSeconds``: the guest's time to shut down, also after SIGTERM."""
     access_credentials: tuple[AccessCredential, ...] = ()
     pre_stop: tuple[str, ...] = ()
-    """The command that the guest agent runs before a shutdown."""
+    """The guest agent runs it before a shutdown."""
     domain_xml: str = ""
     """``spec.domainXML``; empty: the XML is made from ``domain``."""
     targets: dict[str, str] = field(default_factory=dict)
@@ -154,8 +154,7 @@ class Machine:
 class Import:
     """Imports images into claims that have none (``source.import``). It precedes all other requests.
 
-    Answered when all images exist. Until then it is refused with ``NotReady`` and continues; ``Status.imports`` has the progress, and the
-    request can be repeated.
+    Answered when all images exist. Until then it is refused with ``NotReady`` and continues; ``Status.imports`` has the progress.
     """
 
     machine: Machine
@@ -164,29 +163,29 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The image of a suspended guest's memory in the machine's claim."""
+    """A suspended guest's memory in the machine's claim."""
 
     id: str
     """Of the operation that saved it; also its file's name."""
     digest: str
-    """SHA-256 of its header, in hexadecimal digits."""
+    """SHA-256 of its header, in hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Makes the domain and starts it, once in the life of a pod. Repeating it changes nothing.
+    """Makes the domain and starts it, once in the life of a pod.
 
     Refused with ``Failed`` if the domain cannot be started; ``Status.ending`` is then ``start-failed``, and the pod ends. Refused with
-    ``NotReady`` while a claim has no image and none can be created in it; it can be repeated, because no guest was made.
+    ``NotReady`` while a claim has no image and none can be created in it.
     """
 
     machine: Machine
     paused: bool = False
-    """Leave the guest paused, before its first instruction."""
+    """Leave it paused, before its first instruction."""
     image: Image | None = None
-    """Resume the guest from this image, instead of booting it; only for launchers with ``Suspend``."""
+    """Resume the guest from this image; only for launchers with ``Suspend``."""
     capabilities: str = ""
-    """libvirt's cache of QEMU's capabilities on this node for this accelerator; empty: libvirt probes QEMU."""
+    """libvirt's cache of QEMU's on this node for this accelerator; empty: libvirt probes QEMU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +210,10 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Operate:
-    """Carries an operation out, once in the life of a pod. A repeated request gets the same result.
+    """Carries an operation out, once in the life of a pod.
 
-    Answered when it is over; ``Status.operation_of(id)`` has its result. Refused with ``Conflict`` when no guest stays in this pod: nothing
-    was done. Refused with ``Invalid`` when a later number was carried out, and this id is forgotten: it may have been carried out.
+    Answered when it is over; ``Status.operation_of(id)`` has its result. Refused with ``Conflict``: nothing was done. Refused with
+    ``Invalid`` when a later number was carried out, and this id is forgotten: it may have been carried out.
     """
 
     id: str
@@ -251,10 +250,9 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class AttachDisk:
-    """Gives the running guest a disk, or a drive its medium. Repeating it changes nothing.
+    """Gives the running guest a disk, or a drive its medium; refused with ``NotReady`` while the guest locks the tray.
 
-    The claim is mounted where ``places.layout`` says. Refused with ``Conflict`` when no guest stays in this pod, with ``NotReady`` while
-    the guest locks the tray.
+    The claim is mounted where ``places.layout`` says.
     """
 
     disk: dict[str, Any]
@@ -263,9 +261,9 @@ class AttachDisk:
 
 @dataclass(frozen=True, slots=True)
 class DetachDisk:
-    """Asks the running guest to release a disk, or the medium of a drive, which stays. Answered when it has.
+    """Asks the running guest to release a disk, or the medium of a drive, which stays.
 
-    Refused with ``NotReady`` while the guest has not released it. Otherwise as ``AttachDisk``.
+    Refused with ``NotReady`` while the guest has not released it.
     """
 
     name: str
@@ -273,10 +271,7 @@ class DetachDisk:
 
 @dataclass(frozen=True, slots=True)
 class AttachInterface:
-    """Gives the running guest a network card; virt-handler has set its tap up. Repeating it changes nothing.
-
-    Refused with ``Conflict`` when no guest stays in this pod.
-    """
+    """Gives the running guest a network card; virt-handler has set its tap up."""
 
     card: dict[str, Any]
     """As ``hardware.interfaces.defaulted`` returns it."""
@@ -285,9 +280,9 @@ class AttachInterface:
 
 @dataclass(frozen=True, slots=True)
 class DetachInterface:
-    """Asks the running guest to release a network card. Answered when it has.
+    """Asks the running guest to release a network card.
 
-    Refused with ``NotReady`` while the guest has not released the card.
+    Refused with ``NotReady`` while the guest has not released it.
     """
 
     name: str
@@ -297,18 +292,17 @@ class DetachInterface:
 class PrepareMigrationTarget:
     """Prepares an empty pod for the domain: libvirtd runs, directories and overlays exist.
 
-    Answered when that is done; ``Status.migration_of(uid)`` is then ``prepared``. ``machine`` must equal the source's, except for the tap
-    devices.
+    ``Status.migration_of(uid)`` is then ``prepared``. ``machine`` must equal the source's, except for the tap devices.
     """
 
     migration_uid: str
     machine: Machine
     relays_disks: bool = False
-    """virt-handler also relays ``layout.MIGRATION_DISKS_SOCKET``. Without it, as in older releases, disks in the pod cannot migrate."""
+    """virt-handler also relays ``layout.MIGRATION_DISKS_SOCKET``; older ones do not, and disks in the pod cannot migrate."""
     relays_made_disks: bool = False
     """virt-handler also relays ``layout.MIGRATION_MADE_DISKS_SOCKET``, and the source's launcher may send the disks that it made.
 
-    A source of an older release sends none; then the guest gets those that are made here.
+    An older source sends none; then the guest gets those that are made here.
     """
     capabilities: str = ""
     """As in ``Sync``."""
@@ -318,15 +312,13 @@ class PrepareMigrationTarget:
 class Migrate:
     """Starts to migrate the domain through this pod's ``layout.MIGRATION_LIBVIRT_SOCKET`` and ``layout.MIGRATION_DATA_SOCKET``.
 
-    Disks that exist only in this pod are copied first, through ``layout.MIGRATION_DISKS_SOCKET``.
-
-    Answered when the migration has started; ``Status.migration_of(uid)`` has its progress. Each uid is tried only once. Launchers of older
-    releases support only the uid.
+    Disks that exist only in this pod are copied first, through ``layout.MIGRATION_DISKS_SOCKET``. Answered when the migration has started;
+    ``Status.migration_of(uid)`` has its progress. Each uid is tried only once. Older launchers support only the uid.
     """
 
     migration_uid: str
     bandwidth_bytes: int = 0
-    """Maximum bytes per second, rounded down to MiB, at least 1 MiB; 0: unlimited."""
+    """Maximum, rounded down to MiB, at least 1 MiB; 0: unlimited."""
     max_downtime_milliseconds: int = 0
     """Longest pause of the guest at the end; 0: QEMU's default."""
     parallel_connections: int = 1
@@ -352,7 +344,7 @@ class PauseForMigration:
 class AbortMigration:
     """Ends a migration. In the source, the domain stays and the state becomes ``cancelled``. A target stops waiting.
 
-    A migration that has just succeeded stays ``succeeded``, as the answer shows.
+    A migration that has just succeeded stays ``succeeded``.
     """
 
     migration_uid: str
@@ -367,7 +359,7 @@ class ReleaseMigration:
 
     migration_uid: str
     paused: bool = False
-    """Leave the guest paused, because a user paused it."""
+    """A user paused the guest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,16 +375,13 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Gives the running guest one setting of a device. Repeating it changes nothing, because virt-launcher compares with libvirt first.
-
-    Refused with ``Conflict`` when no guest stays in this pod.
-    """
+    """Gives the running guest one setting of a device, unless libvirt has it."""
 
     what: LiveChange
     name: str
     """As in the machine."""
     device: dict[str, Any]
-    """The device as desired. Only the setting counts."""
+    """As desired. Only the setting counts."""
 
 
 Action = (
@@ -428,14 +417,14 @@ class DeviceStatus:
     target: str = ""
     """libvirt's: ``vda``, or the tap of an interface."""
     address: str = ""
-    """Its place in the guest, such as ``pci 0000:01:00.0``."""
+    """In the guest, such as ``pci 0000:01:00.0``."""
     empty: bool = False
     """Whether a drive has no medium."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingStatus:
-    """A setting of the running guest, which ``Change`` may change."""
+    """A setting that ``Change`` may change."""
 
     what: str
     name: str
@@ -455,7 +444,7 @@ class DomainStatus:
     type: Accelerator
     state: DomainState
     reason: str
-    """libvirt's reason for this state, e.g. ``booted``, ``user``, ``migrated``."""
+    """libvirt's, e.g. ``booted``, ``user``, ``migrated``."""
     detail: str = ""
     """For a pause after an error: the disks that failed."""
     full: bool = False
@@ -469,7 +458,7 @@ class DomainStatus:
     settings: tuple[SettingStatus, ...] = ()
     """None of a machine with XML."""
     changes: tuple[str, ...] = ()
-    """What this virt-launcher can change; nothing from older launchers."""
+    """What this launcher can change; nothing from older ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,7 +558,7 @@ class AuthorizedKeysStatus:
 
 
 ImportPhase = Literal["Pending", "Downloading", "Converting", "Retrying", "Succeeded"]
-"""``Pending``: another import comes first. ``Retrying``: it failed, and will be retried."""
+"""``Pending``: another import comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -601,7 +590,7 @@ class DiskFault:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The complete state. New connections need nothing else."""
+    """The complete state."""
 
     revision: int
     """Increases with each change in the life of a pod."""
@@ -614,7 +603,7 @@ class Status:
     stopping: bool = False
     """By ``Shutdown`` or SIGTERM."""
     grace_seconds: float | None = None
-    """The shortest grace period of these requests; None before one, or for older launchers."""
+    """The shortest grace period requested; None before a request, or for older launchers."""
     consoles: int = 0
     """Connections to the console socket."""
     reboots: int = 0
@@ -637,7 +626,7 @@ class Status:
     imports: tuple[ImportStatus, ...] = ()
     """In the machine's order, without images that existed."""
     servers_silent: tuple[str, ...] = ()
-    """Disks without a connection to their server, and an unreachable server."""
+    """Disks with an unreachable server and no connection to it."""
     disk_faults: tuple[DiskFault, ...] = ()
     """Disks that failed, or are full, while the guest continues."""
     has_room: bool = False
@@ -682,7 +671,7 @@ class StatusChanged:
 RefusalReason = Literal["Conflict", "Invalid", "Failed", "Timeout", "NotReady"]
 """Why a request was refused.
 
-``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: wrong in any state. ``Failed``: libvirt or QEMU failed.
+``Conflict``: not in this state, e.g. no guest stays in this pod. ``Invalid``: wrong in any state. ``Failed``: libvirt or QEMU failed.
 ``Timeout``: libvirt did not answer; request the status later. ``NotReady``: disks are missing (``Refusal.disks``), or there is too little
 room; repeat the request.
 """

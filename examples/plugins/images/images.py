@@ -1,11 +1,9 @@
 #!/usr/bin/python3
 """A storage plugin that serves image files of a node's directory to guests.
 
-The program has two modes. virt-handler starts it as the plugin, with KUBEVIRT_COMMAND in its environment; it passes the request to the
-node's daemon and prints the answer. ``images.py serve`` is that daemon, an NBD server with a socket in each disk's directory. It is
-separate because the plugin's processes end with each call, while guests continue to read and write.
-
-It needs only the standard library of Python 3.11 or later.
+virt-handler starts this program with KUBEVIRT_COMMAND in its environment; it passes the request to the node's daemon and prints the answer.
+``images.py serve`` is that daemon, an NBD server with a socket in each disk's directory. It needs only the standard library of Python 3.11
+or later.
 """
 
 import contextlib

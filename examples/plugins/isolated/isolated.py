@@ -5,8 +5,7 @@
 
     guest ── tap ── bridge in the pod ── veth ── bridge of the node, which has no other ports ── veth ── the next guest's pod
 
-Guests of one namespace with the same option ``segment`` share a network. It needs only ``ip`` and ``nft``, and its only state is links:
-existing ones stay unchanged, and missing ones are no error.
+It needs only ``ip`` and ``nft``, and its only state is links: existing ones stay unchanged, and missing ones are no error.
 """
 
 import fcntl

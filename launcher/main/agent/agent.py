@@ -1,7 +1,7 @@
 """Questions to the guest agent: every half minute for the status, and on demand.
 
-``decisions.agent_answers`` limits its answers, which are untrusted. One question is open at a time, with a time limit, and no other work
-waits for it. None is sent during the guest's shutdown, which may use the agent.
+``decisions.agent_answers`` limits its untrusted answers. One question is open at a time, and no other work waits for it. None is sent
+during the guest's shutdown, which may use the agent.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Agent:
     ) -> None:
         """Store the settings.
 
-        ``answered`` gets the limited answers for the status. ``silent`` gets the reason in each turn in which a connected agent does not
-        answer, and ``gone`` is called in each turn without one. ``stopping`` returns whether the guest is shutting down, ``frozen`` whether
-        its file systems are frozen.
+        ``answered`` gets the limited answers for the status. In each turn, ``silent`` gets the reason why a connected agent does not
+        answer, or ``gone`` is called without one. ``stopping`` returns whether the guest shuts down, ``frozen`` whether its file systems
+        are frozen.
         """
         self._times = times
         self._hypervisor = hypervisor
@@ -92,18 +92,14 @@ class Agent:
             await asyncio.sleep(self._times.agent_pause)
 
     async def read(self, names: Mapping[str, str]) -> str:
-        """Return all answers as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: interfaces' names by MAC address.
-
-        Raises:
-            RequestRefused: the agent is unavailable, or does not answer. So do the next two.
-        """
+        """Return all answers as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`, or refuse; ``names``: interfaces' by MAC address."""
         async with self._reading() as domain:
             info = await self._all(domain)
         info = {"time": times.to_rfc3339(datetime.now(UTC)), **guestinfo.bounded(agent_answers.named(info, names))}
         return json.dumps(guestinfo.fitted(info), ensure_ascii=False)
 
     async def ping(self) -> str:
-        """Ping the agent; return an empty JSON object."""
+        """Ping the agent; return an empty JSON object, or refuse."""
         async with self._reading(anyway=self._frozen()) as domain:
             await self._hypervisor.ask_agent(domain, "guest-ping")
         return "{}"
@@ -136,7 +132,7 @@ class Agent:
     async def do(self, command: str, arguments: Mapping[str, Any], *, seconds: int = AGENT_SECONDS, anyway: bool = False) -> object:
         """Return the agent's answer to a qemu-ga command, sent in turn with the questions.
 
-        The agent has ``seconds`` to answer. ``anyway``: send it also while the guest shuts down, or its file systems are frozen.
+        It has ``seconds`` to answer. ``anyway``: send it also while the guest shuts down, or its file systems are frozen.
 
         Raises:
             RequestRefused: no agent is available.

@@ -1,6 +1,6 @@
 """The guest's packages, listed by its own package manager, because the guest agent has no list.
 
-Only these two fixed commands, which only read, are run, at most every ten minutes per connection of the agent.
+The two fixed commands only read, and run at most every ten minutes per connection of the agent.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ class NotListed(Exception):
 
 
 async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
-    """Return name and version of the guest's packages.
+    """Return name and version of the guest's packages. Raises HypervisorError.
 
     Raises:
         NotListed: the guest has none of the package managers, or its agent runs no commands.
-        HypervisorError: the agent does not answer.
     """
     reasons = []
     for path, arguments in COMMANDS.items():

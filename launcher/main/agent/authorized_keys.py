@@ -1,7 +1,7 @@
 """Public keys of the guest's users, set by its agent: ``spec.accessCredentials`` with ``qemuGuestAgent``.
 
 They are set when an agent connects, and when the kubelet updates a mounted Secret. A user gets exactly the keys of the Secrets that name
-it. Failures are reported and retried; no message contains a key.
+it. No message contains a key.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class AuthorizedKeys:
         reported: Callable[[messages.AuthorizedKeysStatus], None],
         times: Times = TIMES,
     ) -> None:
-        """Store the settings; ``machine`` returns that of this pod's guest, and ``reported`` gets the result."""
+        """Store the settings; ``reported`` gets the result."""
         self._times = times
         self._agent = agent
         self._machine = machine

@@ -1,4 +1,4 @@
-"""Has the agent set the guest's clock after a resume from an image or a long pause, during which it stood still."""
+"""Has the agent set the guest's clock after a resume from an image or a long pause."""
 
 from __future__ import annotations
 

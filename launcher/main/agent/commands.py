@@ -37,11 +37,7 @@ class Commands:
         """Process ID of a command that did not end in time."""
 
     async def run(self, command: Sequence[str], seconds: float, *, anyway: bool = False) -> None:
-        """Run a command, and wait until it ends; ``anyway``: also while the guest shuts down.
-
-        Raises:
-            RequestRefused: it failed, did not end in time, or could not be run.
-        """
+        """Run a command until it ends, or raise RequestRefused; ``anyway``: also while the guest shuts down."""
 
         async def ask(name: str, arguments: Mapping[str, Any]) -> object:
             return await self._agent.do(name, arguments, anyway=anyway)

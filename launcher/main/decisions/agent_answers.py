@@ -1,6 +1,6 @@
 """Converts answers of the QEMU guest agent to fields of :mod:`apiserver.apis.virt.spec.guestinfo`. Pure.
 
-All values come from the guest: their types are unchecked, and ``guestinfo.bounded`` limits their lengths. Source: ``qga/qapi-schema.json``.
+All values come from the guest: types are unchecked, ``guestinfo.bounded`` limits lengths. Source: ``qga/qapi-schema.json``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import guestinfo
 
 MAX_LOOKED_AT: Final = 128
-"""Items of a list that are read: more than the limit, so that an excess is noticed."""
+"""More than a list's limit, so that an excess is noticed."""
 MAX_LINES: Final = 2048
 
 
 def items(value: object) -> list[Mapping[str, Any]]:
-    """Return the objects among the first 128 elements of a list; none for other values."""
+    """Return the objects among a list's first elements; none for other values."""
     return [each for each in value[:MAX_LOOKED_AT] if isinstance(each, dict)] if isinstance(value, list) else []
 
 

@@ -1,7 +1,7 @@
 """Decides which disks are full, and when to try to resume a guest that they paused.
 
-Full storage behind a block device, a quota or an NFS server is not visible, so only a try shows it; a guest that pauses again at once is
-tried less and less often. virt-handler resumes it, unless a user paused the machine.
+Full storage behind a block device, a quota or an NFS server is not visible, so only a try shows it; a guest that pauses again is tried less
+and less often. virt-handler resumes it, unless a user paused the machine.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Time
 
 
 def is_worth_a_try(tries: Tries, now: float, names: frozenset[str], free_bytes: FreeBytes) -> bool:
-    """Return whether to try to resume the guest, which is paused by these full disks."""
+    """Return whether to try to resume the guest that these full disks paused."""
     return now >= tries.next and all(free_bytes.get(each, ENOUGH_BYTES) >= ENOUGH_BYTES for each in names)
 
 

@@ -25,7 +25,7 @@ def expected(status: messages.Status) -> messages.MigrationStatus | None:
 
 
 def advanced(known: messages.MigrationStatus, seen: Observation, now: float, *, releasing: bool) -> messages.MigrationStatus:
-    """Return the migration after the domain was observed here; ``now`` is Unix time.
+    """Return the migration after the domain was observed here.
 
     ``releasing``: libvirt was called to resume the domain. A running one was released even if the answer was lost.
     """

@@ -1,9 +1,8 @@
 """The state of the pod's only domain, and how each fact changes it.
 
-Each function takes a state and a fact (an observation, an accepted request, the result of a migration) and returns the new state. No
-function waits, reads a clock or calls libvirt.
-
-Times called ``now`` are Unix time if they become part of the status, and the event loop's seconds if they are compared with a deadline.
+Each function takes a state and a fact (an observation, a request, the result of a migration) and returns the new state. None waits, reads a
+clock or calls libvirt. Times called ``now`` are Unix time if they become part of the status, and the event loop's seconds if they are
+compared with a deadline.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Known:
     stopping: life.Stopping | None = None
     """Set by a request to power off."""
     thaw_at: float | None = None
-    """When the frozen file systems must thaw, in the event loop's seconds; None: they are not frozen."""
+    """When frozen file systems must thaw, in the event loop's seconds."""
     saving: str = ""
     """The id of the operation that saves the domain's memory; empty: none."""
     releasing: bool = False
@@ -134,7 +133,7 @@ def destroying(known: Known) -> Known:
 
 
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, image_used: bool = False) -> Known:
-    """End the domain's run, unless it ended before. ``now`` is Unix time."""
+    """End the domain's run, unless it ended before."""
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
         ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED, image_used=image_used)
@@ -149,7 +148,7 @@ def with_log(known: Known, log: tuple[str, ...]) -> Known:
 
 
 def observed(known: Known, seen: Observation | None, now: float) -> Known:
-    """Record an observation, None if the domain does not exist; ``now`` is Unix time."""
+    """Record an observation, None if the domain does not exist."""
     if known.ended:
         return known
     known = dataclasses.replace(known, domain=seen)
@@ -308,7 +307,7 @@ def save_failed(known: Known, problem: str) -> Known:
 
 
 def saved(known: Known, message: str, now: float) -> Known:
-    """Record that the image is complete, and QEMU has ended. ``now`` is Unix time, also below."""
+    """Record that the image is complete, and QEMU has ended."""
     return ended(operated(dataclasses.replace(known, saving=""), known.saving), "saved", message, now)
 
 
@@ -332,8 +331,7 @@ def released(known: Known, uid: str, now: float) -> Known:
 def unmeasured(known: Known, now: float) -> str:
     """Return the uid of the migration that brought the domain here if its statistics are missing, or an empty string.
 
-    libvirt has them only after the arrival, and may lose them at a restart, so they are requested for :data:`MEASURE_SECONDS` after the
-    release.
+    libvirt has them only after the arrival, and may lose them at a restart.
     """
     for each in known.status.migrations:
         is_fresh = each.state == "arrived" or (each.state == "succeeded" and 0 <= now - each.end_time < MEASURE_SECONDS)

@@ -66,18 +66,9 @@ def next_step(
 ) -> Step:
     """Return the next step to power the guest off.
 
-    An answering agent is tried first; then power button and agent alternate, because either may not work. An outgoing migration is aborted
-    first, and an unreleased copy is destroyed.
-
-    Args:
-        now: in the event loop's seconds.
-        stopping: the progress.
-        domain: its current state.
-        leaving: whether an outgoing migration runs.
-        incoming: of the migration by which the domain arrives; None after its release, and in other pods.
-        operating: whether a request is running, which may be the release.
-        prepares: whether the guest needs ``PREPARE`` first.
-        times: all time limits.
+    An answering agent is tried first; then power button and agent alternate, because either may not work. An outgoing migration
+    (``leaving``) is aborted first, and an unreleased copy destroyed: ``incoming`` is None after its release. ``operating``: a request is
+    running, which may be the release. ``prepares``: the guest needs ``PREPARE`` first. ``now`` is in the event loop's seconds.
     """
     if domain is None or not domain.active:
         return Step.WAIT
@@ -167,7 +158,6 @@ def last_lines(data: bytes) -> tuple[str, ...]:
 
 
 def _ours(line: str) -> bool:
-    """Return whether libvirt wrote the line; those of command line and environment end in a backslash."""
     return line.endswith("\\") or "starting up libvirt version" in line or line.startswith(("char device redirected", "-msg timestamp"))
 
 

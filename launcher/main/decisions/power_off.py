@@ -1,6 +1,6 @@
 """How a guest is powered off: the effect of a request on the state, and the next step.
 
-As in ``known``, functions do not wait, read clocks or call libvirt. Times called ``now`` are the event loop's seconds.
+As in ``known``, but times called ``now`` are the event loop's seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def termination(known: Known) -> Termination:
 def requested(known: Known, grace_seconds: float, now: float) -> Known:
     """Return the state after a power-off request.
 
-    Only a shorter grace period replaces the present one. A guest that never ran has none, unless it may still arrive by a migration.
+    Only a shorter grace period replaces the present one. A guest that never ran has none, unless it may still arrive.
     """
     if not known.run.ran and known.arriving is None:
         grace_seconds = 0.0

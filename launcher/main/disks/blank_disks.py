@@ -31,8 +31,6 @@ def create(
 ) -> None:
     """Create the missing disks of ``spec.domain``, and check the size of block devices.
 
-    ``device_size`` returns a block device's bytes, or None; ``file_system`` the statistics of a directory's file system.
-
     Raises:
         launcher.main.disks.files.NoRoom: a claim has too little room, which may change.
         launcher.main.disks.files.ImagesMissing: another pod is creating the disk.

@@ -1,7 +1,7 @@
 """Secrets for logins to disk servers.
 
-libvirtd keeps the passwords in memory and passes them to QEMU encrypted; the domain XML refers to them by UUID. User names are also secret:
-only the XML for libvirt contains them.
+libvirtd passes the passwords to QEMU encrypted; the domain XML refers to them by UUID. User names are also secret: only the XML for libvirt
+contains them.
 """
 
 from __future__ import annotations

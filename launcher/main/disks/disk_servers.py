@@ -15,7 +15,7 @@ from launcher.main.disks import files
 ANSWER_SECONDS: Final = 5.0
 """To connect, including name resolution."""
 CONNECTIONS: Final = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
-"""The pod's TCP connections. QEMU has one to each such disk's server; the guest's own are not among them."""
+"""QEMU has one to each such disk's server; the guest's own are not among them."""
 _ESTABLISHED: Final = "01"
 
 Endpoints = Mapping[str, tuple[tuple[str, int], ...]]
@@ -107,7 +107,7 @@ async def _any_answers(endpoints: Iterable[tuple[str, int]], network: Network) -
 def disconnected(endpoints: Endpoints, tables: Iterable[str]) -> Endpoints:
     """Return those ``endpoints`` that may have no connection; ``tables`` are the texts of :data:`CONNECTIONS`.
 
-    Only a name server knows the addresses of host names, so this counts ports: a port needs as many connections as disks use it.
+    Host names have unknown addresses, so this counts ports: a port needs as many connections as disks use it.
     """
     there = Counter(port for table in tables for port in _remote_ports(table))
     ports = {name: frozenset(port for _, port in each) for name, each in endpoints.items()}

@@ -51,9 +51,7 @@ def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads)
 
 
 def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = alignment) -> None:
-    """Open each claim's or node's disk file, and grow it to whole O_DIRECT units and to ``source.create.size``.
-
-    Absent files are skipped.
+    """Open each existing disk file of a claim or node, and grow it to whole O_DIRECT units and to ``source.create.size``.
 
     Raises:
         launcher.main.disks.files.NoRoom: a claim has too little room to grow a disk, which may change.

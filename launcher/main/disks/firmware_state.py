@@ -1,7 +1,7 @@
 """Creates or checks the state of UEFI and TPM before libvirt starts the domain (docs/decisions/hardware.md).
 
-Other pods of the namespace may write to the machine's claim, so files that differ from what this module makes are refused. Only this user
-can write to the machine's directory, so the check stays valid.
+Other pods of the namespace may write to the claim, so unexpected files are refused. Only this user can write to the machine's directory, so
+the check stays valid.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ async def prepare(
 ) -> None:
     """Create the initial files of the machine's UEFI and TPM; existing ones stay.
 
-    ``uid`` is the object's, ``domain_uuid`` the domain's, ``ovmf`` the directory of the OVMF files.
-
     Raises:
         StateUnusable: existing files are invalid.
         OSError: a file cannot be written.
@@ -67,7 +65,7 @@ def _prepare_variables(template: Path, variables: Path) -> None:
 
 
 async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> None:
-    """Make a TPM where libvirt looks for it, if there is none."""
+    """Make a TPM if there is none. libvirt itself would need a CA of the node."""
     directory = place if kept is None else kept
     if not await asyncio.to_thread(_is_made, place, kept):
         partial = directory / f"{TPM_2}.new"
@@ -107,7 +105,7 @@ def _check_tpm(directory: Path) -> None:
 def own_directory(path: Path) -> None:
     """Create a directory, or restrict an existing one to this user; raise StateUnusable if it belongs to another.
 
-    The kubelet gives the ``fsGroup`` access to existing ones in a claim.
+    The kubelet gives the ``fsGroup`` access to existing ones.
     """
     try:
         path.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,6 @@
 """Content of Secrets and ConfigMaps that the kubelet mounted.
 
-The kubelet writes one version of all files into a directory, and switches the link ``..data`` to it. Following the link once gives a
-consistent version.
+The kubelet switches the link ``..data`` to a directory with one version of all files. Following the link once gives a consistent version.
 """
 
 from __future__ import annotations
@@ -23,11 +22,7 @@ class Unreadable(Exception):
 
 
 def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cloud_init.MAX_FILES) -> dict[str, bytes]:
-    """Return the values by their keys: at most ``count``, with ``limit`` bytes together.
-
-    Raises:
-        Unreadable: it is missing, too large, or not what a kubelet mounts.
-    """
+    """Return the values by their keys: at most ``count``, with ``limit`` bytes together. Raises Unreadable."""
     for left in reversed(range(_TRIES)):
         try:
             return _read(directory, limit, count)
@@ -36,7 +31,7 @@ def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cl
                 raise Unreadable("it is not mounted") from None
         except OSError as error:
             raise Unreadable(error.strerror or type(error).__name__) from None
-    raise AssertionError  # unreachable
+    raise AssertionError
 
 
 def version(directory: Path) -> str:

@@ -1,7 +1,6 @@
 """Copies of the disks that were made in the pod, with the image of a suspended guest.
 
-The form is that of a migration's transfer (:mod:`launcher.protocol.made_disks`). The image's digest covers the first line, which has the
-disks' digests.
+The form is that of :mod:`launcher.protocol.made_disks`. The image's digest covers the first line, which has the disks' digests.
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ def save(image: Path, names: Sequence[str]) -> None:
 
 
 def restore(image: Path, names: Sequence[str]) -> None:
-    """Replace the disks that this pod made by the copies.
+    """Replace the disks that this pod made by the copies. Raises OSError.
 
     Raises:
         ImageUnusable: the copies are missing, or were changed.
-        OSError: they cannot be read, or there is no room.
     """
     if not names:
         return

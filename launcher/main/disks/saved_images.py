@@ -58,11 +58,10 @@ def has_claim(root: Path = ROOT) -> bool:
 
 
 def make_room(uid: str, needed_bytes: int, root: Path = ROOT, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs) -> Path:
-    """Return the machine's directory, empty, with room for an image.
+    """Return the machine's directory, empty, with room for an image. Raises OSError.
 
     Raises:
         ImageUnusable: there is too little room, or the directory is another user's.
-        OSError: the claim cannot be written.
     """
     delete_others(uid, root=root)
     directory = _directory(uid, root)
@@ -101,12 +100,11 @@ def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> 
 
 
 def checked(uid: str, image_id: str, digest: str, root: Path = ROOT) -> tuple[Path, str]:
-    """Return the image's path, and the domain's XML in it.
+    """Return the image's path, and the domain's XML in it. Raises OSError.
 
     Raises:
         ImageUsed: a guest was resumed from it.
         ImageUnusable: it is missing, or was changed.
-        OSError: the claim cannot be read.
     """
     image = _directory(uid, root) / image_id
     if _exists(image.with_suffix(USED)):

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class BeforeStop:
-    """Prepares the guest for its shutdown. A failure does not delay the shutdown."""
+    """Prepares the guest for its shutdown, which a failure does not delay."""
 
     def __init__(self, record: Record, freezing: Freezing, commands: Commands) -> None:
         self._record = record

@@ -74,7 +74,7 @@ class FreeSpace:
             return
         found = full_disks.failing(now.domain, machines.disk_names(machine))
         free = await asyncio.to_thread(self._measure, machine.domain, found.names)
-        stands = full and full_disks.is_full(self._record.known.domain)  # it may have resumed
+        stands = full and full_disks.is_full(self._record.known.domain)
         self._tracked, faults, offer = full_disks.outcome(self._tracked, found, free, time, stands=stands)
         self._record.take(known.disks_failed, faults)
         if offer:

@@ -1,6 +1,6 @@
 """Freezes and thaws the guest's file systems through its agent, and thaws them when their time is over.
 
-Frozen file systems are consistent on their disks, for a snapshot or backup by another program; the guest's writers wait.
+Frozen file systems are consistent on their disks, for another program's snapshot or backup; the guest's writers wait.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Imports images into claims that have none, before the guest's network and domain exist (docs/decisions/disks.md).
 
-A separate process, ``importer``, reads the untrusted data. Imports run one at a time to limit memory. A failed import is retried with
-growing pauses, because the cause is usually fixed elsewhere.
+Imports run one at a time to limit memory. A failed one is retried with growing pauses, because the cause is usually fixed elsewhere.
 """
 
 from __future__ import annotations
@@ -58,11 +57,7 @@ class Imports:
         self._plans: Mapping[str, bytes] = {}
 
     async def ask(self, machine: messages.Machine) -> None:
-        """Start the machine's imports, unless they are started or done.
-
-        Raises:
-            RequestRefused: ``NotReady`` until all are done; ``Status.imports`` has the progress.
-        """
+        """Start the machine's imports, unless they are started or done; refuse with ``NotReady`` until all are done."""
         if self._record.known.machine is not None or self._record.known.ended:
             return
         if self._record.known.over:
@@ -128,7 +123,7 @@ class Imports:
             while True:
                 try:
                     line = await reader.readline()
-                except ValueError:  # the line is too long for a report
+                except ValueError:
                     continue
                 if not line:
                     return result

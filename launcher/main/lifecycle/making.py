@@ -1,4 +1,4 @@
-"""Making a domain, or a place for an incoming one, which can be abandoned at any moment."""
+"""Makes a domain, or a place for an incoming one, which can be abandoned at any moment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ABANDON_SECONDS: Final = 1.0
 
 
 class Making:
-    """Limits the making of a domain; the caller ensures that there is only one at a time."""
+    """Limits the making of a domain; there is only one at a time."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record, preparation: Preparation) -> None:
         self._hypervisor = hypervisor

@@ -38,7 +38,7 @@ class Migrations:
         self._tasks = asyncio.TaskGroup()
 
     async def run(self) -> None:
-        """Run migrations until the pod must end and the last outgoing one is over, because only then the domain's location is certain."""
+        """Run migrations until the pod must end and the last outgoing one, which decides where the domain is, is over."""
         async with self._tasks:
             await self._record.over.wait()
 
@@ -80,11 +80,10 @@ class Migrations:
         """Make the arrived domain the pod's own.
 
         Raises:
-            RequestRefused: nothing arrived, or libvirt could not resume it; then it may be repeated. Final if the domain arrived and is
-                gone; the pod ends.
+            RequestRefused: nothing arrived, or libvirt could not resume it; then it may be repeated. If the domain is gone, the pod ends.
         """
         async with self._record.operation:
-            await self._watch.look()  # the source may notice the arrival before this process does
+            await self._watch.look()  # this process may notice the arrival later
             if requests.is_lost(self._record.known, request.migration_uid):
                 self._record.take(known.ended, "crashed", requests.LOST, time.time())
             if requests.is_to_release(self._record.known, request.migration_uid):

@@ -37,11 +37,7 @@ class Operations:
         self._one = asyncio.Lock()
 
     async def operate(self, request: messages.Operate) -> None:
-        """Carry an operation out, unless that was done before. While libvirtd is away, nothing begins.
-
-        Raises:
-            RequestRefused: it was not carried out, or may have been long ago.
-        """
+        """Carry an operation out, unless that was done before. While libvirtd is away, nothing begins."""
         async with self._one:
             if not requests.is_to_operate(self._record.known, request):
                 return

@@ -39,7 +39,7 @@ MAX_DOWNTIME_MILLISECONDS: Final = 2_000_000
 MAX_CONNECTIONS: Final = 255
 """QEMU's limits (``migration/options.c``)."""
 MEMORY_KEPT: Final = 48 << 20
-"""Free bytes of the pod's memory below which a migration is aborted, before the kernel kills QEMU."""
+"""With less free memory of the pod, a migration is aborted, before the kernel kills QEMU."""
 MEMORY_ENDS: Final = (
     "aborted because the guest's pod was about to run out of memory: a migration over a slow network during the guest's boot needs more "
     "memory; migrate again after the boot"
@@ -59,8 +59,8 @@ class Finding(Enum):
 def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
     """Return what an observation after libvirt's call means.
 
-    libvirt undefines the domain when it leaves, so ``seen`` is None. ``returned``: the call had no error, so the target's libvirt has
-    confirmed a complete domain. ``job``: libvirt reports a running migration.
+    ``seen`` is None after libvirt undefined the domain, because it left. ``returned``: the call had no error, so the target's libvirt has a
+    complete domain. ``job``: libvirt reports a running migration.
     """
     if seen is None or (seen.state is State.SHUTOFF and seen.reason == "migrated"):
         return Finding.LEFT
@@ -147,11 +147,7 @@ class OutgoingMigration:
         await self._hypervisor.abort_job(self._name)
 
     async def pause(self) -> None:
-        """Pause a running guest, so that it arrives; no effect after the migration.
-
-        Raises:
-            HypervisorError: it could not be paused, or it is unknown whether it was.
-        """
+        """Pause a running guest, so that it arrives; no effect after the migration. After HypervisorError, it may be paused."""
         async with self._pausing:
             seen = None if self._over else await self._hypervisor.observe(self._name)
             if seen is None or seen.state is not State.RUNNING:

@@ -35,7 +35,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 READY_SECONDS: Final = 60.0
-"""libvirtd starts and, without the node's cache, probes QEMU in half a second, or several on a loaded node."""
+"""libvirtd starts and probes QEMU in half a second, or several on a loaded node."""
 
 StartFailure = (
     InvalidSpecification,
@@ -77,8 +77,7 @@ class Preparation:
     async def prepare(self, machine: messages.Machine, capabilities: str, *, arriving: bool = False, made_come: bool = False) -> str:
         """Prepare overlays, images, firmware and TPM state, and servers for the guest; return the XML when libvirtd is ready.
 
-        ``capabilities`` is libvirt's cache for this node, or empty. ``arriving``: the guest comes from another pod, so its disks exist.
-        ``made_come``: that pod may send the disks that it made.
+        ``arriving``: the guest comes from another pod, so its disks exist. ``made_come``: that pod may send the disks that it made.
 
         Raises:
             StartFailure: one of these; ``files.NotReady`` before anything except blank disks in claims was made.
@@ -129,10 +128,7 @@ class Preparation:
 
 
 def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, ...], nodes: Mapping[int, int], *, pci_panic: bool) -> str:
-    """Return the XML of a machine's domain.
-
-    ``found`` exists at its disks' origins; ``own`` are its dedicated processors, on these NUMA ``nodes``.
-    """
+    """Return a domain's XML. ``found`` exists at its disks' origins; ``own`` are dedicated processors, on these NUMA ``nodes``."""
     taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
     definition = Definition(
         machine.namespace,

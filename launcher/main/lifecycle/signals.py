@@ -24,7 +24,7 @@ class Signals:
     async def reboot(self) -> None:
         """Request a reboot from the guest agent, else by the power button.
 
-        The agent may have begun the reboot without an answer. The power button does no harm then: libvirt resets the machine either way.
+        If the agent began the reboot without an answer, the power button does no harm: libvirt resets the machine either way.
         """
         if not (self._agent.is_ready and await self._agent_reboots()):
             await self._send("reboot", self._hypervisor.reboot)

@@ -37,7 +37,7 @@ class Start:
         images: Path = saved_images.ROOT,
         resumed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Store the settings; ``resumed`` is called after a guest went on from an image."""
+        """Store the settings; ``resumed`` is called after a resume from an image."""
         self._hypervisor = hypervisor
         self._times = times
         self._watch = watch
@@ -116,7 +116,6 @@ class Start:
             logger.warning("cannot connect to the serial port; the guest starts without its console")
 
     async def _fail(self, error: BaseException) -> None:
-        """Remove the domain, if the failed call made one, and end."""
         if not isinstance(error, DomainExists):
             await self._making.preparation.undo(self._record.known.name)
         used = isinstance(error, saved_images.ImageUsed)

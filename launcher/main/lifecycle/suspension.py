@@ -41,7 +41,7 @@ class Suspension:
         await self._watch.look()
 
     async def resume(self) -> None:
-        """Resume the processors; refuse if they are paused again, because the cause recurred at the guest's next access."""
+        """Resume the processors; refuse if the cause of their pause recurs at the guest's next access."""
         before = self._record.known.domain
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "resume")

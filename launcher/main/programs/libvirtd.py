@@ -14,7 +14,7 @@ from launcher.main.programs.children import Children, terminate
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS: Final = (0.1, 5.0)
-"""Shortest and longest delay before a restart. After a run longer than the second, the delay is the first again."""
+"""Shortest and longest delay before a restart. After a run longer than the second, it is the first again."""
 
 
 def next_delay(delay: float, lived: float) -> float:

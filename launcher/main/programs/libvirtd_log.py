@@ -18,7 +18,7 @@ HARMLESS: Final = (
     b"Unable to get session bus connection",
     b"Unable to get system bus connection",
     b"Unable to find 'dnsmasq' binary",  # for libvirt's networks; Debian 12 ships their driver with the daemon
-    b"internal error: End of file from agent socket",  # each guest's end, and its agent's
+    b"internal error: End of file from agent socket",  # each guest's and agent's end
     b": info : libvirt version: ",
     b": info : hostname: ",
 )

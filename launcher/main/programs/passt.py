@@ -1,7 +1,6 @@
 """passt, the child process that relays the guest's connections (docs/decisions/networks.md).
 
-Without namespaces (``unsandboxed``), its seccomp filter limits it to sockets: no files, processes or programs. After its end it is
-restarted, and QEMU reconnects: the guest loses its connections and continues.
+After its end it is restarted, and QEMU reconnects: the guest loses its connections and continues.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Passt:
     async def start(self, specification: Mapping[str, Any]) -> None:
         """Start passt if ``spec.domain`` needs it, replace an earlier process, and wait until QEMU can connect.
 
-        Raises NetworkUnusable if it ended or was not ready in time, and OSError if it cannot be started.
+        Raises NetworkUnusable if it ended or was not ready in time, and OSError.
         """
         self._settings = None
         if self._process is not None:
@@ -135,10 +134,9 @@ def _clear() -> None:
 
 
 def command(settings: Settings) -> list[str]:
-    """Return the command line of passt for an interface. Raises NetworkUnusable if passt is not installed.
+    """Return the command line of passt for an interface, or raise NetworkUnusable without the program.
 
-    The guest gets the addresses of the pod's link. ``--no-map-gw`` keeps the gateway's address for the gateway; by default passt would map
-    it to the pod's loopback.
+    The guest gets the addresses of the pod's link. Without ``--no-map-gw``, passt would map the gateway's address to the pod's loopback.
     """
     program = shutil.which(PROGRAM)
     if program is None:
@@ -165,7 +163,7 @@ async def _ready(process: Backend[Settings], seconds: float) -> None:
 
 
 def _has_written(path: Path) -> bool:
-    """Return whether passt wrote its pid file, which it does after all start-up steps that can fail."""
+    """Return whether passt wrote its pid file, after all start-up steps that can fail."""
     try:
         return path.stat().st_size > 0
     except FileNotFoundError:

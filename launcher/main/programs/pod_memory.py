@@ -32,7 +32,7 @@ Available = Callable[[], int | None]
 
 
 def available(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int | None:
-    """Return how many bytes are left before the kernel kills a process of this container; None if unknown.
+    """Return the bytes left before the kernel kills a process of this container; None if unknown.
 
     Page cache counts as free. Without a limit for the container, the node has enough memory.
     """

@@ -17,7 +17,7 @@ from launcher.main.decisions import life
 
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 MAX_BYTES: Final = 1 << 20
-"""A longer log is cut. Between two checks it can grow to the volume's size; then QEMU's writes fail, and QEMU continues."""
+"""A longer log is cut. Between two checks it can fill the volume; then QEMU's writes fail, and QEMU continues."""
 KEPT_BYTES: Final = 16 << 10
 
 
@@ -38,7 +38,7 @@ def trim_all(path: Path, termination_log: Path = TERMINATION_LOG) -> list[Path]:
 def trim(path: Path) -> bool:
     """Cut a log that is too long to its end; return whether it was too long.
 
-    libvirtd opens the file for appending, so QEMU continues at the new end. Output between reading and cutting is lost.
+    QEMU appends, so it continues at the new end. Output between reading and cutting is lost.
     """
     try:
         with _opened(path, os.O_RDWR) as file:

@@ -38,7 +38,7 @@ def start(children: Children, device: Device, command: Sequence[str], environmen
     reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
         pid, exited = children.start(command, environment, output=writer)
-    except BaseException:  # close our descriptor on any error
+    except BaseException:
         os.close(reader)
         raise
     finally:

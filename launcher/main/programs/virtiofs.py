@@ -56,8 +56,8 @@ class Filesystems:
     ) -> None:
         """Store the settings.
 
-        ``look`` refreshes the domain's state. ``lost`` gets the name of a file system with a process that ended unasked. ``settle_seconds``
-        is the wait for the domain's end after that.
+        ``look`` refreshes the domain's state. ``lost`` gets the name of a file system with a process that ended unasked, ``settle_seconds``
+        after that.
         """
         self._program = program
         self._ready_seconds = ready_seconds
@@ -71,7 +71,7 @@ class Filesystems:
     async def start(self, specification: Mapping[str, Any]) -> None:
         """Start the processes of ``spec.domain``, replace earlier ones, and wait until QEMU can connect.
 
-        Raises FilesystemUnusable if one ended or was not ready in time, and OSError if one cannot be started.
+        Raises FilesystemUnusable if one ended or was not ready in time, and OSError.
         """
         await self._stop()
         for share, each in zip(shares(specification), hardware.defaulted(specification), strict=True):
@@ -119,8 +119,8 @@ class Filesystems:
 def command(share: Share, max_files: int, program: str = VIRTIOFSD) -> list[str]:
     """Return the command line for a file system.
 
-    virtiofsd's sandbox needs capabilities or user namespaces. Instead, the pod's container is the sandbox: user 107 without capabilities.
-    virtiofsd opens files by names relative to directory descriptors, and follows no links.
+    virtiofsd's sandbox needs privileges, so the pod's container is the sandbox. virtiofsd opens files by names relative to directory
+    descriptors, and follows no links.
     """
     uid = layout.USER_ID
     options = [f"--shared-dir={share.directory}", f"--socket-path={share.socket}", "--sandbox=none", "--log-level=info"]

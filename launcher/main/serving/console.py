@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 MAX_BACKLOG: Final = 256 << 10
 MAX_VIEWERS: Final = 16
-"""virt-handler allows 8; a new virt-handler's may connect before the old ones disconnect."""
+"""virt-handler allows 8; a new one's may connect before the old ones disconnect."""
 READ_BYTES: Final = 16 << 10
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 CONNECT_SECONDS: Final = 0.05
@@ -179,7 +179,7 @@ class Console:
     async def _type(self, data: bytes) -> None:
         guest = self._guest
         if guest is not None:
-            with contextlib.suppress(OSError):  # QEMU ended; the next input goes to its successor
+            with contextlib.suppress(OSError):  # the next input goes to QEMU's successor
                 guest.write(data)
                 await guest.drain()
 

@@ -86,7 +86,7 @@ class Server:
 
     async def _serve(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
-            next(iter(self._connections)).abort()  # the oldest, so that dead connections cannot block a reconnecting client
+            next(iter(self._connections)).abort()  # the oldest, so that dead connections block no new one
         connection = _Connection(writer, self._status, self._send_seconds)
         self._connections[connection] = None
         self._deserted.clear()
@@ -167,7 +167,7 @@ class _Connection:
         self._wake.set()
 
     async def admit(self) -> None:
-        """Wait until fewer than ``MAX_PENDING`` requests are unanswered, which slows a flooding client and buffers nothing."""
+        """Wait until fewer than ``MAX_PENDING`` requests are unanswered, which slows a flooding client."""
         await self._pending.acquire()
 
     def answer(self, message: messages.FromLauncher) -> None:
