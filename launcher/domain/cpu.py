@@ -50,7 +50,8 @@ def _append_model(domain: Element, definition: Definition) -> Element:
         case "host-model" if is_kvm:
             return SubElement(domain, "cpu", mode="host-model", check="partial")
         case "" | "host-passthrough" | "host-model":
-            # "maximum" is everything that the emulator supports. Current distributions require more than qemu64 has (x86-64-v2).
+            # "maximum" is everything that the emulator supports. Current distributions require more than qemu64 has (x86-64-v2), and Linux
+            # boots as fast as with named models.
             return SubElement(domain, "cpu", mode="maximum", check="none", migratable="on")
         case model:
             # With KVM, libvirt checks that the node's processor has all features. A guest that misses one fails with obscure errors.

@@ -522,7 +522,7 @@ class OperationStatus:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceStatus:
-    """As the guest agent reports it; interfaces that exist only in the guest have an empty ``name``."""
+    """An interface as the guest agent reports it; interfaces that exist only in the guest have an empty ``name``."""
 
     name: str
     mac: str

@@ -46,7 +46,7 @@ class Plugging:
         await self._watch.look()
 
     async def detach(self, request: messages.DetachDisk) -> None:
-        """Ask the guest to release a disk, or a drive's medium, unless it has none of this name. Refuse until it has."""
+        """Ask the guest to release a disk, or a drive's medium, unless it has none of this name. Refuse until it is released."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "detach a disk")
             machine = self._record.known.machine

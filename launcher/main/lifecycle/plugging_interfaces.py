@@ -13,7 +13,7 @@ from launcher.protocol import messages
 
 
 class InterfacePlugging:
-    """Attaches and detaches one network card at a time, as ``plugging``."""
+    """Attaches and detaches one network card at a time."""
 
     def __init__(self, hypervisor: Hypervisor, watch: Watch, serve_addresses: Callable[[messages.Machine], None]) -> None:
         self._hypervisor = hypervisor
@@ -44,7 +44,7 @@ class InterfacePlugging:
         await self._watch.look()
 
     async def detach(self, request: messages.DetachInterface) -> None:
-        """Ask the guest to release a network card, unless it has none of this name. Refuse until it has."""
+        """Ask the guest to release a network card, unless it has none of this name. Refuse until it is released."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "detach a network card")
             machine = self._record.known.machine

@@ -17,7 +17,7 @@ _NODE: Final = re.compile(r"node([0-9]{1,4})")
 
 
 def look(specification: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the pod's processors for a machine with dedicated ones, in order; else none."""
+    """Return the processors that the kubelet gave a machine with dedicated ones, in order; else none."""
     return in_order(os.sched_getaffinity(0)) if cpu.is_dedicated(specification) else ()
 
 
