@@ -12,7 +12,6 @@ _COUNT: Final = itertools.count()
 
 
 def mount(directory: Path, values: Mapping[str, bytes]) -> None:
-    """Replace a volume's content."""
     directory.mkdir(parents=True, exist_ok=True)
     link = directory / "..data"
     before = link.readlink() if link.is_symlink() else None

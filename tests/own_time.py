@@ -25,7 +25,6 @@ def clocks() -> tuple[float, float]:
 
 
 async def promptly(condition: Callable[[], object], seconds: float, clocks: Callable[[], tuple[float, float]] = clocks) -> None:
-    """Wait until the condition holds."""
     left, (wall, processor) = seconds, clocks()
     while not condition():
         await asyncio.sleep(TICK_SECONDS)

@@ -35,6 +35,5 @@ def part(number: int, of: int, modules: Iterable[str], known: Mapping[str, float
 
 
 def written(measured: Mapping[str, float], known: Mapping[str, float]) -> str:
-    """Return the table with new figures."""
     merged = {module: round(each, 1) for module, each in {**known, **measured}.items() if each >= LEAST}
     return json.dumps(dict(sorted(merged.items())), indent=1) + "\n"

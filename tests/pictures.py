@@ -17,7 +17,6 @@ def header(width: int, height: int, rest: bytes = b"\x08\x02\x00\x00\x00") -> by
 
 
 def png(width: int, height: int) -> bytes:
-    """Return a black picture."""
     rows = zlib.compress((b"\x00" + bytes(3 * width)) * height)
     return SIGNATURE + header(width, height) + chunk(b"IDAT", rows) + chunk(b"IEND")
 

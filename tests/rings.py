@@ -152,8 +152,6 @@ def includes(ring: Ring, other: Ring) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A module of the ring ``all`` in one run of ``make test``."""
-
     row: Row
     why: str
 

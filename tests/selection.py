@@ -49,11 +49,11 @@ class Family:
 class Selection:
     ring: Ring
     commit: str
-    """Empty without a repository."""
+    """The commit that chooses slices and samples; empty without a repository."""
     added: Mapping[str, str]
     """Additional modules, and why."""
     after_check: bool = False
-    """The ring ``check`` ran before."""
+    """True if the ring ``check`` ran on the same sources."""
     part: str = ""
     """Number and count of the part that runs; empty: everything."""
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
@@ -208,6 +208,5 @@ class Selecting:
             self._selection.families[name] = Family(cases, chosen)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the sampled part of each family."""
         for name, family in sorted(self._selection.families.items()):
             terminalreporter.write_line(f"sample: {name}: {family.chosen} of {family.cases} cases")

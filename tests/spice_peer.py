@@ -63,7 +63,6 @@ class Channel:
                 return data
 
     def press(self, code: int) -> None:
-        """Press and release the key with this code of an AT keyboard."""
         self.send(_KEY_DOWN, struct.pack("<I", code))
         self.send(_KEY_UP, struct.pack("<I", code | 0x80))
 

@@ -1,5 +1,3 @@
-"""``kubectl explain vm.status.conditions`` names exactly the types that the code uses."""
-
 from __future__ import annotations
 
 import ast

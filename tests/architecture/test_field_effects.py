@@ -1,5 +1,3 @@
-"""A change of one field of ``spec.domain`` changes something that acts on the guest."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""The imports in docs/development/contracts.md equal the code's, also those in functions and for types."""
-
 from __future__ import annotations
 
 import ast

@@ -1,5 +1,3 @@
-"""Only one module decides whether a pod may still run."""
-
 from __future__ import annotations
 
 import ast

@@ -61,7 +61,6 @@ def documents() -> list[Path]:
 
 @cache
 def packages() -> dict[str, list[Path]]:
-    """Return our modules by package, two levels deep."""
     found: dict[str, list[Path]] = {}
     for top in TOPS:
         for path in sorted((ROOT / top).rglob("*.py")):

@@ -1,5 +1,3 @@
-"""docs/security.md has a protection against each threat, and docs/security-tests.md its tests."""
-
 from __future__ import annotations
 
 import ast

@@ -1,5 +1,3 @@
-"""The structure of the code matches ARCHITECTURE.md."""
-
 from __future__ import annotations
 
 import ast

@@ -1,5 +1,3 @@
-"""One module makes all TLS contexts."""
-
 from __future__ import annotations
 
 import ast

@@ -1,5 +1,3 @@
-"""mypy reports unknown fields of typed objects."""
-
 from __future__ import annotations
 
 import re

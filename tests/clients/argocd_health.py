@@ -8,7 +8,6 @@ import lupa
 
 
 def health(check: str, obj: dict[str, Any]) -> str:
-    """Return a status such as ``Progressing``."""
     lua = lupa.LuaRuntime(unpack_returned_tuples=True)
     lua.globals().obj = lua.table_from(obj, recursive=True)
     return str(lua.execute(check)["status"])

@@ -21,7 +21,6 @@ def helm() -> pathlib.Path:
 
 
 def kstatus(objects: Sequence[dict[str, Any]]) -> list[str]:
-    """Return Go's kstatus for each object."""
     lines = b"".join(orjson.dumps(each) + b"\n" for each in objects)
     done = subprocess.run([HELM.binary().with_name("kstatus")], input=lines, capture_output=True, check=True, timeout=60)
     return [orjson.loads(line)["status"] for line in done.stdout.splitlines()]

@@ -48,11 +48,11 @@ ListCheck: TypeAlias = Callable[[list[Object]], Any]
 
 JSON_PATCH: Final = "application/json-patch+json"
 WATCH_SECONDS: Final = 30
-"""Limits what a lost event costs."""
+"""A lost event costs a test at most this."""
 IDLE_SECONDS: Final = 35.0
 """A watch silent for longer is dead."""
 PAUSE_SECONDS: Final = 0.25
-"""Before the next list."""
+"""Pause between two lists."""
 
 
 def is_true(kind: str, status: str = "True") -> Check:
@@ -89,7 +89,7 @@ class Api:
     namespace: str
 
     def within(self, namespace: str) -> Api:
-        """Return the same API in another namespace; empty: all."""
+        """Return the API of another namespace; empty: of all."""
         return replace(self, namespace=namespace)
 
     def get(self, resource: str, name: str) -> Object:
@@ -231,7 +231,6 @@ class Api:
 
     @contextmanager
     def _looks(self, collection: Collection, timeout: float) -> Iterator[Iterator[Seen]]:
-        """Yield the observed states for ``timeout`` seconds."""
         deadline = Deadline(timeout)
         connection = _connection(self.kubeconfig)
         seen: queue.SimpleQueue[Seen | None] = queue.SimpleQueue()
@@ -332,8 +331,6 @@ def _passes(error: errors.StatusError | TransportError) -> bool:
 
 
 class _Connection:
-    """A client with its event loop in a thread, because tests are synchronous."""
-
     def __init__(self, config: Config) -> None:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="requests of tests", daemon=True).start()

@@ -33,7 +33,6 @@ _TURN = turns.Turn(layout.cache() / ".tests-of-the-cluster.lock")
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Hold the cluster until the module's objects are gone."""
     if not item.path.is_relative_to(_HERE):
         return (yield)
     _TURN.begin(item.path)
@@ -46,13 +45,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
-    """Reserve the cluster for a failed test."""
     return _TURN.alone(item.path)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the namespace's state to the report of a failure."""
     report = yield
     within = getattr(item, "funcargs", {}).get("kubectl")
     if report.failed and isinstance(within, Kubectl):

@@ -11,7 +11,7 @@ from tests.cluster.kube import Kubectl
 
 FINAL = ("Succeeded", "Failed", "Cancelled")
 ANYWHERE = {"spec": {"nodeSelector": None}}
-"""Counts from the guest's next placement."""
+"""A patch of a VM that counts from the guest's next placement."""
 
 
 def on(node: str) -> dict[str, str]:
@@ -24,7 +24,6 @@ def draining(node: str, *names: str) -> list[str]:
 
 
 def drain(kubectl: Kubectl, node: str, *names: str, timeout: int) -> subprocess.CompletedProcess[str]:
-    """Drain VMs from a node; the caller checks the exit status."""
     return kubectl.try_run(*draining(node, *names), f"--timeout={timeout}s", timeout=timeout + 30)
 
 

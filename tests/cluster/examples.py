@@ -32,7 +32,6 @@ class Plugin:
 
     @property
     def unnamed(self) -> str:
-        """Return the flag that names no such plugin."""
         return _only(r"--set-json \S+", self.removal)
 
     def helm_is_that_of(self, other: Plugin) -> bool:

@@ -41,7 +41,6 @@ def counts_on(kubectl: Kubectl, vm: str, above: int) -> int:
 
 
 def is_above(kubectl: Kubectl, vm: str, number: int) -> bool:
-    """Return whether the console soon shows a greater number."""
     with console(kubectl, vm) as guest:
         try:
             while int(guest.expect(TICK, timeout=8)[1]) <= number:

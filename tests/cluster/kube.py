@@ -50,7 +50,7 @@ class Kubectl:
         return Api(self.kubeconfig, self.namespace)
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line; kubectl takes flags only after a plugin's name."""
+        """kubectl takes flags only after a plugin's name."""
         namespace = ["-n", self.namespace]
         if arguments[0] == "virt":
             return [self.binary, "virt", *namespace, *arguments[1:]]
@@ -195,7 +195,7 @@ class Console:
 
 @contextmanager
 def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
-    """Attach to a console during the block, then leave with Ctrl-]."""
+    """Leave with Ctrl-] after the block."""
     controller, terminal = os.openpty()
     process = subprocess.Popen(
         kubectl.command("virt", "console", vm, *flags),
@@ -248,7 +248,6 @@ def port_of_guest(kubectl: Kubectl, vm: str, port: str) -> Iterator[int]:
 
 
 def said_at(port: int) -> str:
-    """Return what a program at a loopback port says at once."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         return connection.recv(100).decode().strip()
     return ""

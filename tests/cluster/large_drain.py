@@ -56,7 +56,6 @@ def places(kubectl: Kubectl) -> Counter[str]:
 
 
 def under_way(kubectl: Kubectl) -> list[dict[str, Any]]:
-    """Return the unfinished Migrations, at most two of them begun."""
     found = [each for each in kubectl.json("get", "migrations")["items"] if phases.is_unfinished(each)]
     assert len([each for each in found if phases.phase_of(each) not in ("", phases.PENDING)]) <= FROM_A_NODE
     return found

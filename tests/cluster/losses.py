@@ -50,7 +50,6 @@ def handler_of(system: Kubectl, node: layout.Node) -> Object:
 
 @contextmanager
 def fence_agent(system: Kubectl, directory: Path, made: Board, node: str) -> Iterator[None]:
-    """Serve a node's board, and install the chart with the example's agent."""
     files = Authority(directory).board(layout.CONTROL_PLANE_ADDRESS)
     with board.serving(made, files.certificate, files.key, "secret", layout.CONTROL_PLANE_ADDRESS) as address:
         data = directory / "nodes.json"

@@ -43,6 +43,5 @@ def resident_kib(pid: int) -> int:
 
 
 def proportional_kib(pid: int) -> int:
-    """Return a process' proportional set size (proc_pid_smaps_rollup(5))."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")))

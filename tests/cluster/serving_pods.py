@@ -14,7 +14,6 @@ IMAGE = "localhost/kubevirt/virt-api:dev"
 
 
 def serve(kubectl: Kubectl, name: str, module: ModuleType) -> Pair:
-    """Start the pod of a module with ``PORT``; return the authority."""
     now, day = datetime.now(UTC), timedelta(days=1)
     authority = new_authority(name, day, now)
     pair = issue(authority, Profile(name, dns_names=(f"{name}.{kubectl.namespace}.svc",), server=True), day, now)

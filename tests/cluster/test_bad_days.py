@@ -1,5 +1,3 @@
-"""After a killed process or etcd no acknowledged write is lost, and the guest keeps running."""
-
 from __future__ import annotations
 
 import threading
@@ -55,7 +53,6 @@ def await_recovery(system: Kubectl, component: str, killed: set[str]) -> None:
 
 @pytest.fixture(scope="module")
 def counting(kubectl: Kubectl, testguest: None) -> dict[str, Any]:
-    """A guest that counts seconds, for all tests of the module."""
     kubectl.api.create(counting_vm("counting"))
     return kubectl.api.ready("vm", "counting", timeout=90)
 

@@ -29,7 +29,6 @@ while True:
     data, sender = s.recvfrom(2000)
     s.sendto(data.upper(), sender)
 """
-"""Answers each datagram."""
 
 
 def echoed(client: socket.socket) -> bool:

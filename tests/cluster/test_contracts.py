@@ -1,5 +1,3 @@
-"""A virt-handler with another contract version, as during an upgrade."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""An edit of a running VM's hardware waits for a restart, also over a migration."""
-
 from __future__ import annotations
 
 import copy

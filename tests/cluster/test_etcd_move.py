@@ -1,5 +1,3 @@
-"""etcd moves to another node and back: a guest keeps running, and no acknowledged write is lost."""
-
 from __future__ import annotations
 
 import os

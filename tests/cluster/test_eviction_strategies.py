@@ -22,7 +22,6 @@ BOUND = {"name": "default", "type": "bridge"}
 
 @pytest.fixture(scope="module", autouse=True)
 def chart(system: Kubectl) -> Iterator[None]:
-    """Restore the chart's default afterwards."""
     try:
         yield
     finally:
@@ -43,7 +42,6 @@ def controllers(system: Kubectl) -> list[Object]:
 
 
 def is_obeyed(strategy: str) -> Callable[[list[Object]], bool]:
-    """Return a check that every virt-controller has the strategy."""
     flag = f"--eviction-strategy={strategy}"
     return lambda pods: bool(pods) and all(flag in pod["spec"]["containers"][0]["args"] for pod in pods)
 

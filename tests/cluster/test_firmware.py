@@ -1,5 +1,3 @@
-"""UEFI and a TPM: the guest's state there outlives the pod."""
-
 from __future__ import annotations
 
 import pytest
@@ -16,7 +14,6 @@ VARIABLE = "/sys/firmware/efi/efivars/Kept-5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def booted(guest: Console) -> Console:
-    """Return the guest's console with its UEFI variables mounted."""
     guest.expect("GUEST-READY", timeout=BOOT_SECONDS)
     guest.run("mount -t efivarfs none /sys/firmware/efi/efivars")
     return guest

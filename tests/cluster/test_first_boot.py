@@ -1,5 +1,3 @@
-"""First boot from a Secret that comes late and stays confidential."""
-
 from __future__ import annotations
 
 import base64
@@ -48,7 +46,7 @@ ACCOUNT: dict[str, Any] = {
 }
 CREDENTIALS = [{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}]
 E1000E = "0x10d3"
-"""PCI device (Intel 82574 data sheet)."""
+"""PCI device of an e1000e card (Intel 82574 data sheet)."""
 READ = "mkdir -p /tmp/{name}; mount -t iso9660 -o ro /dev/{device} /tmp/{name}; cat /tmp/{name}/{file}"
 
 

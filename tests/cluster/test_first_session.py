@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def block(word: str) -> str:
-    """Return the README's commands with a word."""
     found = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     (one,) = (each for each in found if word in each)
     return str(one)

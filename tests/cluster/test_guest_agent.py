@@ -1,5 +1,3 @@
-"""Guest information from the tiny guest's qemu-ga."""
-
 from __future__ import annotations
 
 import json
@@ -52,7 +50,6 @@ def read(kubectl: Kubectl, user: str = "") -> dict[str, Any]:
 
 
 def refusal(kubectl: Kubectl) -> str:
-    """Return why the guest does not answer; empty if it does."""
     try:
         read(kubectl)
     except errors.StatusError as error:

@@ -49,7 +49,6 @@ def launcher_of(pod: dict[str, Any]) -> int:
 
 
 def dropped(pod: dict[str, Any], counter: str) -> int:
-    """Return a guest's packet counter."""
     namespace = f"--net=/proc/{launcher_of(pod)}/ns/net"
     told = subprocess.run(
         ["nsenter", namespace, "nft", "list", "counter", "netdev", "kubevirt", counter], check=True, capture_output=True, text=True
@@ -67,7 +66,6 @@ def asker(kubectl: Kubectl) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def other(kubectl: Kubectl) -> dict[str, Any]:
-    """A VM with a named card and its own MAC address."""
     return start(kubectl, "net-other", CARD)
 
 

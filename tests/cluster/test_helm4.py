@@ -20,7 +20,6 @@ TIMED_OUT = "context deadline exceeded"
 
 
 def install(kubectl: Kubectl, directory: Path, vm: dict[str, Any], *flags: str) -> subprocess.CompletedProcess[str]:
-    """Install or upgrade a chart of one machine with ``--wait``; the caller checks the exit status."""
     name = vm["metadata"]["name"]
     chart = directory / name
     (chart / "templates").mkdir(parents=True, exist_ok=True)

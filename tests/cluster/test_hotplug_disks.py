@@ -1,5 +1,3 @@
-"""A running guest gets claims as disks and media, keeps them over a migration and kills of virt-handler, and loses them."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -34,7 +32,6 @@ DATA: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def cleared(kubectl: Kubectl) -> Iterator[None]:
-    """Delete the machine and the claim; each test begins with new ones."""
     yield
     for kind, name in (("vm", VM), ("pvc", "data")):
         if kubectl.api.find(kind, name):

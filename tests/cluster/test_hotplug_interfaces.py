@@ -1,5 +1,3 @@
-"""A running guest gets and loses network cards by edits; on a further network by a migration."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -18,9 +18,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 VM: Final = "bounded"
 EVICTIONS: Final = timedelta(seconds=10)
-"""Of the kubelet's checks."""
+"""Interval of the kubelet's eviction checks."""
 FILLED_BYTES: Final = 8 << 20
-"""Least size of the guest's writes."""
 REPLICAS: Final = 2
 
 

@@ -1,5 +1,3 @@
-"""A running guest gets and returns memory in its resized pod, also after virt-handler was killed, and keeps it over a migration."""
-
 from __future__ import annotations
 
 from typing import Any, Final

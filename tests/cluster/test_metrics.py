@@ -84,7 +84,6 @@ def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: K
 
 
 def values(page: str, name: str, machine: str) -> dict[str, float]:
-    """Return a metric's values for a machine, by the labels of the series."""
     found = (each.rsplit(" ", 1) for each in page.splitlines() if each.startswith(f"{name}{{") and f'name="{machine}"' in each)
     return {labels: float(value) for labels, value in found}
 

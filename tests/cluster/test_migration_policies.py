@@ -1,5 +1,3 @@
-"""Migrations that do not converge end by their MigrationPolicy."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

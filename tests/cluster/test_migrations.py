@@ -72,7 +72,6 @@ def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> No
     vm = running(kubectl, with_disks(linux_vm("traveller"), claim_disk("travels"), made_disk))
 
     def settings_seen(guest: Console) -> tuple[str, ...]:
-        """Return the disk's checksum, a file, and the number of errors."""
         said = guest.run(
             "echo 3 > /proc/sys/vm/drop_caches; echo sum=$(dd if=/dev/vdb bs=4k iflag=direct 2>/dev/null | md5sum | cut -c1-32)"
             " file=$(cat /tmp/cd/greeting) errors=$(dmesg | grep -c 'vdb.*I/O\\|I/O.*vdb')"

@@ -1,5 +1,3 @@
-"""NetworkPolicies are enforced for plain pods, guests, and our own pods."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

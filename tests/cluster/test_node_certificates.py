@@ -82,7 +82,6 @@ def attached(kubectl: Kubectl, name: str) -> Iterator[Console]:
 
 @contextmanager
 def revoked(system: Kubectl, node: str) -> Iterator[None]:
-    """Revoke a node as docs/operating/nodes.md says; undo it afterwards."""
     try:
         system.api.patch("configmap", "kubevirt-trust", {"data": {f"revoked.{node}": "lost"}})
         yield

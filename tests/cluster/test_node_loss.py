@@ -1,5 +1,3 @@
-"""A node without power, which a person fences, and one cut off, which a fence agent switches off."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -78,7 +78,7 @@ def refusal(thief: Kubectl, owner: Kubectl, kind: str, name: str, changes: Json,
 
 
 KEPT = ("name", "namespace", "uid", "resourceVersion")
-"""Kept by a status update."""
+"""Metadata that a status update keeps."""
 FORGERY: Json = {"phase": "Succeeded"}
 """One of test_node_restriction_matrix.py."""
 

@@ -1,5 +1,3 @@
-"""Stops during a start, missing images, corrected mistakes."""
-
 from __future__ import annotations
 
 import json

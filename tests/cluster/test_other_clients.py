@@ -1,5 +1,3 @@
-"""Programs that send ``Origin`` with each websocket: fabric8 and Python's Kubernetes client."""
-
 from __future__ import annotations
 
 import json

@@ -107,7 +107,6 @@ def pods_made_for(kubectl: Kubectl, name: str) -> set[str]:
 
 
 def stay_alone(kubectl: Kubectl, pods: Mapping[str, Pod]) -> None:
-    """Check that the VMs get no other pods, and their attempts do not end."""
     deadline = time.monotonic() + WATCHED_SECONDS
     while time.monotonic() < deadline:
         for name, pod in pods.items():

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 ISOLATED = Plugin.of(ROOT / "examples/plugins/isolated")
 IMAGES = Plugin.of(ROOT / "examples/plugins/images")
 FILES = "/var/lib/kubevirt-files/{namespace}"
-"""For files that may be disks."""
+"""A directory of the node with files that may be disks."""
 HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [FILES], 'maxCreated': '8Mi'})}'"
 NO_HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [], 'maxCreated': '100Gi'})}'"
 ONE, OTHER = "192.168.9.1", "192.168.9.2"
@@ -66,7 +66,6 @@ def _remove(environment: dict[str, str]) -> None:
 
 
 def _are_refused(kubectl: Kubectl) -> None:
-    """Check that the chart's defaults allow none of it."""
     files = refused(kubectl, on_node1("host-file", a_file("/etc/shadow")))
     assert "[0].type: Forbidden: disks of type HostDisk are not allowed in this cluster" in files
     network = _of_readme(kubectl, ISOLATED, "guests.yaml")
@@ -190,7 +189,7 @@ def a_plugin(add: str) -> str:
 
 HANGS = a_plugin("setsid sleep 1000000 & sleep 1000000")
 LIES = a_plugin("""echo '{"version": "1.0.0", "tap": "tap0", "mac": "02:00:00:00:00:07"}'""")
-"""Returns the pod's own network."""
+"""A plugin that returns the pod's own network."""
 
 
 def test_faulty_plugin_is_reported_and_heals_harming_no_other(kubectl: Kubectl, system: Kubectl, plugin_files: str) -> None:

@@ -85,12 +85,11 @@ class Sets:
         return self._api.get(self.kind.set, name)
 
     def until(self, claim: Callable[[list[Object]], Any], what: str) -> list[Object]:
-        """Return the replicas that are not being deleted once the claim about them holds."""
         found = self._api.until_list(self.kind.replica, lambda all_: claim(list(filter(stays, all_))), timeout=WAIT, what=what)
         return list(filter(stays, found))
 
     def settled(self, count: int, name: str = "web") -> list[Object]:
-        """Return the replicas once the set has, and reports, this number."""
+        """Wait until the set has, and reports, this number of replicas."""
         owner = uid_of(self.get(name))
         found = self.until(lambda all_: len(owned(all_, owner)) == count, f"{count} replicas")
         self._api.until(
@@ -132,7 +131,6 @@ def names(objects: list[Object]) -> set[str]:
 
 
 def scales(sets: Sets) -> Any:
-    """Create, scale up and down, and replace; return the replicas' owner."""
     sets.create(2)
     first = sets.settled(2)
     sets.scale(4)
@@ -146,7 +144,7 @@ def scales(sets: Sets) -> Any:
 
 
 def adopts(sets: Sets) -> Any:
-    """The set adopts replicas with its labels and no controller, and counts them."""
+    """The set adopts replicas with its labels and no controller."""
     for name, labels in (("one", WEB), ("two", WEB), ("other", {"app": "db"})):
         sets.create_one(name, labels)
     sets.create(3)
@@ -190,7 +188,6 @@ def orphans(sets: Sets) -> Any:
 
 
 def goes_after_its_replicas(sets: Sets) -> Any:
-    """Deleted with ``Foreground``, a set goes last."""
     sets.create(2)
     held, _ = sets.settled(2)
     sets.kubectl.api.patch(sets.kind.replica, name_of(held), {"metadata": {"finalizers": [*finalizers(held), "example.test/held"]}})
@@ -206,7 +203,6 @@ def goes_after_its_replicas(sets: Sets) -> Any:
 
 
 def goes_before_its_replicas(sets: Sets) -> Any:
-    """Deleted with ``Background``, a set goes first."""
     sets.create(2)
     sets.settled(2)
     sets.delete("Background")
@@ -214,7 +210,6 @@ def goes_before_its_replicas(sets: Sets) -> Any:
 
 
 def keeps_the_expensive(sets: Sets) -> Any:
-    """Scaled down, a set deletes the lowest cost first."""
     sets.create(4)
     found = sorted(sets.settled(4), key=name_of)
     for cost, each in zip(("5", "-3", "100", "7"), found, strict=True):

@@ -1,5 +1,3 @@
-"""The KVM Forum slides' manifests work unchanged."""
-
 from __future__ import annotations
 
 import pytest

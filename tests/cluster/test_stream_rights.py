@@ -1,5 +1,3 @@
-"""Rights to consoles and screens through the real aggregator."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""A suspended guest has no pod through restarts of all components, then continues on the other node."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -36,7 +34,6 @@ def boot_of(kubectl: Kubectl, vm: str) -> str:
 
 
 def pods(kubectl: Kubectl, vm: str) -> list[dict[str, Any]]:
-    """Return a machine's pods that may run."""
     found = kubectl.api.list("pods", label_selector=f"vm.kubevirt.io/name={vm}")
     return [each for each in found if each["status"].get("phase") not in ("Succeeded", "Failed")]
 

@@ -1,5 +1,3 @@
-"""A lost certificate is reissued, and another virt-controller takes over."""
-
 from __future__ import annotations
 
 import base64

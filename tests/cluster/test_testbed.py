@@ -1,5 +1,3 @@
-"""What other tests rely on."""
-
 from __future__ import annotations
 
 from typing import Any

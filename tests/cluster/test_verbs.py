@@ -41,7 +41,6 @@ def attached(machine: Kubectl, name: str = VM) -> Iterator[Console]:
 
 @contextlib.contextmanager
 def spice(kubectl: Kubectl) -> Iterator[int]:
-    """Yield the port of ``kubectl virt spice --proxy-only``."""
     command = kubectl.command("virt", "spice", SPICE, "--proxy-only")
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, text=True) as proxy:
         try:

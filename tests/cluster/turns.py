@@ -48,7 +48,6 @@ class Turn:
     """
 
     def __init__(self, lock: Path, alone: Collection[str] = ALONE) -> None:
-        """Hold nothing yet; ``alone`` lists exclusive modules."""
         self._lock = lock
         self._alone = alone
         self._held: tuple[Path, int] | None = None

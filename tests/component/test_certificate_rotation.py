@@ -1,5 +1,3 @@
-"""Rotation, with handshakes between the resulting certificates."""
-
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,3 @@
-"""``kubectl virt move-etcd`` with a fake kubectl: with a real etcd, and interrupted at any call."""
-
 from __future__ import annotations
 
 import base64

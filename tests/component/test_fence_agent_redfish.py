@@ -1,5 +1,3 @@
-"""examples/fence_agents/redfish.py at a board with TLS."""
-
 from __future__ import annotations
 
 import json
@@ -26,12 +24,10 @@ def strict(**of):
     return context
 ssl.create_default_context = strict
 """
-"""Python 3.13's default, in our images."""
+"""Turns on Python 3.13's stricter checks of certificates, as in our images."""
 
 
 class Installed:
-    """The agent, with a Secret in a directory."""
-
     def __init__(self, root: Path) -> None:
         self.secret = root / "secret"
         self.secret.mkdir()

@@ -1,5 +1,3 @@
-"""``kubectl virt logs`` with real sockets and pipes."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""``kubectl virt port-forward`` with real sockets and pipes."""
-
 from __future__ import annotations
 
 import asyncio

@@ -845,7 +845,6 @@ async def test_a_signal_ends_the_program_without_a_word(
 
 
 async def test_the_program_restores_the_terminal_when_it_is_ended(url: str, server: FakeStreams, tmp_path: Path) -> None:
-    """A controlling terminal, a kubeconfig, SIGTERM."""
     path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
     far, near = pty.openpty()
     before = termios.tcgetattr(near)

@@ -1,5 +1,3 @@
-"""Expired credentials, redirecting servers, and other failures."""
-
 from __future__ import annotations
 
 import asyncio
@@ -236,8 +234,6 @@ async def test_hung_up_terminal_ends_no_session(server: FakeStreams, way: Access
 
 
 class Counted(console.Session):
-    """Counts prints, also empty ones."""
-
     printed = 0
 
     async def _write(self, content: bytes) -> None:

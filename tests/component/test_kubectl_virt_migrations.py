@@ -43,7 +43,6 @@ class World:
         return await access.load(Selection(kubeconfig=str(self.kubeconfig), namespace="ns"))
 
     async def write(self, resource: Any, name: str, **changes: Any) -> dict[str, Any]:
-        """Change a status as our processes do; return the object."""
         while True:
             found = await self.client.get(resource, name, "ns")
             status = {**(found.get("status") or {}), **changes}

@@ -1,5 +1,3 @@
-"""``kubectl virt nodes``, ``fence`` and ``unfence``."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Verbs of ``kubectl virt`` against the real virt-api; the tests play virt-handler."""
-
 from __future__ import annotations
 
 import asyncio

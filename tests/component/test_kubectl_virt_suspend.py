@@ -1,5 +1,3 @@
-"""``kubectl virt suspend``, ``resume``, ``start --discard-state``; the tests play our processes."""
-
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +18,6 @@ IMAGE: dict[str, Any] = {"id": "s", "claimName": "memory", "file": "u/s", "diges
 
 @pytest.fixture
 async def suspended(world: World) -> World:  # noqa: F811 - the fixture
-    """A suspended machine with hardware edited before."""
     found = await world.client.get(VIRTUAL_MACHINES, "web", "ns")
     found["spec"]["managedSave"] = {"claimName": "memory"}
     found["spec"]["domain"]["memory"]["guest"] = "128Mi"

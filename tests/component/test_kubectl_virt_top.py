@@ -1,5 +1,3 @@
-"""``kubectl virt top`` with virt-api and a metrics API."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

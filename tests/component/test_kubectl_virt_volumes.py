@@ -1,5 +1,3 @@
-"""``kubectl virt addvolume`` and ``removevolume``."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

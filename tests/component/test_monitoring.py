@@ -159,7 +159,6 @@ async def api_page(root: Path, stack: AsyncExitStack) -> Page:
 
 
 async def _of_virt_api(ours: Config) -> bytes:
-    """Return virt-api's page after a 404."""
     url = f"{ours.server}{VIRTUAL_MACHINES.path('ns')}/absent"
     async with aiohttp.ClientSession() as session:
         async with session.get(url, ssl=ours.ssl_context()) as answer:
@@ -171,8 +170,6 @@ async def _of_virt_api(ours: Config) -> bytes:
 
 @asynccontextmanager
 async def served(pages: Mapping[str, Page]) -> AsyncIterator[int]:
-    """Serve the pages at ``/JOB``; yield the port."""
-
     async def serve(request: web.Request) -> web.Response:
         return web.Response(body=await pages[request.match_info["job"]](), headers={"Content-Type": "text/plain; version=0.0.4"})
 
@@ -252,7 +249,6 @@ class Asked:
 
 @pytest.fixture
 async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
-    """Yield a Prometheus that scraped each process twice."""
     async with AsyncExitStack() as stack:
         pages = {
             "virt-api": await api_page(tmp_path, stack),

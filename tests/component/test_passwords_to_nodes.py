@@ -1,5 +1,3 @@
-"""A password's way from virt-api's verb to a launcher: only they learn it."""
-
 from __future__ import annotations
 
 import asyncio

@@ -37,8 +37,6 @@ class Sing(HandlerRead):
 
 
 class Scene:
-    """A VM on node1, and virt-api's access to its node."""
-
     def __init__(self, root: Path, authority: Authority, revoked: RevokedNodes, operator: Operator) -> None:
         self.root, self.authority, self.revoked, self.operator = root, authority, revoked, operator
         self.text = json.dumps({"words": ["la"], "kind": "Status", "metadata": {"name": "x"}, "tune": 1})

@@ -30,8 +30,6 @@ def framed(data: bytes) -> bytes:
 
 
 class Scene:
-    """A VM on node1, and virt-api's access to its console."""
-
     def __init__(self, root: Path, authority: Authority, revoked: RevokedNodes, operator: Operator) -> None:
         self.root, self.authority, self.revoked, self.operator = root, authority, revoked, operator
         self.typed: list[bytes] = []

@@ -1,5 +1,3 @@
-"""Verbs against the real virt-api: dry runs, repeated calls, and verbs that create or delete another object."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -26,8 +24,6 @@ STOPPED = {"phase": "Stopped", "attempt": 1, "attempts": [{"number": 1, "result"
 
 
 class Machine:
-    """A machine in virt-api with a status from the tests."""
-
     def __init__(self, client: Client) -> None:
         self.client = client
 

@@ -1,5 +1,3 @@
-"""Our CEL agrees with cel-go."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,7 +20,7 @@ def reference() -> Iterator[Reference]:
 
 @pytest.mark.parametrize("section", table.SECTIONS)
 def test_the_table_gives_the_same_values_and_errors(reference: Reference, section: str) -> None:
-    """Every function of Kubernetes' environment."""
+    """The table has every function of Kubernetes' environment."""
     differences = [text for text in table.SECTIONS[section] if compare(reference, text, table.VARIABLES).verdict == "different"]
     assert differences == []
 

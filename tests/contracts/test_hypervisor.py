@@ -305,7 +305,6 @@ async def test_every_change_is_announced(hypervisor: Hypervisor, kind: str) -> N
 
 @pytest.fixture
 def file() -> Iterator[Path]:
-    """A file that libvirtd may write."""
     directory = Path(tempfile.mkdtemp(prefix="hv"))
     os.chown(directory, layout.USER_ID, layout.USER_ID)
     yield directory / "image"

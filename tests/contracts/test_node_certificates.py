@@ -1,5 +1,3 @@
-"""Node certificates on the real kube-apiserver: the chart's roles suffice and are minimal."""
-
 from __future__ import annotations
 
 import asyncio

@@ -246,7 +246,6 @@ FLAGS: Final = (f"--enable-admission-plugins={plugins.RESOURCE_QUOTA}",)
 
 
 async def prepare(cluster: Cluster) -> None:
-    """Install the chart's policies, a terminating namespace, and one with an exhausted quota."""
     for resource in (VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS):
         for each in policies(resource.kind):
             await cluster.kube.put(resource.path(), each)

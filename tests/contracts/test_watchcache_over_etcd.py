@@ -1,5 +1,3 @@
-"""The watch cache during etcd's kills and compaction."""
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -20,7 +20,7 @@ ANOTHER: Final = "another answer"
 CUT_OFF: Final = "cut off"
 """The guest left the pod during the answer, or before it."""
 NOBODY: Final = frozenset(errno.errorcode[each] for each in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH))
-"""From a pod without the guest."""
+"""Errors of connections to a pod without the guest."""
 
 
 async def ask(address: str) -> None:

@@ -34,7 +34,7 @@ class Place:
     target: str
     source_pod: str
     target_pod: str = ""
-    """Empty if the cut needs none."""
+    """Name of the migration's target pod; empty if the cut needs none."""
     target_pod_name: str = ""
 
 

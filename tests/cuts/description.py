@@ -12,7 +12,6 @@ Operation = Literal["migration", "drain", "upgrade"]
 OPERATIONS: Final[tuple[Operation, ...]] = ("migration", "drain", "upgrade")
 
 OFF_SECONDS: Final = 12.0
-"""How long a link is cut."""
 KUBELET_SECONDS: Final = 8.0
 """A kubelet's absence; in production its supervisor restarts it."""
 

@@ -17,18 +17,18 @@ from tests.cuts.watching import SECTORS, Disk, Watch, Watched, qemus
 from tests.testbed import layout
 
 MOVER: Final = "mover"
-"""Answers the Service's client."""
+"""The guest that answers the Service's client."""
 OTHER: Final = "other"
 BANDWIDTH: Final = {MOVER: "20Mi", OTHER: "5Mi"}
 """The memory phase is long enough to cut, and one of two guests arrives first."""
 FINAL: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 START_SECONDS: Final = 300
 LOOK_SECONDS: Final = 4.0
-"""For another number of a guest."""
+"""How long a guest may take to count on."""
 CONSOLE_SECONDS: Final = 20
 """To attach a console and read a line."""
 QUIET_SAMPLES: Final = 6
-"""Before the operation begins."""
+"""Observations before the operation begins."""
 COUNT: Final = (
     "b=$(cut -c1-8 /proc/sys/kernel/random/boot_id); i=%d; "
     "(while :; do i=$((i+1)); printf '%%s %%d\\n' $b $i | dd of=/dev/vda bs=512 seek=$((i%%%d)) conv=fsync 2>/dev/null && echo tick $i; "

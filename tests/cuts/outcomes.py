@@ -31,7 +31,6 @@ def outcome(case: Case, seen: Seen, commit: str) -> Outcome:
 
 
 def _text(seen: Seen) -> str:
-    """Return a case's text: guests' phases, the duration, and the longest pauses."""
     words = []
     for phase in sorted({each.phase for each in seen.guests}, reverse=True):
         count = sum(each.phase == phase for each in seen.guests)

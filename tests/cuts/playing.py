@@ -27,13 +27,13 @@ from tests.testbed import addons, build, layout, release
 COUNT_SECONDS: Final = 150
 """For a guest to count afterwards, including a start elsewhere."""
 ANSWER_SECONDS: Final = 60
-"""For the Service to answer afterwards."""
+"""How long the Service may take to answer afterwards."""
 ANSWERS: Final = 5
 """One answer may belong to an earlier connection."""
 BLIND_SECONDS: Final = 3
 """A longer gap in the observations makes the case inconclusive."""
 DRAINS: Final = 6
-"""``kubectl drain`` gives up on transient errors."""
+"""Attempts, because ``kubectl drain`` gives up on transient errors."""
 
 
 class Player:

@@ -15,7 +15,7 @@ from tests.cuts.reading import until
 
 STEP_SECONDS: Final = 120
 MOVING_BYTES: Final = 2 << 20
-"""The memory phase has begun."""
+"""More sent bytes show that the memory phase has begun."""
 RESTARTED: Final = ("deployment/virt-api", "deployment/virt-controller", "daemonset/virt-handler")
 
 
@@ -25,7 +25,7 @@ class Reached:
     guests: tuple[str, ...]
     migration: str = ""
     missed: str = ""
-    """The observation instead of the step."""
+    """What was observed instead of the step."""
     drain: subprocess.Popen[bytes] | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -157,7 +157,6 @@ class Steps:
 
 
 def drain(kubectl: Kubectl, node: str) -> subprocess.Popen[bytes]:
-    """Begin to drain only the guests from a node."""
     chosen = f"--pod-selector=vm.kubevirt.io/name in ({MOVER},{OTHER})"
     command = kubectl.command("drain", node, chosen, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=240s")
     return subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -10,7 +10,6 @@ GOLDEN: Final = Path(__file__).parents[1] / "unit" / "charts" / "golden.yaml"
 
 
 def objects() -> list[dict[str, Any]]:
-    """Return the chart's objects, which the caller may change."""
     return parsed(GOLDEN.read_text(encoding="utf-8"))
 
 

@@ -48,7 +48,6 @@ class FakeHypervisor:
         """Arguments of ``learn``."""
         self.secrets: dict[str, bytes] = {}
         self.usages: dict[str, Usage] = {}
-        """By UUID."""
         self.calls: list[str] = []
         self.answers: dict[str, object] = {}
         """Of the guest agent by command; exceptions are raised."""
@@ -60,7 +59,6 @@ class FakeHypervisor:
         self.figures: dict[str, object] = {"cpu.time": 1_000_000_000}
         """libvirt's statistics of every active domain."""
         self.picture: bytes | None = None
-        """Of the screen, if any."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
         self.holds_saves = False

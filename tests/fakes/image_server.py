@@ -29,12 +29,10 @@ STOPS = 1 << 18
 
 @dataclass
 class Files:
-    """Files by path, and failures."""
-
     content: dict[str, bytes] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
     statuses: list[int] = field(default_factory=list)
-    """Of the next answers."""
+    """Statuses of the next answers."""
     cuts: int = 0
     """Number of next answers that end early."""
     ranges: bool = True
@@ -57,7 +55,6 @@ class Files:
     verify: Callable[[str, dict[str, str]], bool] | None = None
     """Whether a request may read, by path and lower-case headers; others get 403."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    """Paths and headers of requests."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -65,7 +65,7 @@ class FakeAPI:
         self.selected_anyway: Callable[[Object], bool] = lambda _: False
         """Every selector selects these: a malformed field may be the selected one."""
         self.discovery: dict[str, list[Object]] = {}
-        """By group version path (``/api/v1``)."""
+        """Discovery documents by group version path (``/api/v1``)."""
         self.users: dict[str, Object] = {}
         """By bearer token: ``username``, ``groups``, ``extra``, for CertificateSigningRequests."""
         self._changed = asyncio.Condition()
@@ -317,7 +317,6 @@ class FakeAPI:
 
 
 def _stamp(request: Object, user: Object) -> None:
-    """Write the user into a CertificateSigningRequest."""
     for field in ("username", "uid", "groups", "extra"):
         request["spec"].pop(field, None)
     request["spec"] |= copied(user)
@@ -397,7 +396,6 @@ def _with_conditions(old: Object, patch: Object) -> Object:
 
 
 def _merged(old: Any, patch: Any) -> Any:
-    """Return the result of a merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     result = copied(old) if isinstance(old, dict) else {}

@@ -126,8 +126,6 @@ def _field(field: FieldInfo, alias: str | None = None) -> Any:
 
 
 class _Second(Spoke):
-    """One kind in the second version."""
-
     moves: Moves = MappingProxyType({})
 
     def upgrade(self, obj: Object) -> Object:

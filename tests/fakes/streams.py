@@ -27,7 +27,7 @@ class FakeStreams:
         self.scrollback = SCREENFUL
         """Sent first on each console connection."""
         self.warnings: list[str] = []
-        """Of every upgrade."""
+        """Warning headers of every upgrade."""
         self.subprotocols: list[str] = []
         self.open: set[web.WebSocketResponse] = set()
         self.answers: dict[str, dict[str, Any]] = {}

@@ -67,8 +67,6 @@ class Server:
 
 
 class Informers:
-    """Three client-go informers."""
-
     def __init__(self, name: str, directory: Path, *, watch_list: bool, detectors: bool) -> None:
         self.name = name
         self.log = directory / f"informers-{name}.log"

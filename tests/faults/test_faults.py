@@ -1,5 +1,3 @@
-"""A minute of faults for each way to compact."""
-
 import asyncio
 from pathlib import Path
 

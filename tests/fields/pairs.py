@@ -88,7 +88,7 @@ def _family(place: Place) -> tuple[Domain, Place]:
 
 
 def _others(key: str, value: Any) -> list[Any]:
-    """Return other values, some of which virt-api may accept; None means absence."""
+    """Return values that virt-api may accept; None means absence."""
     words, found = FIELDS[key].type.split(_SEVERAL), list[Any]()
     if key in _OTHER:
         found = [_OTHER[key]]

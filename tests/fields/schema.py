@@ -36,7 +36,7 @@ _SCALARS: Final[Mapping[tuple[Any, Any], str]] = {
     ("integer", "int32"): "int32",
     ("integer", "int64"): "int64",
 }
-"""By type and format."""
+"""Our word for each JSON type and format."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Field:
     is_required: bool
     description: str
     is_leaf: bool
-    """Without named fields below it."""
+    """True without named fields below it."""
     is_copied: bool
-    """Unchanged, into the pod."""
+    """True for a field that is copied unchanged into the pod."""
 
     @property
     def family(self) -> str:

@@ -37,7 +37,7 @@ _TYPES: Final = {
     "int32": "int",
     "int64": "int",
 }
-"""By the words of ``schema.scalar``."""
+"""Python's type for each word of ``schema.scalar``."""
 
 
 def text() -> str:

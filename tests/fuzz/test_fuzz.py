@@ -30,7 +30,6 @@ ROOT = Path(__file__).parents[2]
 SECONDS = os.environ.get("FUZZ_SECONDS", "")
 ANSWER_SECONDS = 15.0
 ALLOWED = frozenset({503, 504})
-"""Unavailability and timeouts."""
 
 
 @pytest.fixture(scope="module")

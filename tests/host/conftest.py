@@ -17,7 +17,6 @@ _TURN = Turn(layout.cache() / ".tests-of-the-host.lock", alone=())
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts, because a failed test may run again alone meanwhile
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Hold this machine for the test's module."""
     if not item.path.is_relative_to(_HERE):
         return (yield)
     _TURN.begin(item.path)
@@ -30,7 +29,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
-    """Reserve this machine for a failed test."""
     return _TURN.alone(item.path)
 
 

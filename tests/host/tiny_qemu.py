@@ -40,7 +40,6 @@ class TinyQemu:
         return answer["return"]
 
     def until_event(self, name: str) -> None:
-        """Wait until the monitor reports an event."""
         while name not in self.events:
             self._next()
 
@@ -53,7 +52,6 @@ class TinyQemu:
         return message
 
     def expect(self, pattern: str) -> str:
-        """Return the guest's output up to and including a match."""
         assert self.process.stdout is not None
         deadline = Deadline(SECONDS, lambda: (self.process.pid,))
         while not (found := re.search(pattern, self._seen)):
@@ -72,7 +70,6 @@ class TinyQemu:
         self.process.stdin.flush()
 
     def ask(self, line: str) -> str:
-        """Type a command; return its output up to the next prompt."""
         self.type(line)
         return self.expect(PROMPT).removesuffix(PROMPT).strip()
 

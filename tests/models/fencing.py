@@ -23,7 +23,7 @@ class Protocol:
     promise: int = 5
     """T: the guest ends so long after the send of the last confirmed renewal, or the last attestation."""
     kill: int = 1
-    """K: to kill and verify."""
+    """K: time to kill the guest and verify that."""
     silence: int = 4
     """D: X may attest that it is cut off too if it sent nothing for so long."""
     fresh: int = 2
@@ -59,7 +59,7 @@ class State(NamedTuple):
     renewal: int = NONE
     """Age of A's renewal without an answer."""
     committed: bool = False
-    """That renewal is written."""
+    """A's renewal without an answer is written."""
     changed: bool = False
     """A's Lease changed since the controller read it."""
     sent: int = 0
@@ -85,7 +85,6 @@ class Result:
 
 
 def explore(protocol: Protocol) -> Result:
-    """Visit every reachable state, breadth first, until the bad one."""
     start = State()
     came_from: dict[State, tuple[State, str] | None] = {start: None}
     todo = deque([start])

@@ -66,7 +66,6 @@ class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
                 yield each.start_pos, each.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        """Drop the operand with this index in place; return the node."""
         if index == 0:
             prefix = node.get_first_leaf().prefix
             del node.children[:2]

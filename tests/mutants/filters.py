@@ -16,7 +16,7 @@ WITHOUT: Final = (
         "which equal values are one object is the interpreter's choice (small numbers and names are); ruff forbids it where it is not",
     ),
 )
-"""Never made, with reasons."""
+"""Kinds that are never made, with reasons."""
 UNORDERED: Final = "words have no order in this code: an equality that becomes one compares letters, and what it says is chance"
 NOTHING: Final = "only annotations differ, how an argument may be passed, what others may assign (mypy looks at these), or what is logged"
 CHOSEN: Final = "a number at the top of a module is a choice of ours, one more or less keeps what it is for, and a test would repeat it"
@@ -29,12 +29,10 @@ _LOGS: Final = frozenset({"log", "_log", "logger", "_logger", "LOG", "_LOG"})
 
 
 def is_made(operator: str) -> bool:
-    """Return whether a kind of change may matter."""
     return not any(pattern.fullmatch(operator) for pattern, _ in WITHOUT)
 
 
 def in_vain(operator: str, before: str, after: str) -> str | None:
-    """Return why a change cannot matter; None if it may."""
     try:
         new = ast.parse(after)
         compile(new, "<mutant>", "exec", dont_inherit=True)

@@ -19,7 +19,7 @@ class Key:
     operator: str
     """cosmic-ray's kind of change."""
     before: str
-    """Without indentation."""
+    """The changed line, without indentation."""
     after: str
     nth: int = 1
     """Its number among equal lines of a function."""
@@ -27,8 +27,6 @@ class Key:
 
 @dataclass(frozen=True)
 class Mutant:
-    """The change, and the changed module."""
-
     key: Key
     line: int
     source: str

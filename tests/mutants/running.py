@@ -36,8 +36,6 @@ class Result:
 
 
 class Course:
-    """Progress of the run, and its remaining time."""
-
     def __init__(self, made: Mapping[Module, Sequence[Mutant]]) -> None:
         self._total = sum(map(len, made.values()))
         self._done = 0
@@ -45,7 +43,6 @@ class Course:
         self._began = self._told = time.monotonic()
 
     def add(self, module: Module, outcome: str) -> None:
-        """Count a mutant's outcome; sometimes print progress."""
         self._done += 1
         self._survived += outcome == "survived"
         now = time.monotonic()

@@ -18,8 +18,6 @@ _FIELDS: Final = tuple(each.name for each in dataclasses.fields(Key))
 
 @dataclass(frozen=True)
 class Verdict:
-    """A run's faults."""
-
     unjudged: tuple[Key, ...]
     """Survivors without a reason."""
     noticed: tuple[Key, ...]

@@ -68,8 +68,6 @@ class Finder(importlib.abc.MetaPathFinder):
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a test run."""
-
     outcome: str
     seconds: float
     cpu_seconds: float

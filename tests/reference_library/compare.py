@@ -156,7 +156,7 @@ def _moment(answer: Answer) -> datetime:
 
 
 def is_valid(atom: Atom, obj: Json) -> bool:
-    """Whether a server could store the object."""
+    """Return whether a server could store the object."""
     try:
         validate(atom, obj, duplicates=True)
     except ValueError:

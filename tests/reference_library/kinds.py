@@ -24,7 +24,7 @@ class Kind:
     hub: str
     schemas: Json
     components: Mapping[str, str]
-    """By version."""
+    """Names of the kind's schemas, by version."""
     renamed: Mapping[str, Mapping[str, str]]
     """By version: its names for fields of ``spec`` that differ from the hub's."""
 

@@ -1,5 +1,3 @@
-"""The differential test's usual amount."""
-
 from __future__ import annotations
 
 import pytest

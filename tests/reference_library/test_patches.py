@@ -1,5 +1,3 @@
-"""Patches compared with the libraries of Go's server."""
-
 from __future__ import annotations
 
 import copy

@@ -26,7 +26,6 @@ WHICH: Final[dict[str, tuple[Variant, ...]]] = {
 
 
 def up(which: str, directory: Path, *, cluster: bool) -> None:
-    """Run the servers until a signal comes."""
     with ExitStack() as stack:
         here = stack.enter_context(environment.environment(directory, cluster=cluster))
         if cluster:

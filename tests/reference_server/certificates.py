@@ -14,13 +14,11 @@ from certs.issuing import Pair, Profile, issue, new_authority
 HOST: Final = "127.0.0.1"
 ADMIN: Final = "admin"
 USER: Final = "bench"
-"""An ordinary user."""
 READER: Final = "reader"
-"""With the read rights that a test grants."""
+"""A user with the read rights that a test grants."""
 STRANGER: Final = "stranger"
-"""Without rights."""
 USERS: Final = "bench-users"
-"""With the same rights, for the front proxy."""
+"""A group with the same rights as :data:`USER`, for the front proxy."""
 FRONT_PROXY: Final = "front-proxy"
 _LIFETIME: Final = timedelta(days=2)
 _PROFILES: Final = {
@@ -44,7 +42,7 @@ class Certificates:
 
     @property
     def authority(self) -> Path:
-        """It signed every certificate but the front proxy's."""
+        """The authority of every certificate but the front proxy's."""
         return self.directory / "ca.crt"
 
     @property
@@ -53,7 +51,7 @@ class Certificates:
 
     @property
     def service_account_public_key(self) -> Path:
-        """It verifies tokens that ``service-account`` signs."""
+        """The key that verifies the tokens that ``service-account`` signs."""
         return self.directory / "service-account.pub"
 
     def certificate(self, name: str) -> Path:

@@ -37,7 +37,7 @@ class Difference:
 
     @property
     def is_words(self) -> bool:
-        """Only human-readable messages differ."""
+        """Return whether only human-readable messages differ."""
         return self.member.rpartition(".")[2] == "message" and isinstance(self.reference, str) and isinstance(self.ours, str)
 
     @property

@@ -38,11 +38,10 @@ class Environment:
 
     @property
     def kubernetes_url(self) -> str:
-        """Without kube-apiserver, nothing listens there."""
+        """URL of kube-apiserver; without one, nothing listens there."""
         return f"https://{HOST}:{self.kubernetes_port or 1}"
 
     def kubeconfig(self, user: str = ADMIN) -> Path:
-        """Write a kubeconfig for kube-apiserver; return its path."""
         return self.certificates.kubeconfig(user, self.kubernetes_url, f"kubernetes-{user}")
 
     def call(self, method: str, path: str, body: Any = None, *, port: int = 0, user: str = ADMIN) -> tuple[int, Any]:

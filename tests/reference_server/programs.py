@@ -32,7 +32,6 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Of the program itself: it has no wrapper."""
         return self.process.pid
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:

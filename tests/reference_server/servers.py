@@ -34,7 +34,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Setting:
-    """The same for each compared server."""
+    """How each compared server runs."""
 
     flags: tuple[str, ...] = ()
 
@@ -59,7 +59,6 @@ class Server:
     """Our sources, possibly of another revision."""
     program: Program | None = None
     python: str = sys.executable
-    """Runs ours."""
     setting: Setting = ORDINARY
 
     @property
@@ -72,7 +71,6 @@ class Server:
         return self.program.pid
 
     def kubeconfig(self, user: str) -> Path:
-        """Write a kubeconfig for direct access; return its path."""
         return self.here.certificates.kubeconfig(user, self.url, f"{self.variant.name}-{user}")
 
     def start(self) -> float:

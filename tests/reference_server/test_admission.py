@@ -1,5 +1,3 @@
-"""The same webhooks get the same reviews from both servers, and refuse alike."""
-
 from __future__ import annotations
 
 import base64
@@ -106,7 +104,6 @@ class World:
     known: Hooks
 
     def both(self, step: Step) -> list[Any]:
-        """Return for each server its answer and the reviews."""
         results = []
         for asker in self.askers:
             answer = asker.ask(step, NAMESPACE, lambda text: text)
@@ -156,7 +153,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def wish(name: str, **answer: Any) -> dict[str, str]:
-    """Return the annotation that sets a webhook's answer."""
     return {WISHES + name: json.dumps(answer)}
 
 

@@ -1,5 +1,3 @@
-"""kube-apiserver's errors for pods' scheduling fields equal virt-api's for VMs."""
-
 from __future__ import annotations
 
 import http.client

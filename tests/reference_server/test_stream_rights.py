@@ -1,5 +1,3 @@
-"""Streams through the real aggregator: the headers that reach us, and the rights that count."""
-
 from __future__ import annotations
 
 import asyncio

@@ -27,7 +27,6 @@ Component = dict[str, Any]
 
 
 def path_of(archive: pathlib.Path) -> pathlib.Path:
-    """Return the path of the bill for the image in ``archive``."""
     return archive.with_suffix(SUFFIX)
 
 

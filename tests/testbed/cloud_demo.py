@@ -13,7 +13,7 @@ _SECRET = "my-keys"
 _CREATE = f"Create the virtual machine of {_EXAMPLE.relative_to(layout.REPOSITORY)}, and a key to log in with"
 _BOOT = "Wait until cloud-init has finished in the guest"
 FINISHED = r"Cloud-init v\. \S+ finished at"
-"""cloud-init's last line on the console."""
+"""Matches cloud-init's last line on the console."""
 _BOOT_SECONDS = 900
 
 
@@ -34,7 +34,6 @@ def expected(*, own: bool) -> dict[str, float]:
 
 
 def key() -> pathlib.Path:
-    """Return the path of the private key, which ``make down`` removes."""
     return layout.state() / "demo" / "id_ed25519"
 
 

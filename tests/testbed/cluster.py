@@ -193,7 +193,6 @@ def _detach_loop_devices() -> None:
 
 
 def _mounts_below(directory: pathlib.Path) -> list[str]:
-    """The deepest first."""
     mounts = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
     return sorted((path for path in mounts if pathlib.Path(path).is_relative_to(directory)), key=len, reverse=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tests.testbed import progress, project_images
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
-"""Below ``root``, with the dynamic linker."""
+"""Directory below ``root`` with the libraries and the dynamic linker."""
 
 
 def unpack(target: pathlib.Path, packages: Sequence[str], scripts: Mapping[str, str]) -> None:

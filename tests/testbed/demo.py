@@ -38,7 +38,6 @@ _CONSOLE = "Wait for the prompt of the guest on its serial console"
 
 
 def up() -> None:
-    """Do everything, and print the next commands."""
     began = time.monotonic()
     own, cloud = kubectl.is_own_cluster(), cloud_demo.is_wanted()
     with progress.expecting(_expected(own=own) | (cloud_demo.expected(own=own) if cloud else {})):

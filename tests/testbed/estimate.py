@@ -52,7 +52,6 @@ def left(progress: Progress) -> float:
 
 
 def describe(progress: Progress) -> str:
-    """Return the estimate in words."""
     seconds = left(progress)
     amount = "under a minute" if seconds < 60 else f"about {math.ceil(seconds / 60)} min"
     return f"{amount} left" + ("" if progress.done >= FEWEST_SECONDS else ", if this machine is like the one of the records")
@@ -69,7 +68,6 @@ class Course:
         self._lock = threading.Lock()
 
     def begin(self, title: str) -> None:
-        """Unexpected steps are ignored."""
         with self._lock:
             self._count()
             if title in self._waiting:

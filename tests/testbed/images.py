@@ -103,7 +103,6 @@ def of_the_cluster() -> list[Image]:
 
 
 def ensure(wanted: Iterable[Image]) -> list[Image]:
-    """Build missing archives, two at a time, and remove older ones; return the images."""
     images = list(wanted)
     with futures.ThreadPoolExecutor(2) as pool:
         for _ in pool.map(_ensure, images):

@@ -30,7 +30,6 @@ def pinned(name: str, requirements: str) -> str:
 
 
 def uv() -> pathlib.Path:
-    """Return the path of uv; fetch it if necessary."""
     pins = pinned("uv", PINS.read_text())
 
     def fetch(directory: pathlib.Path) -> None:

@@ -32,7 +32,6 @@ _LEFT_OUT: Final = frozenset({".so", ".pyd", ".c", ".pyx", ".pxd", ".h", ".pyc",
 
 
 def project() -> Mapping[str, Any]:
-    """Return the table ``project`` of pyproject.toml."""
     found: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return found
 
@@ -82,7 +81,6 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def manifest(archive: bytes, uri: str) -> str:
-    """Return the manifest of an archive that krew downloads from ``uri``."""
     values = {"VERSION": project()["version"], "URI": uri, "SHA256": hashlib.sha256(archive).hexdigest()}
     text = (TEMPLATES / MANIFEST).read_text()
     for name, value in values.items():

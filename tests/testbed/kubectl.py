@@ -25,7 +25,6 @@ def own_cluster() -> Iterator[None]:
 
 
 def is_own_cluster() -> bool:
-    """Return whether the cluster is the one of this package."""
     return environment()["KUBECONFIG"] == str(layout.kubeconfig())
 
 
@@ -40,7 +39,6 @@ def program() -> pathlib.Path:
 
 
 def run(*arguments: str, stdin: str | None = None, timeout_seconds: float = 300) -> None:
-    """Run kubectl with its output in the step's log."""
     progress.run([program(), *arguments], environment=environment(), stdin=stdin, timeout_seconds=timeout_seconds)
 
 
@@ -53,7 +51,6 @@ def get(*arguments: str) -> Any:
 
 
 def show(*arguments: str) -> None:
-    """Run kubectl with its output on the terminal."""
     progress.say(f"$ kubectl {' '.join(arguments)}")
     subprocess.run([program(), *arguments], check=False, env={**os.environ, **environment()})
 

@@ -32,17 +32,14 @@ def state() -> pathlib.Path:
 
 
 def logs() -> pathlib.Path:
-    """One file per process and per step."""
     return state() / "logs"
 
 
 def kubeconfig() -> pathlib.Path:
-    """The administrator's kubeconfig."""
     return state() / "kubeconfig"
 
 
 def pki() -> pathlib.Path:
-    """The cluster's keys and certificates."""
     return state() / "pki"
 
 
@@ -69,7 +66,7 @@ class Node:
 
     @property
     def pod_cidrs(self) -> tuple[str, str]:
-        """IPv4, then IPv6."""
+        """The node's ranges of pod addresses: IPv4, then IPv6."""
         return f"10.244.{self.number}.0/24", f"fd00:10:244:{self.number}::/64"
 
     @property
@@ -79,7 +76,7 @@ class Node:
 
     @property
     def directory(self) -> pathlib.Path:
-        """All files that the node writes."""
+        """Directory of all files that the node writes."""
         return state() / self.name
 
     @property

@@ -11,7 +11,6 @@ _NAMESPACES = pathlib.Path("/var/run/netns")
 
 
 def up() -> None:
-    """Make the missing parts."""
     layout.state().mkdir(parents=True, exist_ok=True)
     if not _is_mounted():
         _mount_is_ours().touch()  # `ip netns add` will mount the directory over itself
@@ -80,7 +79,7 @@ def down() -> None:
 
 
 def _is_mounted() -> bool:
-    """``is_mount`` misses the directory's mount over itself."""
+    """Return whether the directory is a mount; ``is_mount`` misses mounts over themselves."""
     mounted = {line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()}
     return str(_NAMESPACES.resolve()) in mounted
 
@@ -90,7 +89,6 @@ def _mount_is_ours() -> pathlib.Path:
 
 
 def leftovers() -> list[str]:
-    """Return a line for each existing part."""
     left = [f"link {name}" for name in (layout.BRIDGE, *(node.link for node in layout.NODES)) if _link_exists(name)]
     left += [f"network namespace {node.name}" for node in layout.NODES if node.namespace.exists()]
     left += [

@@ -16,7 +16,6 @@ _CRD = "network-attachment-definitions.k8s.cni.cncf.io"
 
 
 def install() -> None:
-    """Make Multus the CNI plugin of both nodes."""
     for node in layout.NODES:
         _refuse_older(node)
     program = build.program("multus")

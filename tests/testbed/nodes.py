@@ -73,7 +73,6 @@ def _first_program() -> pathlib.Path:
 
 
 def _is_prepared(node: layout.Node) -> bool:
-    """Return whether the current first process made the node's directories."""
     holder = processes.find(_holder(node))
     first = processes.children(holder) if holder else []
     try:
@@ -95,7 +94,6 @@ def start_containerd(node: layout.Node) -> None:
 
 
 def ctr(node: layout.Node, *arguments: str | os.PathLike[str]) -> list[str]:
-    """Return a command to the node's container runtime."""
     words = [build.ensure("containerd") / "ctr", "--address", node.containerd_socket, "--namespace", "k8s.io", *arguments]
     return [os.fspath(word) for word in words]
 
@@ -146,7 +144,6 @@ def restart_kubelet(node: layout.Node, **settings: object) -> None:
 
 
 def root_of(node: layout.Node) -> pathlib.Path:
-    """Return the path of the node's file system."""
     return pathlib.Path(f"/proc/{_first(node).pid}/root")
 
 

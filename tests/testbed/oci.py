@@ -67,12 +67,10 @@ def manifest_of(archive: pathlib.Path) -> dict[str, Any]:
 
 
 def digest_of(archive: pathlib.Path) -> str:
-    """Return the digest of the manifest of the image in an archive."""
     return str(_member(archive, "index.json")["manifests"][0]["digest"])
 
 
 def blob_of(archive: pathlib.Path, digest: str) -> dict[str, Any]:
-    """Return a manifest or a configuration of an archive."""
     return _member(archive, f"blobs/sha256/{digest.partition(':')[2]}")
 
 

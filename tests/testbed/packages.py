@@ -79,7 +79,6 @@ def missing(*, for_tests: bool = False) -> list[str]:
 
 
 def missing_for_python() -> list[str]:
-    """Return missing packages for the virtual environment."""
     return _missing_for_venv() + _missing(_PYTHON_NEEDS)
 
 
@@ -129,7 +128,6 @@ def _install(wanted: list[str]) -> None:
 
 
 def _check_go() -> None:
-    """Before the first long download."""
     if shutil.which("go") is None:
         raise progress.StepFailed(f"Go {_GO[0]}.{_GO[1]} or later is needed to build Kubernetes, and no `go` is on the PATH")
     version = subprocess.run(["go", "env", "GOVERSION"], check=False, capture_output=True, text=True).stdout.strip()

@@ -31,13 +31,11 @@ def requirements() -> list[str]:
 
 
 def packages_path() -> pathlib.Path:
-    """Return the path for this Python and these pins, fetched or not."""
     identity = f"{sys.implementation.cache_tag} {platform.machine()}".encode() + PINS.read_bytes()
     return layout.cache() / f"plugin-{hashlib.sha256(identity).hexdigest()[:12]}"
 
 
 def program() -> pathlib.Path:
-    """Return the path of ``kubectl-virt``; make it if necessary."""
     wanted = packages_path()
     caching.once(wanted, TITLE, lambda directory: installing.install(directory, PINS))
     _write("kubectl_complete-virt", "completing", wanted)

@@ -31,7 +31,7 @@ class Identity:
     start_ticks: int
 
     def is_alive(self) -> bool:
-        """False for a zombie as well."""
+        """Return whether it runs; a zombie does not."""
         stat = _stat(self.pid)
         return stat is not None and stat[0] != "Z" and int(stat[19]) == self.start_ticks
 
@@ -77,7 +77,7 @@ def find(name: str) -> Identity | None:
 
 
 def names() -> list[str]:
-    """Recorded, running or not."""
+    """Return all recorded names, running or not."""
     return sorted(path.stem for path in _directory().glob("*.pid"))
 
 

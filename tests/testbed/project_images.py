@@ -56,7 +56,6 @@ ON_REQUEST = ("debian",)
 
 
 def reference_of(name: str) -> str:
-    """In Kubernetes."""
     return f"localhost/kubevirt/{name}:dev"
 
 
@@ -223,7 +222,6 @@ def pins_path(process: Process) -> pathlib.Path:
 
 
 def wheels_path(process: Process) -> pathlib.Path:
-    """Return the path of :func:`wheels`, fetched or not."""
     return layout.cache() / f"wheels-{process.extra}-{images.digest_of([pins_path(process), PYTHON])}"
 
 

@@ -31,7 +31,6 @@ def give_launcher() -> str:
 
 
 def launcher() -> images.Image:
-    """Return the image, built or not."""
     parts: list[str | bytes | pathlib.Path] = [COMMIT, project_images._base_digest(), pathlib.Path(__file__)]
     if not may_lie_on(_containerfile_before(), (layout.REPOSITORY / "images" / LAUNCHER / "Containerfile").read_text()):
         return images.Image(_REFERENCE, images.digest_of(parts), _build)

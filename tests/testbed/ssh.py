@@ -4,7 +4,6 @@ from tests.testbed import progress
 
 
 def make_key(path: pathlib.Path) -> pathlib.Path:
-    """Return ``path`` with a private key, made if missing."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         progress.output_of(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)])

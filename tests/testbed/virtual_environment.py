@@ -10,7 +10,6 @@ _PYTHON = _DIRECTORY / "bin" / "python"
 
 
 def make() -> None:
-    """Make or update it, with the Debian packages for compiling."""
     packages.install_for_python()
     if not _works():
         with progress.step(f"Make a virtual environment of Python {sys.version_info.major}.{sys.version_info.minor}"):

@@ -58,7 +58,7 @@ class Api:
     path: str = WIDGETS.path(NAMESPACE)
     extra: dict[str, Any] = field(default_factory=dict)
     served: Process | None = None
-    """In this process, if any."""
+    """The server, if it runs in this process."""
 
     @property
     def process(self) -> Process:

@@ -1,5 +1,3 @@
-"""Rows of docs/apiserver-checklist.md without another test."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""The garbage collector's requests, as kube-controller-manager sends them."""
-
 from __future__ import annotations
 
 import json

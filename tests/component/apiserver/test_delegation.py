@@ -1,5 +1,3 @@
-"""Authentication, authorization and admission by a fake kube-apiserver."""
-
 from __future__ import annotations
 
 import asyncio

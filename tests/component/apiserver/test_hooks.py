@@ -1,4 +1,4 @@
-"""Strategies' hooks change objects in place, so no request may pass them cached ones."""
+"""Hooks change objects in place, so no request may pass them cached ones."""
 
 from __future__ import annotations
 

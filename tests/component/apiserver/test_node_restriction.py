@@ -411,7 +411,6 @@ async def test_a_write_is_judged_at_the_revision_that_it_replaces(pki: Pki, tmp_
 
 
 async def moving(cluster: Cluster, phase: str, **status: Any) -> Json:
-    """Create a Migration of vm1 from node1 in a phase; return its status."""
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
     made = entered(PREPARING, phase, **status)

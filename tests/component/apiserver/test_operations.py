@@ -1,5 +1,3 @@
-"""Health, limits, timeouts, shutdown and flags."""
-
 from __future__ import annotations
 
 import asyncio

@@ -40,7 +40,6 @@ async def put(world: World, effect: str, spec: Json, *, name: str = "p", binding
 
 
 async def test_validating_policy_denies_false_expressions(world: World) -> None:
-    """Go's message, code and reason."""
     await put(world, "validating", {"validations": [{"expression": "object.spec.size == 1"}]})
     async with world.api() as api:
         answer = await api.call("POST", "", widget(size=2))
@@ -202,7 +201,6 @@ async def test_expressions_ask_the_authorizer(world: World) -> None:
 
 
 async def test_a_policy_for_another_version_sees_the_object_converted(world: World) -> None:
-    """matchPolicy Equivalent."""
     rules = [{"apiGroups": ["example.test"], "apiVersions": ["v1beta1"], "operations": ["CREATE"], "resources": ["widgets"]}]
     constraints = {"resourceRules": rules, "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
     expression = "object.spec.extent < 3 && request.resource.version == 'v1beta1' && request.requestResource.version == 'v1'"
@@ -356,8 +354,6 @@ async def test_a_policy_may_be_about_how_something_is_deleted(world: World) -> N
 
 
 async def test_mutating_policies_run_by_name_and_reinvoked_on_request(world: World) -> None:
-    """reinvocationPolicy IfNeeded."""
-
     def appends(key: str) -> Json:
         value = f"object.metadata.?annotations[?'{key}'].orValue('') + '{key}' + string(size(object.metadata.?annotations.orValue({{}})))"
         expression = f"Object{{metadata: Object.metadata{{annotations: {{'{key}': {value}}}}}}}"
@@ -371,7 +367,7 @@ async def test_mutating_policies_run_by_name_and_reinvoked_on_request(world: Wor
 
 
 async def test_match_conditions_of_webhooks_are_evaluated(world: World) -> None:
-    """An error follows the webhook's failurePolicy."""
+    """A failing condition follows the webhook's failurePolicy."""
     conditions = [{"name": "large", "expression": "object.spec.size > 3"}]
     await world.validating(world.hook("large", lambda review: webhooks.deny(review, message="large"), matchConditions=conditions))
     async with world.api() as api:

@@ -1,5 +1,3 @@
-"""Informers for policies' parameters of any kind, started on demand."""
-
 from __future__ import annotations
 
 import asyncio
@@ -69,7 +67,6 @@ async def test_parameters_are_found_by_name_or_selector() -> None:
 
 
 async def test_parameters_of_the_cluster_are_in_no_namespace() -> None:
-    """A cluster-scoped paramKind."""
     kube = FakeAPI()
     await kube.put(SCOPES, {"metadata": {"name": "one"}})
     async with following(kube) as params:

@@ -1,5 +1,3 @@
-"""virt-api's rights on quotas, on the real kube-apiserver with the chart's policy."""
-
 from __future__ import annotations
 
 import http.client

@@ -1,5 +1,3 @@
-"""A cluster's quotas, enforced by several servers at once."""
-
 from __future__ import annotations
 
 import asyncio
@@ -65,7 +63,6 @@ async def test_object_beyond_the_quota_is_forbidden(world: World) -> None:
 
 
 async def test_quotas_are_off_by_default(world: World) -> None:
-    """As in Go."""
     await put(world, "0")
     async with world.api() as api:
         await api.make(widget())
@@ -73,7 +70,6 @@ async def test_quotas_are_off_by_default(world: World) -> None:
 
 
 async def test_a_crowd_gets_what_there_is_in_few_writes(world: World) -> None:
-    """One write counts all waiting requests."""
     await put(world, "7")
     async with world.api(ON) as api:
         assert await codes(api, [f"w{number}" for number in range(20)]) == [201] * 7 + [403] * 13

@@ -1,5 +1,3 @@
-"""Rows of docs/apiserver-checklist.md that take one or two requests."""
-
 from __future__ import annotations
 
 import asyncio
@@ -290,8 +288,6 @@ class Noting(WidgetStrategy):
 
 
 class Slow(Noting):
-    """Each row uses up the time of one turn."""
-
     def cells(self, obj: Object, now: datetime) -> list[Any]:
         time.sleep(TURN_SECONDS)
         return super().cells(obj, now)

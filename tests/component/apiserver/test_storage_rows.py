@@ -1,5 +1,3 @@
-"""The STO rows of the checklist over a real etcd."""
-
 from __future__ import annotations
 
 import asyncio
@@ -30,7 +28,6 @@ PREFIX = f"/registry/example.test/widgets/{NAMESPACE}/"
 
 @pytest.fixture
 async def etcd(etcd_server: EtcdServer) -> Any:
-    """Yield direct access to an empty etcd."""
     storage = EtcdStorage(Settings((etcd_server.endpoint,)))
     while (page := await storage.range("", limit=100)).entries:
         await storage.commit([], [Delete(entry.key) for entry in page.entries])

@@ -213,7 +213,6 @@ async def test_kernel_buffers_of_a_stream_are_bounded_on_both_sides(pki: Pki, li
 
 
 def narrowed() -> set[str]:
-    """Return this process' sockets with limited kernel buffers."""
     found = set()
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(each.name))) as one:

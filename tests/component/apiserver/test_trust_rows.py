@@ -1,5 +1,3 @@
-"""Trusted clients and trusted servers."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Unreadable entries in storage are reported, harmless to others, and removable; a wrong cache."""
-
 from __future__ import annotations
 
 import asyncio

@@ -29,8 +29,6 @@ class Loopback:
 
 
 class Server:
-    """A webhook's server; may close after an answer."""
-
     def __init__(self) -> None:
         self.connections = 0
         self.requests: list[bytes] = []
@@ -70,7 +68,6 @@ def hook(pki: Pki, port: int, service: str = "hooks") -> Webhook:
 
 
 async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> None:
-    """Whatever its address."""
     loopback = Loopback()
     async with serving(pki, "hooks.acc.svc") as (server, port), Caller(resolve=loopback) as caller:
         assert await caller.call(hook(pki, port), b"{}") == b"{}"

@@ -47,7 +47,6 @@ async def test_a_validating_webhook_denies_a_creation(world: World) -> None:
 
 
 async def test_the_request_that_a_webhook_sees(world: World) -> None:
-    """Every field of the AdmissionReview."""
     await world.validating(world.hook("see"))
     async with world.api() as api:
         made = await api.make(widget(size=3), "?fieldManager=me&fieldValidation=Strict")
@@ -199,7 +198,6 @@ async def test_deletions_are_seen_one_by_one(world: World) -> None:
 
 
 async def test_a_patch_of_a_deletion_is_an_error(world: World) -> None:
-    """No object can change."""
     await world.mutating(world.hook("m"))
     async with world.api() as api:
         await api.make(widget())
@@ -344,7 +342,7 @@ async def test_webhooks_result_must_match_the_version_it_was_shown(world: World)
     ids=["uid", "no response", "no kind", "patch", "patch type", "warnings", "status", "no JSON", "a list"],
 )
 async def test_an_answer_that_is_none_fails_the_call(world: World, reply: Any, message: str) -> None:
-    """Unless failurePolicy is Ignore."""
+    """The answer fails the request unless failurePolicy is Ignore."""
     await world.validating(world.hook("v", reply))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -387,7 +385,6 @@ async def test_unappliable_patch_fails_under_every_failure_policy(world: World) 
 
 
 async def test_error_names_the_webhook_that_set_a_wrong_type(world: World) -> None:
-    """500, as in Go."""
     await world.mutating(world.hook("m", lambda review: patch(review, {"op": "replace", "path": "/spec/size", "value": "large"})))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -397,7 +394,6 @@ async def test_error_names_the_webhook_that_set_a_wrong_type(world: World) -> No
 
 
 async def test_a_webhook_that_does_not_answer_in_time(world: World) -> None:
-    """timeoutSeconds and failurePolicy."""
     await world.validating(world.hook("slow", timeoutSeconds=1))
     world.hooks["slow"].seconds = 5
     async with world.api() as api:
@@ -503,7 +499,6 @@ async def test_plugins_can_be_turned_off(world: World) -> None:
 
 
 async def test_metrics_have_gos_names(world: World) -> None:
-    """apiserver_admission_*."""
     await world.mutating(world.hook("m", failurePolicy="Ignore", clientConfig={"url": "https://127.0.0.1:9/"}))
     await world.validating(world.hook("v", lambda review: deny(review, code=403)))
     async with world.api() as api:
@@ -525,7 +520,7 @@ async def test_metrics_have_gos_names(world: World) -> None:
 
 
 async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> None:
-    """An unreachable address here."""
+    """The Service's address is unreachable here."""
     hook = world.hook("v")
     hook["clientConfig"] = {"service": {"name": "hooks", "namespace": "acc", "port": 8443, "path": "/v"}, "caBundle": world.bundle}
     await world.validating(hook)
@@ -634,7 +629,6 @@ async def test_charts_rights_suffice_for_admission(world: World) -> None:
 
 
 async def test_managed_fields_that_a_webhook_breaks_are_put_back(world: World) -> None:
-    """With Go's warning."""
     broken: list[Any] = []
     await world.mutating(
         world.hook("m", lambda review: patch(review, {"op": "add", "path": "/metadata/managedFields", "value": broken}))

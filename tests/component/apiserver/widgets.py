@@ -62,8 +62,6 @@ class OldWidget(BaseModel):
 
 
 class Paint(Verb):
-    """Makes it green, once."""
-
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         if obj["spec"].get("color") == "green":
             raise Conflict("it is green already")

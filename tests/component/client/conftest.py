@@ -1,4 +1,4 @@
-"""With asyncio's loop and with uvloop."""
+"""Runs the client's tests with asyncio's loop and with uvloop."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""The eviction webhook over TLS, with virt-controller's rights."""
-
 from __future__ import annotations
 
 import asyncio

@@ -75,7 +75,6 @@ async def rack(api: FakeAPI, directory: Path) -> AsyncIterator[Rack]:
 
 
 async def passes(found: Rack, claim: Callable[[], Any], what: str) -> None:
-    """Advance time until the claim holds."""
     async with asyncio.timeout(30):
         while not claim():
             found.now += HOLDS / 4

@@ -1,5 +1,3 @@
-"""virt-controller reports hostile objects, and handles all other VMs."""
-
 from __future__ import annotations
 
 import asyncio

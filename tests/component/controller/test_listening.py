@@ -114,7 +114,6 @@ def tls(directory: Path) -> ssl.SSLContext:
 
 
 async def handshaken(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a TCP connection after a TLS handshake that answers nothing."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

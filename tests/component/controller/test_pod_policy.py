@@ -1,5 +1,3 @@
-"""virt-controller's rights on pods, and kube-apiserver's defaults for our pods."""
-
 from __future__ import annotations
 
 import copy

@@ -32,7 +32,6 @@ def resources_of(pod: dict[str, Any]) -> Any:
 
 
 async def edited(api: FakeAPI, cluster: Cluster) -> dict[str, Any]:
-    """Return a guest's pod, after an edit gave it more memory."""
     pod = await cluster.running()
 
     def edit(vm: dict[str, Any]) -> None:

@@ -1,5 +1,3 @@
-"""The Services' condition of launcher pods, with the whole virt-controller."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Each refusal for a running guest concerns one request."""
-
 from __future__ import annotations
 
 import asyncio
@@ -57,7 +55,6 @@ async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
 
 
 async def edited(api: FakeAPI, cluster: Cluster, *disks: str) -> dict[str, Any]:
-    """Return a guest's pod, after an edit gave it more memory and these disks."""
     for each in disks:
         claim = {"metadata": {"name": each, "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Bound"}}
         await api.put(CLAIMS, claim)

@@ -1,5 +1,3 @@
-"""virt-controller keeps a set's machines, with the real virt-api."""
-
 from __future__ import annotations
 
 import asyncio
@@ -48,7 +46,6 @@ class World:
 
     @property
     def created(self) -> list[str]:
-        """Accepted requests for a machine."""
         return [path for _, path in self.api.written if path.endswith("/replicate")]
 
     async def set(self, name: str = "web") -> Object:
@@ -58,7 +55,6 @@ class World:
         return [each for each in (await self.client.list(VIRTUAL_MACHINES, "ns"))["items"] if not is_deleting(each)]
 
     async def until(self, claim: Callable[[Object, list[Object]], Any], name: str = "web") -> list[Object]:
-        """Return the machines once the claim about set and machines holds."""
         found, machines = {}, []
         with suppress(TimeoutError):
             async with asyncio.timeout(20):
@@ -70,7 +66,7 @@ class World:
         raise AssertionError(f"the set stayed {found.get('status')}, with {[name_of(each) for each in machines]}")
 
     async def settled(self, count: int, name: str = "web") -> list[Object]:
-        """Return the machines once the set has, and reports, this number."""
+        """Wait until the set has, and reports, this number of machines."""
         return await self.until(lambda found, all_: len(owned(found, all_)) == count == dig(found, "status", "replicas"), name)
 
     async def scale(self, replicas: int) -> None:
@@ -80,7 +76,6 @@ class World:
         await self.client.patch(VIRTUAL_MACHINES, name_of(vm), {"metadata": metadata}, "ns")
 
     async def end(self, name: str, ended: str) -> None:
-        """Power a machine's guest off at this time."""
         for pod in self.api.all(PODS):
             await self.api.remove(PODS, "ns", name_of(pod))
         attempt = {"number": 1, "podName": "p", "startTime": ended, "runningTime": ended, "endTime": ended, "result": "Succeeded"}
@@ -275,7 +270,7 @@ async def test_a_set_that_is_gone_adopts_no_machine(tmp_path: Path) -> None:
 
 
 class Before(FakeAPI):
-    """With the previous release's virt-api."""
+    """An API with the previous release's virt-api."""
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.path == REPLICA_SETS.path():

@@ -78,7 +78,6 @@ async def up() -> bytes:
 
 @asynccontextmanager
 async def served(api: FakeAPI, tmp_path: Path, render: Callable[[], Awaitable[bytes]] = up) -> AsyncIterator[Ask]:
-    """Yield a function that requests a path and returns (code, text)."""
     given = certificate(tmp_path / "tls")
     assert given.authorities is not None
     trust = ssl.create_default_context(cafile=str(given.authorities))

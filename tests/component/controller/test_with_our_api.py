@@ -1,5 +1,3 @@
-"""virt-api accepts virt-controller's writes, and a start costs two."""
-
 from __future__ import annotations
 
 import asyncio
@@ -57,7 +55,6 @@ class World(Cluster):
                     await asyncio.sleep(0.02)
 
     async def reported(self, vm: Object, node: str) -> int:
-        """Write as a node's virt-handler; return the status code."""
         attempts = [{**each, "runningTime": times.to_rfc3339(datetime.now(UTC))} for each in vm["status"]["attempts"]]
         status = phases.enter({**vm["status"], "attempts": attempts}, phases.RUNNING, datetime.now(UTC))
         headers = {

@@ -1,5 +1,3 @@
-"""After an upgrade, virt-controller moves guests of old pods at a limited rate."""
-
 from __future__ import annotations
 
 import asyncio
@@ -26,10 +24,10 @@ class Evicting(FakeAPI):
         super().__init__()
         self.evicted: list[str] = []
         self.uids: list[Any] = []
-        """Uids in the evictions' preconditions."""
+        """Uids that the evictions demand of the pods."""
         self.refusal: errors.StatusError | None = None
         self.failure: dict[str, Any] | None = None
-        """Returned with a success code."""
+        """The answer to evictions, with HTTP's success code; None: a Success."""
 
     async def _create(self, collection: str, namespace: str, obj: dict[str, Any]) -> dict[str, Any]:
         if obj.get("kind") != "Eviction":

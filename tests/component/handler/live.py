@@ -1,5 +1,3 @@
-"""A running virt-handler with a fake API server, and fake launchers in directories."""
-
 from __future__ import annotations
 
 import asyncio
@@ -85,8 +83,6 @@ class PureNode:
 
 
 class PureDisks:
-    """Requests to disk plugins, without plugins."""
-
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
         told = [requests.document(vm, pod_uid, each, PurePath("/")) for each in requests.disks_of(vm)]
         return {each["disk"]["name"]: Served("nbd", 512, live_migration=True) for each in told}
@@ -102,8 +98,6 @@ class PureDisks:
 
 
 class Live:
-    """A running virt-handler with one healthy VM."""
-
     def __init__(self, api: FakeAPI, kubelet: Path, stack: AsyncExitStack) -> None:
         self.api = api
         self.kubelet = kubelet
@@ -130,7 +124,6 @@ class Live:
         return self.launchers[real].identify(pid, real)
 
     async def machine(self, name: str, pod_uid: str) -> None:
-        """Store a VM with a scheduled pod."""
         vm = a_vm(podUID=pod_uid)
         vm["metadata"] = {"name": name, "namespace": "default", "uid": f"uid-of-{name}", "generation": 1}
         await self.api.put(VMS, vm)

@@ -1,5 +1,3 @@
-"""On SIGTERM virt-handler lets migrations finish, because its relays end with it."""
-
 from __future__ import annotations
 
 import asyncio
@@ -79,8 +77,6 @@ def becomes(phase: str) -> Callable[[Object], None]:
 
 
 class Endless(Trials):
-    """Its guest hangs."""
-
     async def run(self) -> tuple[str, bool]:
         await asyncio.get_running_loop().create_future()
         raise AssertionError

@@ -1,5 +1,3 @@
-"""Statistics of guests with old, slow or hostile launchers."""
-
 from __future__ import annotations
 
 import asyncio

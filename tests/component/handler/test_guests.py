@@ -1,5 +1,3 @@
-"""The loop of VMs with a fake API server and the launchers' protocol."""
-
 from __future__ import annotations
 
 import asyncio

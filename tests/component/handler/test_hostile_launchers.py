@@ -1,5 +1,3 @@
-"""Compromised launchers: too many messages, none, and invalid ones."""
-
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +33,6 @@ async def a_chatty_machine(world: Live) -> FakeLauncher:
 
 
 async def talk(world: Live, chatty: FakeLauncher, *, rounds: int, seconds: float) -> None:
-    """Change the guest's state ``rounds`` times, and check the healthy guest in between."""
     for number in range(rounds):
         chatty.change(domain=state(number), not_migratable=f"because of {number}")
         await asyncio.sleep(seconds / rounds)
@@ -107,8 +104,6 @@ async def test_unanswered_call_reconnects_and_is_repeated(tmp_path: Path) -> Non
 
 
 class Garbage(FakeLauncher):
-    """Answers every connection with the same bytes."""
-
     def __init__(self, pod_uid: str, words: bytes) -> None:
         super().__init__(pod_uid)
         self.words = words

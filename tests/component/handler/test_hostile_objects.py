@@ -1,5 +1,3 @@
-"""virt-handler reports hostile objects and handles its other guests."""
-
 from __future__ import annotations
 
 import asyncio
@@ -21,14 +19,13 @@ from tests.hostile import MIGRATION_PIECES, PIECES, Case, Told, a_full_migration
 
 BATCH = 200
 PROMPT_SECONDS = 5.0
-"""A hundred times the usual time."""
+"""A hundred times what a reaction usually takes."""
 
 Placed = tuple[str, Case, bool]
 """Object, case, and whether to expect an error."""
 
 
 async def attack(world: Live, collection: str, cases: Sequence[Case]) -> None:
-    """Store the objects, wait for an Event about each malformed one, and check the healthy guest."""
     prefix = f"{collection.rsplit('/', 1)[-1]}-{len(world.api.log)}"
     placed: list[Placed] = []
     for number, case in enumerate(cases):

@@ -1,5 +1,3 @@
-"""virt-handler plugs and unplugs a running guest's disks."""
-
 from __future__ import annotations
 
 from dataclasses import replace

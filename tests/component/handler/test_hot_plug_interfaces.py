@@ -1,5 +1,3 @@
-"""virt-handler plugs and unplugs a running guest's network cards."""
-
 from __future__ import annotations
 
 import asyncio
@@ -32,8 +30,6 @@ def requests(launcher: FakeLauncher) -> list[str]:
 
 
 async def edit(world: World, *, runs: list[dict[str, Any]], desired: list[dict[str, Any]]) -> None:
-    """Play virt-api."""
-
     def change(vm: dict[str, Any]) -> None:
         domain = vm["spec"]["domain"]
         vm["spec"]["domain"] = {**domain, "devices": {**domain["devices"], "interfaces": desired}}

@@ -34,8 +34,6 @@ DAY = timedelta(days=1)
 
 
 class World:
-    """An API server that records the user, an authority, and nodes."""
-
     def __init__(self, root: Path, api: FakeAPI, config: Config, stack: AsyncExitStack) -> None:
         self.root, self.api, self.config, self._stack = root, api, config, stack
         self.operator = Operator(api)

@@ -1,5 +1,3 @@
-"""virt-handler applies edits to a running guest."""
-
 from __future__ import annotations
 
 import asyncio

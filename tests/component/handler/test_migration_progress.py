@@ -146,7 +146,7 @@ async def test_equal_figures_are_written_once(scene: Scene) -> None:
 
 
 async def test_a_write_that_hangs_keeps_no_guest_standing_still(scene: Scene) -> None:
-    """The target resumes the guest meanwhile."""
+    """The target resumes the guest although the source's write hangs."""
     write, hanging = scene.world.api._write, asyncio.Event()
 
     async def slow(key: Any, subresource: str, method: str, body: Any, token: str) -> Any:

@@ -1,5 +1,3 @@
-"""Migrations with two virt-handlers, two launchers and one API, and after one of them dies."""
-
 from __future__ import annotations
 
 import asyncio

@@ -64,7 +64,7 @@ def watch(channel: grpc.aio.Channel) -> Any:
 
 @asynccontextmanager
 async def offering(offer: Plugin, tmp_path: Path) -> AsyncIterator[None]:
-    """Run a plugin; finally wait for its connections, because the event loop must outlive their transports."""
+    """The event loop must outlive the connections' transports."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(offer.run())
         yield

@@ -1,5 +1,3 @@
-"""Each ADD of a disk is followed by a DEL after its pod is gone."""
-
 from __future__ import annotations
 
 import asyncio
@@ -28,8 +26,6 @@ VM: dict[str, Any] = {
 
 
 class San:
-    """A plugin that attaches disks when the test allows it."""
-
     def __init__(self) -> None:
         self.calls: list[Command] = []
         self.attached: set[str] = set()

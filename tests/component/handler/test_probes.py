@@ -25,8 +25,6 @@ from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_
 
 
 class Server:
-    """A guest's server with one answer to every request, or none."""
-
     def __init__(self) -> None:
         self.answer: bytes | None = b"HTTP/1.1 200 OK\r\n\r\n"
         self.asked: list[bytes] = []

@@ -1,5 +1,3 @@
-"""The relay process: rights, end, and memory while a peer does not read."""
-
 from __future__ import annotations
 
 import asyncio
@@ -80,7 +78,6 @@ def pid_of(process: RelayProcess) -> int:
 
 
 def at_target(scene: Scene, migration: str = "mig-1") -> RelayProcess:
-    """Return the target's process of a migration."""
     return scene.incoming._processes.running[migration]
 
 

@@ -94,7 +94,6 @@ class Scene:
         return await asyncio.open_connection("127.0.0.1", self.incoming.port, ssl=context, server_hostname="n2.virt-handler")
 
     async def dial(self, header: bytes, files: Files | None = None, protocol: str = "") -> bytes:
-        """Connect, send a header and a word, and return the answer."""
         reader, writer = await self.connect(files, protocol)
         writer.write(header + b"ping")
         try:

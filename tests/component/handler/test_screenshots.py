@@ -1,5 +1,3 @@
-"""Screenshots from virt-launcher's server or a hostile one."""
-
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +23,6 @@ POD = "pod-1"
 
 @asynccontextmanager
 async def launcher(root: Path, take: Callable[[], Awaitable[bytes]], pod: str = POD) -> AsyncIterator[Screenshots]:
-    """Run virt-launcher's server; yield virt-handler's side."""
     directory = os.open(run_directory(root, pod), os.O_PATH)
     socket = Path(f"/proc/self/fd/{directory}/{layout.SCREENSHOT_SOCKET}")
     async with asyncio.TaskGroup() as tasks:

@@ -1,5 +1,3 @@
-"""Consoles over mTLS: authorization, errors, and ends."""
-
 from __future__ import annotations
 
 import asyncio
@@ -178,7 +176,7 @@ async def test_a_further_serial_port_has_a_console_of_its_own(scene: Scene) -> N
 
 
 HELLO = struct.pack("<III64sI", 0, 68, 0, b"a guest", 1 << 5)
-"""For usbredir, with 64-bit ids."""
+"""usbredir's hello with 64-bit ids."""
 
 
 class UsbGuest(Guest):

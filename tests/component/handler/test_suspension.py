@@ -1,5 +1,3 @@
-"""A guest is suspended, another resumes; virt-api's rules judge all writes."""
-
 from __future__ import annotations
 
 from typing import Any

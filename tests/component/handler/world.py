@@ -187,8 +187,6 @@ class Way:
 
 
 class Handler:
-    """One run of virt-handler's loops."""
-
     def __init__(
         self,
         client: Client,
@@ -301,7 +299,7 @@ class World:
         api.judge = self._judge
         self.launchers: dict[str, FakeLauncher] = {}
         self.limits, self.link_limits, self.disk_limits = Limits(), links.Limits(), adding.Limits()
-        """For later virt-handlers."""
+        """Limits of virt-handlers that start later."""
         self.servers: dict[str, FakeRelays] = {}
         self._kubelet = kubelet
         self.records = Records(kubelet / "records")

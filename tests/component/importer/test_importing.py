@@ -1,5 +1,3 @@
-"""``python -m importer`` as virt-launcher starts it."""
-
 from __future__ import annotations
 
 import gzip

@@ -23,8 +23,6 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass
 class Here:
-    """A claim, a login, and a trusted certificate."""
-
     path: Path
 
     @property

@@ -1,5 +1,3 @@
-"""A key management service: rotation, outages, and Kubernetes' own code."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

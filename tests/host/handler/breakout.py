@@ -85,7 +85,7 @@ NETWORK: dict[str, Callable[[], None]] = {
     "enter the node's namespaces": lambda: _called(_libc.unshare(_NEWNET)),
     "read the shadow file": _read("/etc/shadow"),
 }
-"""Denied to its user everywhere."""
+"""Attacks that fail for its user everywhere."""
 
 POD: dict[str, Callable[[], None]] = {
     **NETWORK,
@@ -99,7 +99,7 @@ POD: dict[str, Callable[[], None]] = {
     "talk to the container runtime": lambda: socket.socket(socket.AF_UNIX).connect("/run/containerd/containerd.sock"),
     "see a disk of the node": _read("/dev/vda"),
 }
-"""Denied by the pod: its seccomp profile, mounts, and credentials."""
+"""Attacks that fail in the pod, by its seccomp profile, mounts, and credentials."""
 
 
 def main() -> None:

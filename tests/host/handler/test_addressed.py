@@ -1,5 +1,3 @@
-"""A guest with its pod's IPAM address on a further network."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""A guest on a further network, with handmade frames."""
-
 from __future__ import annotations
 
 import contextlib

@@ -25,8 +25,6 @@ EVIL, LAST = b"evil-payload", b"last-payload"
 
 @dataclass
 class World:
-    """A pod with a guest, and a receiver at the veth's other end."""
-
     pod: Pod
     mac: str
     tap: Tap

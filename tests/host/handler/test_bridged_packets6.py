@@ -1,5 +1,3 @@
-"""IPv6 frames of and to a guest with its pod's address."""
-
 from __future__ import annotations
 
 import socket

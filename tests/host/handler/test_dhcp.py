@@ -32,8 +32,6 @@ def pod() -> Iterator[Pod]:
 
 
 class World:
-    """A pod with a launcher ready for a guest."""
-
     def __init__(self, pod: Pod, launcher: sandbox.Launcher) -> None:
         self.pod, self.launcher = pod, launcher
         self.tap = Tap(pod)
@@ -58,7 +56,6 @@ class World:
         raise TimeoutError
 
     def lease(self) -> None:
-        """Get an address as a booting guest does."""
         _, address, _ = self.ask(message.OFFER, packet(message.DISCOVER, mac=MINE))
         assert address == GUEST
         _, address, granted = self.ask(message.ACK, packet(message.REQUEST, (50, GUEST), (54, GATEWAY), mac=MINE))

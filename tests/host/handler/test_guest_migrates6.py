@@ -1,5 +1,3 @@
-"""Nothing changes for a guest with IPv6 that migrates between two pods' networks."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""A guest's frames outside and inside its pod, made by hand."""
-
 from __future__ import annotations
 
 import contextlib
@@ -85,8 +83,6 @@ def pod() -> Iterator[Pod]:
 
 
 class World:
-    """A pod with a guest, and receivers at the bridge and at the veth's other end."""
-
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self.tap = Tap(pod)
@@ -281,7 +277,6 @@ async def test_no_frame_leaves_before_the_filter_or_during_its_renewal(pod: Pod)
 
 
 def broken_nft(directory: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    """Replace ``nft`` by a program that refuses rules and otherwise works."""
     program = directory / "nft"
     program.write_text(
         f'#!/bin/sh\n[ "$1" = -f ] || exec /usr/sbin/nft "$@"\ncat >/dev/null\necho "Error: Could not process rule: {said}" >&2\nexit 1\n'

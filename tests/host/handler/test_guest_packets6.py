@@ -1,5 +1,3 @@
-"""A guest's IPv6 frames outside and inside its pod."""
-
 from __future__ import annotations
 
 import errno

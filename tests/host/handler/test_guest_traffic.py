@@ -1,5 +1,3 @@
-"""Traffic of real guests in a pod's network."""
-
 from __future__ import annotations
 
 import contextlib
@@ -38,7 +36,7 @@ LEASED: Final = (
     '[ -z "$router" ] || ip route add default via "$router"',
     "set >/tmp/lease",
 )
-"""Handles a lease in the guest."""
+"""The guest's script for a lease."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +68,6 @@ def a_vm(*interfaces: dict[str, Any]) -> dict[str, Any]:
 
 
 def lease(viewer: Viewer, device: str = "eth0") -> dict[str, str]:
-    """Let the guest request its address; return the values it got."""
     viewer.sh("rm -f /tmp/leased /tmp/lease")
     for line in LEASED:
         viewer.sh(f"echo '{line}' >>/tmp/leased")
@@ -81,7 +78,6 @@ def lease(viewer: Viewer, device: str = "eth0") -> dict[str, str]:
 
 
 def lease6(viewer: Viewer) -> str:
-    """Let the guest request its IPv6 address; return its addresses and routes."""
     viewer.sh("mkdir -p /run/dhcpcd /var/lib/dhcpcd; dhcpcd -6 -1 -w -t 120 -f /dev/null eth0 >/tmp/dhcpcd 2>&1")
     return viewer.sh("cat /tmp/dhcpcd; ip -6 address show dev eth0; ip -6 route")
 
@@ -135,7 +131,6 @@ def greeting(pod: Pod, host: str, port: int = 80) -> Iterator[list[str]]:
 
 
 async def test_masqueraded_guest_is_reached_by_its_ports_only(pod: Pod, start: Start) -> None:
-    """An unplugged card also reports that."""
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")
     ports = [{"port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]
     vm = a_vm({"name": "lan", "ports": ports, "state": "up"})

@@ -1,5 +1,3 @@
-"""The agent with real launchers, libvirt, QEMU and a guest."""
-
 from __future__ import annotations
 
 import asyncio
@@ -97,7 +95,7 @@ def machine(pod_uid: str, *, linux: bool = False) -> Object:
 
 
 def _with_image(boot: Object) -> Object:
-    """Name an image for the kernel's files, as an API server requires."""
+    """An API server requires an image's name."""
     return {**boot, "container": {"image": "testguest", **boot["container"]}}
 
 

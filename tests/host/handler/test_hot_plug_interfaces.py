@@ -1,5 +1,3 @@
-"""A running guest gets a network card in its pod's network, uses it, and loses it."""
-
 from __future__ import annotations
 
 import dataclasses

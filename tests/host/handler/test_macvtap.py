@@ -1,5 +1,3 @@
-"""A guest with a macvtap, with handmade frames."""
-
 from __future__ import annotations
 
 import contextlib
@@ -60,7 +58,6 @@ def is_link(minor: int) -> bool:
 
 
 def occupy(pod: Pod, last: int) -> None:
-    """Make links until all numbers up to ``last`` are in use."""
     while not all(map(is_link, range(1, last + 1))):
         name = f"other{secrets.token_hex(4)}"
         run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", name, "type", "macvtap", "mode", "bridge")
@@ -125,8 +122,6 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pod, 
 
 
 class Macvtap(Tap):
-    """The guest's end."""
-
     def __init__(self, pod: Pod, minor: int) -> None:
         at = pod.launcher.root
         self._file = pod.inside(lambda: os.open(macvtap.path_of(minor)[1:], os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=at))

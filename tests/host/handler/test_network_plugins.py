@@ -1,4 +1,4 @@
-"""The requirements of docs/plugins.md, tested on our plugins and the example."""
+"""docs/plugins.md's requirements, tested on our plugins and the example."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Owners of real device nodes."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Traffic of a real guest through Debian 13's passt."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -76,7 +74,6 @@ def has_ipv6(viewer: Viewer) -> bool:
 
 
 def own_mebibytes(pid: int) -> float:
-    """Return a process's private memory, without the guest's."""
     (line,) = (each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("RssAnon:"))
     return int(line.split()[1]) / 1024
 
@@ -116,7 +113,6 @@ def connected(pod: Pod, port: int) -> socket.socket:
 
 
 def open_in_the_guest(viewer: Viewer, port: int) -> int:
-    """Return the number of connections that are open for the guest."""
     return sum(f"{POD}:{port} " in line and "ESTABLISHED" in line for line in viewer.sh("netstat -tn").splitlines())
 
 

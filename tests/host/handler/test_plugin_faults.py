@@ -1,5 +1,3 @@
-"""Plugins that hang, lie, flood, vanish and leave children behind."""
-
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +21,7 @@ pytestmark = pytest.mark.host
 DESCRIPTION = '{"version": "1.0.0", "supportedVersions": ["1.0.0"], "kinds": ["network"]}'
 FINE = '{"version": "1.0.0", "tap": "tap0"}'
 SLEEP = 1000 + secrets.randbelow(1 << 30)
-"""Seconds that no other process sleeps."""
+"""A duration in seconds that identifies the tests' ``sleep`` processes."""
 
 Make = Callable[..., Plugins]
 

@@ -1,5 +1,3 @@
-"""The next virt-handler CHECKs a plugin's interface, and DELs it after the pod is gone."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""A card that a guest released leaves its pod, with a stand-in for QEMU."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

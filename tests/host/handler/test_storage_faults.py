@@ -1,5 +1,3 @@
-"""Storage plugins that hang, lie, fail or are missing."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""examples/plugins/images with its daemon, a real launcher, and a guest."""
-
 from __future__ import annotations
 
 import asyncio

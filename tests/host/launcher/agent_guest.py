@@ -54,7 +54,7 @@ grep -q ^root: /tmp/chpasswd
 HWCLOCK: Final = """#!/bin/busybox sh
 exit 0
 """
-"""qemu-ga sets no clock without it."""
+"""A program without which qemu-ga sets no clock."""
 
 
 def build(base: Guest) -> Guest:

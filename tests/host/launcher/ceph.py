@@ -48,7 +48,6 @@ class Ceph:
         self.tell("ceph", "osd", "pool", "application", "enable", "rbd", "rbd")
 
     def start_monitor(self) -> None:
-        """Start the monitor, which tells clients where images are."""
         self._monitor = self._serve("ceph-mon", "-i", "a")
         wait_for(lambda: listens(self.port), _SECONDS, "ceph-mon")
 

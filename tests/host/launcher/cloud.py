@@ -8,7 +8,6 @@ from pathlib import Path
 from tests.testbed import caching, images, layout, project_images
 
 INSIDE = "disk/disk.qcow2"
-"""In the container image."""
 _PREFIX = "cloud-disk-"
 
 

@@ -137,7 +137,6 @@ def _copy_program(name: str, root: Path) -> None:
 
 
 def packed(root: Path) -> bytes:
-    """Return a directory as an initramfs archive."""
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
     return subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=names.encode(), capture_output=True, check=True).stdout
 

@@ -36,7 +36,6 @@ class Relay:
 
     @property
     def connections(self) -> int:
-        """So far."""
         return len(self._sockets) // 2
 
     def cut(self) -> None:

@@ -41,7 +41,7 @@ os.execv("{PYTHON}", ["{PYTHON}", "-m", "launcher"])
 KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": KERNEL_ARGS}
 TINY_KERNEL_BOOT = {"container": {"kernelPath": "tiny"}}
 READY = "GUEST-READY\r\n# "
-"""The tiny guest accepts commands."""
+"""The tiny guest's output once it accepts commands."""
 NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 
 
@@ -79,8 +79,6 @@ def install(target: Path) -> None:
 
 
 class Launcher:
-    """A running virt-launcher and its surroundings."""
-
     def __init__(
         self,
         program: Path,
@@ -220,7 +218,6 @@ class Launcher:
 
     @staticmethod
     def _tun(directory: Path) -> Path:
-        """Make the pod's device for taps; return its path."""
         node = directory / "tun"
         os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(10, 200))
         node.chmod(0o666)
@@ -235,7 +232,6 @@ class Launcher:
         return Client(self.socket(layout.LAUNCHER_SOCKET))
 
     def console(self, port: int = 0) -> Viewer:
-        """Connect to the console of a serial port."""
         return Viewer(self.socket(layout.console_socket(port)), tuple if self._first else self.qemu)
 
     def socket(self, name: str, seconds: float = 20.0) -> socket.socket:
@@ -276,7 +272,6 @@ class Launcher:
         return wait_for(begun, seconds, "the entry point")
 
     def _children(self) -> list[int]:
-        """Return the pids of the living wrapper's children."""
         return [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
 
     def libvirtd(self) -> int:
@@ -284,7 +279,6 @@ class Launcher:
         return wait_for(lambda: pids_in(self.run_directory / "libvirt/libvirtd.pid"), 20, "libvirtd's pid")[0]
 
     def qemu(self) -> list[int]:
-        """Return the pids of this pod's QEMU processes."""
         paths = [path for path in (self.run_directory / "libvirt/qemu/run").glob("*.pid") if path.name != "driver.pid"]
         return [pid for path in paths for pid in pids_in(path) if alive(pid)]
 
@@ -361,7 +355,6 @@ class Client:
                 return message
 
     def send(self, request: messages.Request) -> None:
-        """Send a request without waiting for its answer."""
         self._id += 1
         self._socket.sendall(codec.encode(messages.Call(self._id, request)))
 
@@ -427,7 +420,6 @@ class Viewer:
         return self.expect("# ").removesuffix("# ").replace("\r", "").strip()
 
     def sh(self, command: str) -> str:
-        """Return a command's output in the guest's shell."""
         self.type(f"echo B''EGIN; {command}; echo E''ND\n")
         self.expect("BEGIN")
         return self.expect("END").removesuffix("END").replace("\r", "").strip()

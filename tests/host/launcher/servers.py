@@ -32,7 +32,7 @@ class NbdServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Return once clients can connect."""
+        """Start the server; return once clients can connect."""
         self._process = subprocess.Popen(self._command)
         try:
             wait_for(lambda: listens(self.port), 30, "qemu-nbd")
@@ -69,7 +69,6 @@ class Certificates:
         return self._authority.certificate
 
     def of_server(self, name: str) -> Pair:
-        """Return certificate and key of a server with this name."""
         return issue(self._authority, Profile(name, (name,), server=True), self._LIFETIME, self._issued)
 
     def of_client(self) -> Pair:
@@ -102,7 +101,7 @@ class IscsiTarget:
         return f"{self._address}:{self.portal_port}"
 
     def start(self) -> None:
-        """Return once initiators can log in."""
+        """Start the target; return once initiators can log in."""
         command = ["tgtd", "--foreground", "--iscsi", f"portal={self.portal}"]
         self._process = subprocess.Popen(command, env=self._environment, stderr=subprocess.DEVNULL)
         wait_for(self._answers, 30, "tgtd")
@@ -116,7 +115,6 @@ class IscsiTarget:
         self._tell("target", "bind", "--tid=1", "--initiator-address=ALL")
 
     def initiators(self) -> str:
-        """Return the target's report of logged-in initiators."""
         return self._tell("target", "show")
 
     def kill(self) -> None:
@@ -172,7 +170,7 @@ class NfsServer:
         )
 
     def start(self) -> None:
-        """Return once clients can connect."""
+        """Start the server; return once clients can connect."""
         if self._portmapper is None:
             self._portmapper = self._run("rpcbind", "-f")
             wait_for(lambda: self._rpcinfo("100000"), 30, "rpcbind")
@@ -190,7 +188,6 @@ class NfsServer:
         return subprocess.Popen(["ip", "netns", "exec", self._namespace, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def _rpcinfo(self, program: str) -> bool:
-        """Return whether version 3 of a program answers."""
         command = ["ip", "netns", "exec", self._namespace, "rpcinfo", "-T", "tcp", self.address, program, "3"]
         return subprocess.run(command, check=False, capture_output=True, timeout=30).returncode == 0
 

@@ -1,5 +1,3 @@
-"""The real qemu-ga freezes and thaws, runs commands, sets passwords and the clock."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -25,8 +25,6 @@ pytestmark = pytest.mark.host
 
 
 class Counted:
-    """A QEMU that counts its starts."""
-
     def __init__(self, directory: Path) -> None:
         self._runs = directory / "runs"
         self._runs.touch()

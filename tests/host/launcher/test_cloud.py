@@ -1,5 +1,3 @@
-"""A Debian cloud image with verifying firmware."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Disks that exist only in the pod move with the guest."""
-
 from __future__ import annotations
 
 import os
@@ -93,7 +91,6 @@ def fill(viewer: Viewer, device: str, mebibytes: int, seek: int = 0) -> None:
 
 
 def a_golden_claim(pod: Launcher, _is_source: bool) -> None:
-    """Put a half full claim into a pod."""
     image = pod.disks / "golden/disk.img"
     image.parent.mkdir()
     image.write_bytes(bytes(range(256)) * (16 * MIB // 256))

@@ -1,5 +1,3 @@
-"""Drivers, block sizes and limits of disks, as guest and storage see them."""
-
 from __future__ import annotations
 
 import subprocess

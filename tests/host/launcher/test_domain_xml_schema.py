@@ -39,8 +39,6 @@ SINCE: Final[Mapping[str, int]] = {"domain/devices/panic/@model=pvpanic": PCI_PA
 
 
 class Tree(NamedTuple):
-    """An element that can be written."""
-
     name: str
     attributes: Mapping[str, str]
     children: tuple[Tree, ...]

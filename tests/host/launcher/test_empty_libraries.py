@@ -1,5 +1,3 @@
-"""libvirt without unused libraries, as in virt-launcher's image."""
-
 from __future__ import annotations
 
 import re

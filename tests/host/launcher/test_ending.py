@@ -45,7 +45,6 @@ def seconds_to_end(pod: Launcher, bound: float) -> float:
 
 
 def bound_here(start: Start) -> float:
-    """Return ``SECONDS`` plus the time of an undisturbed start."""
     began = look()
     pod = start()
     with pod.client() as client:

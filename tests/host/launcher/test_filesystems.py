@@ -1,5 +1,3 @@
-"""Shared file systems with Debian 13's virtiofsd."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""UEFI, TPM and SMBIOS tables, and their state that outlives the guest."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,3 @@
-"""Cards, keyboards and other devices, and all values that libvirt accepts."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""Answers of the real qemu-ga, its reboot, and a hanging agent that blocks nothing."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Files of the node in a pod, without a mount; and files that virt-handler refuses."""
-
 from __future__ import annotations
 
 import os

@@ -169,7 +169,6 @@ def test_guest_boots_from_an_imported_block_device(start: Callable[[], Launcher]
 
 
 def with_device(pod: Launcher, loop: str) -> Launcher:
-    """Give the pod a block device for its disk's claim."""
     node = pod.devices / "root"
     os.mknod(node, 0o600 | stat.S_IFBLK, Path(loop).stat().st_rdev)
     os.chown(node, layout.USER_ID, layout.USER_ID)

@@ -85,7 +85,6 @@ def mebibytes(viewer: Viewer, wanted: int = 0) -> int:
 
 
 def resized(client: Client, guest: str) -> messages.Status:
-    """Request memory; return the status when the guest has it."""
     client.ask(messages.Change("memory.guest", "", {**MEMORY, "guest": guest}))
     return client.until(lambda status: status.domain is not None and not any(each.requested for each in status.domain.settings))
 

@@ -18,7 +18,7 @@ from tests.host.launcher.sandbox import Launcher, a_machine
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 CGROUPS = Path("/sys/fs/cgroup")
 STALLED = 1.0
-"""Bytes per second."""
+"""Rate of the connection in bytes per second."""
 LIMIT_MEBIBYTES = 310
 """The guest is Linux, because QEMU keeps memory that a kernel frees while it sets up devices.
 

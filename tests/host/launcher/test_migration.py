@@ -54,7 +54,6 @@ def pair(start: Callable[[], Launcher]) -> Iterator[Pair]:
 
 
 def memory_is_whole(viewer: Viewer) -> None:
-    """Let the guest verify its memory."""
     said = viewer.ask("check")
     with never_again("a lost write"):
         assert "corrupt" not in said
@@ -75,7 +74,6 @@ def state_of(status: messages.Status) -> str:
 
 
 def runs(launcher: Launcher) -> bool:
-    """Return whether the guest runs, by a new connection."""
     with launcher.client() as client:
         return client.status.domain is not None and client.status.domain.state == "running"
 

@@ -1,5 +1,3 @@
-"""After any break virt-handler sees a transient cause, and the next attempt moves the guest."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Disks from servers on loopback."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -192,7 +190,6 @@ def test_a_server_without_tls_is_told_before_the_start(start: Callable[[], Launc
 
 
 def refused(pod: Launcher, source: dict[str, Any], given: dict[str, bytes]) -> str:
-    """Return why a VM with this disk does not start."""
     mount(pod.nbd_secret, given)
     disk = {"name": "data", "type": "NBD", "source": source}
     with pod.client() as client:

@@ -1,5 +1,3 @@
-"""A disk in a file of an NFS server, without a mount."""
-
 from __future__ import annotations
 
 import os

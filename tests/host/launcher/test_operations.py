@@ -1,5 +1,3 @@
-"""Verbs as a guest sees them: once for each id, also paused and while libvirtd is away."""
-
 from __future__ import annotations
 
 import os

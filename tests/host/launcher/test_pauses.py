@@ -1,5 +1,3 @@
-"""Pauses by a full file system under a disk, and by a guest that suspends."""
-
 from __future__ import annotations
 
 import subprocess

@@ -27,7 +27,6 @@ class Served:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Serve, after replacing an old socket."""
         self._socket.unlink(missing_ok=True)
         self._process = subprocess.Popen(self._command)
         try:

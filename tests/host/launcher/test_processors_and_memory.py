@@ -21,7 +21,7 @@ Start = Callable[[], Launcher]
 HUGEPAGES: Final = Path("/proc/sys/vm/nr_hugepages")
 GUEST_PAGES: Final = 128
 BALLOON: Final = "0x0005"
-"""Virtio 1.2, 5: device types."""
+"""The balloon's device type (Virtio 1.2, 5)."""
 QEMUS_TABLE: Final = "WAET"
 """An ACPI table of QEMU, not of SeaBIOS."""
 WITHOUT_BALLOON: Final = {**NO_GRAPHICS, "autoattachMemBalloon": False}
@@ -75,7 +75,6 @@ def pages_of(qemu: int, kibibytes: int) -> set[str]:
 
 
 def is_ahead(viewer: Viewer, seconds: int) -> bool:
-    """Return whether the guest's clock is this far ahead."""
     return abs(int(viewer.sh("date +%s")) - time.time() - seconds) < TOLERATED_SECONDS
 
 

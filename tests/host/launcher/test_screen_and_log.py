@@ -1,5 +1,3 @@
-"""A guest's screen and output, from virt-launcher's sockets."""
-
 from __future__ import annotations
 
 import socket

@@ -1,5 +1,3 @@
-"""One disk in several QEMU processes: allowed if all share it, prevented by QEMU's lock otherwise."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Suspending a real guest to a file and resuming it in another pod; what an interruption at each step leaves."""
-
 from __future__ import annotations
 
 import hashlib
@@ -81,7 +79,6 @@ def memory_of(status: messages.Status) -> messages.SettingStatus:
 
 
 def suspended(start: Start) -> tuple[saved_image.Image, tuple[str, int]]:
-    """Suspend a guest; return its image, and its last answer."""
     pod = start()
     with pod.client() as client, pod.console() as viewer:
         client.ask(SYNC)

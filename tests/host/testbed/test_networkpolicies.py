@@ -1,5 +1,3 @@
-"""The test bed's NetworkPolicy rules with real packets: two bridged pods of a node, and a routed one of another node."""
-
 from __future__ import annotations
 
 import json

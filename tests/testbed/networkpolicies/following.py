@@ -65,7 +65,6 @@ class Follower(Generic[T]):
         self._changed.set()
 
     def _get(self, path: str, timeout: float) -> Iterator[bytes]:
-        """Yield the lines of an answer."""
         host, _, port = self._server.partition(":")
         connection = http.client.HTTPSConnection(host, int(port), context=self._context, timeout=timeout)
         try:

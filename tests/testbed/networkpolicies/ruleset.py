@@ -17,15 +17,15 @@ Object = Mapping[str, Any]
 @dataclasses.dataclass(frozen=True)
 class Direction:
     kind: str
-    """In ``policyTypes``."""
+    """The direction's word in ``policyTypes``."""
     field: str
-    """Of the policy, with the rules."""
+    """The policy's field with the rules."""
     peers: str
     """The rule's field with the peers."""
     own: str
-    """The packet's address of the pod."""
+    """nftables' word for the packet's address of the pod."""
     other: str
-    """The packet's address of the peer."""
+    """nftables' word for the packet's address of the peer."""
 
 
 EGRESS = Direction("Egress", "egress", "to", "saddr", "daddr")
@@ -49,7 +49,7 @@ class Pod:
 class Cluster:
     pods: Sequence[Pod]
     namespaces: Mapping[str, Mapping[str, str]]
-    """Labels by name."""
+    """Labels of namespaces by name."""
     policies: Sequence[Object]
 
 

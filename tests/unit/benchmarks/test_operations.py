@@ -37,8 +37,6 @@ def test_report_has_medians_and_the_ratio_of_both_programs() -> None:
 
 @pytest.mark.parametrize("direction", ["down", "up"])
 def test_rate_is_that_of_one_connection(direction: str) -> None:
-    """With the protocol of ``gauge serve``."""
-
     def serve() -> None:
         link = server.accept()[0]
         with link:

@@ -1,5 +1,3 @@
-"""TLS contexts trust the authorities that Go trusts."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""Certificate signing requests, compared with their sender's profile."""
-
 from __future__ import annotations
 
 import pytest

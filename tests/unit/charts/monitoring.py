@@ -25,7 +25,7 @@ _OF_HISTOGRAM: Final = ("_bucket", "_count", "_sum")
 
 
 def dashboards() -> Mapping[str, Any]:
-    """By file name."""
+    """Return the dashboards by file name."""
     return {each.name: json.loads(each.read_text(encoding="utf-8")) for each in sorted(DIRECTORY.glob("*.json"))}
 
 
@@ -37,7 +37,7 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def alerts() -> Mapping[str, Mapping[str, Any]]:
-    """By name."""
+    """Return the alerts by name."""
     groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"]}
 

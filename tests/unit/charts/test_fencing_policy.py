@@ -1,5 +1,3 @@
-"""virt-controller's rights for a fence agent, and the policy that narrows them."""
-
 from __future__ import annotations
 
 import copy

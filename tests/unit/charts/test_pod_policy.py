@@ -47,7 +47,7 @@ from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import LO
 
 OF_ACCOUNTS = ("another service account", "a token by projection", "a token beside a Secret by projection")
 OPEN = "open"
-"""Allows disks of service accounts."""
+"""A namespace that allows disks of service accounts."""
 TOKEN = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": {"name": "robot"}}]}})
 
 

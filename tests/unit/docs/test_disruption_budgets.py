@@ -9,7 +9,7 @@ from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 
 PAGE = Path(__file__).parents[3] / "docs/operating/migrations.md"
 ERROR = f"{VIRTUAL_MACHINES.plural}.{VIRTUAL_MACHINES.group} does not implement the scale subresource"
-"""As of Kubernetes' disruption controller."""
+"""The error of Kubernetes' disruption controller."""
 
 
 def test_page_of_drains_says_which_budget_works() -> None:

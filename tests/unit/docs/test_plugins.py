@@ -1,5 +1,3 @@
-"""virt-handler sends and accepts the requests and results in docs/plugins.md."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""The state that the example storage plugin's daemon keeps across restarts."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Errors that a second run must not hide, anywhere in an error's chain."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""virt-handler rarely requests its Node's uid, and the Lease never waits for it."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""The file in a claim, leftovers of an earlier try, and files that it never overwrites."""
-
 from __future__ import annotations
 
 import contextlib

@@ -14,7 +14,7 @@ IMAGE = b"boot".ljust(3 * MIB, b"x") + bytes(device.PIECE)
 
 
 class PowerFailure(Exception):
-    """The end of a try."""
+    """Ends a try of an import."""
 
 
 @pytest.fixture

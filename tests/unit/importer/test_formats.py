@@ -1,5 +1,3 @@
-"""Headers of images: valid and hostile ones."""
-
 from __future__ import annotations
 
 import random

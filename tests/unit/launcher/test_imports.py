@@ -5,7 +5,7 @@ import sys
 
 UNWANTED = {"ssl", "aiohttp", "httptools", "pydantic", "http", "email", "ctypes", "multiprocessing", "orjson", "grpc", "yaml"}
 SMALL = {"bz2", "decimal", "fractions", "lzma", "random", "secrets"}  # Python 3.11 itself loads urllib.parse
-"""Together 0.8 MiB of each pod."""
+"""Modules that must not be loaded: together 0.8 MiB of each pod."""
 PROGRAM = """
 import sys
 from launcher.__main__ import ABSENT

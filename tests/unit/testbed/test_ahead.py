@@ -1,5 +1,3 @@
-"""Builds in the background of a command: readable output, low priority, and a failure fails the command."""
-
 from __future__ import annotations
 
 import time

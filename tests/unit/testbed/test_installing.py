@@ -1,5 +1,3 @@
-"""Python packages come from uv's cache, and from the index only if it lacks one."""
-
 from __future__ import annotations
 
 from pathlib import Path

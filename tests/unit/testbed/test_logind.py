@@ -1,5 +1,3 @@
-"""The wire format of the test bed's logind; cluster tests use the real kubelet."""
-
 from __future__ import annotations
 
 import array

@@ -1,5 +1,3 @@
-"""Multus leaves a pod's own network unchanged, and has only the rights it needs."""
-
 from __future__ import annotations
 
 import json

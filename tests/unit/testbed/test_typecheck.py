@@ -1,5 +1,3 @@
-"""mypy begins with the cache of the last successful run, in any work tree."""
-
 from __future__ import annotations
 
 from pathlib import Path

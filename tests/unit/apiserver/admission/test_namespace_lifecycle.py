@@ -1,4 +1,4 @@
-"""As in ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``."""
+"""The same checks as ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``."""
 
 from __future__ import annotations
 

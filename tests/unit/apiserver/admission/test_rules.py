@@ -1,4 +1,4 @@
-"""As in ``k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules``."""
+"""The same rules as ``k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules``."""
 
 from __future__ import annotations
 

@@ -11,8 +11,6 @@ ENVIRONMENT = Environment(LIBRARY, frozenset({"authorizer"}))
 
 
 class Asked:
-    """Allows ``get``."""
-
     def __init__(self) -> None:
         self.questions: list[Question] = []
 

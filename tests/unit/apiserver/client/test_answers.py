@@ -1,5 +1,3 @@
-"""Responses of servers: valid ones, and ambiguous ones."""
-
 from __future__ import annotations
 
 import gc

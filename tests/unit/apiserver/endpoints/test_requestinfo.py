@@ -1,4 +1,4 @@
-"""As Go's RequestInfoFactory parses them."""
+"""Requests' attributes, parsed as by Go's RequestInfoFactory."""
 
 from __future__ import annotations
 

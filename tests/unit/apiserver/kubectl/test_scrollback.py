@@ -1,5 +1,3 @@
-"""After a reconnect, the console prints exactly the output that it has not printed before."""
-
 from __future__ import annotations
 
 import pytest

@@ -18,7 +18,7 @@ from tests.reference_server.servers import Server, Variant
 
 SEED = "varied_get-0"
 OF_THE_REFERENCE = {"--authentication-kubeconfig", "--authorization-kubeconfig"}
-"""Ours uses ``--kubeconfig`` for both."""
+"""Flags of the reference server alone; ours uses ``--kubeconfig`` for both."""
 OF_OURS = {"--shutdown-delay-duration", "--log-level"}
 """Ours logs warnings only, like Go's default."""
 OF_EACH = {"--etcd-prefix"}

@@ -51,7 +51,7 @@ RIGHT = pkcs10()
 
 
 def a_request(pem: bytes = RIGHT, *, node: str | None = "node1", conditions: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
-    """As kube-apiserver stores it."""
+    """Return a CertificateSigningRequest as kube-apiserver stores it."""
     made = {
         "signerName": "kubevirt.io/virt-handler",
         "usages": ["digital signature", "server auth", "client auth"],

@@ -1,5 +1,3 @@
-"""A launcher's processes that may lock memory, with hostile process tables."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Namespaces share the places for calls: one with many calls does not keep others from the next place."""
-
 from __future__ import annotations
 
 import asyncio

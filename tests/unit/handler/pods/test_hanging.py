@@ -1,5 +1,3 @@
-"""Calls that may hang, one per pod. A caller who still waits gets the result."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""One pod's faults affect only its own link to the launcher, on a virtual clock."""
-
 from __future__ import annotations
 
 import asyncio

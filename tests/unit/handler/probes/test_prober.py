@@ -33,9 +33,9 @@ class Noon:
 class Guests:
     answer: Outcome | Exception = GOOD
     answers: dict[str, Outcome | Exception] = field(default_factory=dict)
-    """By address, in place of ``answer``."""
+    """Answers by address, in place of ``answer``."""
     asked: list[tuple[float, str, int]] = field(default_factory=list)
-    """Time, address and port."""
+    """Time, address and port of each probe."""
     changed: list[tuple[float, str]] = field(default_factory=list)
     """Time and pod of each changed verdict."""
     seconds: float = 0.0

@@ -1,5 +1,3 @@
-"""virt-handler aborts a slow migration, or pauses its guest, also after a restart."""
-
 from __future__ import annotations
 
 from dataclasses import replace

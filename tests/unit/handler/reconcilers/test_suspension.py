@@ -1,5 +1,3 @@
-"""A guest that was suspended, or resumes from an image."""
-
 from __future__ import annotations
 
 from dataclasses import replace

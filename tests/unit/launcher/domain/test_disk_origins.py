@@ -1,5 +1,3 @@
-"""A guest's data never decides how its disk is read."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Each disk keeps libvirt's name while others change."""
-
 from __future__ import annotations
 
 from typing import Any

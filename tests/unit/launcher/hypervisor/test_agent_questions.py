@@ -1,5 +1,3 @@
-"""Guest agent commands through libvirt: translated errors, and a hanging agent blocks nothing else."""
-
 from __future__ import annotations
 
 import asyncio

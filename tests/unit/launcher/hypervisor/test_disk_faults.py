@@ -1,5 +1,3 @@
-"""Errors that do not stop the guest: the last one of each disk, and how often virt-launcher looks."""
-
 from __future__ import annotations
 
 from xml.etree import ElementTree as ET

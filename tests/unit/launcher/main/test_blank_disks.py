@@ -1,5 +1,3 @@
-"""Blank disks in claims are created completely or not at all, once, and never over existing data."""
-
 from __future__ import annotations
 
 import errno

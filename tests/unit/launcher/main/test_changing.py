@@ -1,5 +1,3 @@
-"""Changes of a running guest's devices, in the hypervisor and in the status."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Commands in the guest: their result, their limits, and those before a shutdown."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Block devices of claims that grow under a running guest."""
-
 from __future__ import annotations
 
 import dataclasses

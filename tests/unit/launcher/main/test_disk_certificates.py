@@ -1,4 +1,4 @@
-"""Certificates for NBD servers: where they are written, and messages for invalid ones. Host tests use real servers."""
+"""Host tests use real servers."""
 
 from __future__ import annotations
 

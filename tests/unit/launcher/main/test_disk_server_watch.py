@@ -1,5 +1,3 @@
-"""A guest resumes only after pauses by disk servers, and once all of them answer."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Disks made in the pod keep their bytes in a migration, between both virt-launchers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -189,7 +187,7 @@ async def test_source_sends_its_bytes_before_libvirt_begins(world: World, pod: P
 
 
 async def hangs_up(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-    """Like an older virt-handler."""
+    """End at once, as virt-handler of an older release."""
 
 
 async def hangs_up_after_the_offer(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:

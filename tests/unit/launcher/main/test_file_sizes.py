@@ -1,5 +1,3 @@
-"""Disk files before a start: which ones grow, by how much, and messages for files of other owners."""
-
 from __future__ import annotations
 
 import errno

@@ -1,5 +1,3 @@
-"""State of firmware and TPM: created once, kept, and never trusted."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Frozen file systems thaw on request, after their time, and before a shutdown, whatever the agent does."""
-
 from __future__ import annotations
 
 import asyncio

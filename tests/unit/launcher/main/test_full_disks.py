@@ -1,4 +1,4 @@
-"""Decisions from the free space of disks. ``test_free_space`` explains tries, errors and file systems."""
+"""``test_free_space`` explains tries, errors and file systems."""
 
 from __future__ import annotations
 

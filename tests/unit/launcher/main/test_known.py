@@ -23,7 +23,6 @@ ENDING = Ending("shutdown", "the guest powered off", time=1.0)
 INCOMING = MigrationStatus("m1", "incoming", "prepared")
 OUTGOING = MigrationStatus("m1", "outgoing", "running")
 STARTED = Known(Status(3, started=True), MACHINE, RUNNING, Run(ran=True))
-"""A running guest."""
 LEAVING = Known(Status(3, started=True, migrations=(OUTGOING,)), MACHINE, RUNNING, Run(ran=True))
 ENDED = Known(Status(3, started=True, ending=ENDING), MACHINE, OFF, Run(ran=True), over=True)
 

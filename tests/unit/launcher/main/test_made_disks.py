@@ -1,4 +1,4 @@
-"""Sources without a generated disk; host tests read back the generated ones."""
+"""Host tests read back the generated disks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Each operation is carried out once, whatever ends or is asked again on the way."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Disks of a running guest, in the hypervisor and in the status."""
-
 from __future__ import annotations
 
 import dataclasses

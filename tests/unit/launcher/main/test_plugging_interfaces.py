@@ -1,5 +1,3 @@
-"""Network cards of a running guest, in the hypervisor, the status and the DHCP server."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Reading QEMU's log despite a hostile guest."""
-
 from __future__ import annotations
 
 import os

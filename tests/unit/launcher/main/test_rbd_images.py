@@ -1,4 +1,4 @@
-"""Checks of Ceph images before the start, and messages for the answers. Host tests use real clusters."""
+"""Host tests use real Ceph clusters."""
 
 from __future__ import annotations
 

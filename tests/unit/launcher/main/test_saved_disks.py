@@ -1,5 +1,3 @@
-"""A suspended guest keeps the bytes of the disks that were made in its pod."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -29,7 +27,6 @@ COPIES = made_disks.encode(made_disks.offer_of(tuple(BYTES), tuple(BYTES.values(
 
 @pytest.fixture
 def made(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
-    """The directory of made disks."""
     mount(tmp_path / "sources" / "files", {"key": b"of today"})
     pod_directories(MADE=tmp_path / "made", SOURCES=tmp_path / "sources")
     (tmp_path / "made").mkdir()

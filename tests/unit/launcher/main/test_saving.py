@@ -1,5 +1,3 @@
-"""Suspending a guest to an image and starting it from there: what each failure leaves."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""A guest's statistics, which a hostile launcher may write."""
-
 from __future__ import annotations
 
 import json

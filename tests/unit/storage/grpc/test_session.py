@@ -37,7 +37,7 @@ FINE = [("grpc-status", "0"), ("grpc-message", "")]
 
 
 class Server:
-    """h2, strict about client errors."""
+    """The library h2 as a server, strict about client errors."""
 
     def __init__(self) -> None:
         self.connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))

@@ -43,8 +43,6 @@ class Cluster(OneVersion):
 
 
 class World:
-    """One plug-in with its policies."""
-
     def __init__(self, effect: str, budget: int = RUNTIME_BUDGET) -> None:
         cluster = Cluster()
         cluster.synced.set()
@@ -179,7 +177,7 @@ async def test_a_policy_that_costs_too_much_fails() -> None:
 
 
 async def test_compile_error_counts_as_evaluation_error() -> None:
-    """Those stored earlier follow failurePolicy."""
+    """A policy that was stored earlier follows failurePolicy."""
     world = World("validating")
     world.put(validations=[{"expression": "object.spec.size <"}], variables=[{"name": "v", "expression": "nothing"}])
     refusal = await world.refusal(thing())

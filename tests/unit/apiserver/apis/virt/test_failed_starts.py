@@ -1,5 +1,3 @@
-"""When starts avoid a node, and when they try it again."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""Edits that a running guest takes, by virt-api's steps."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -232,8 +230,6 @@ def test_removed_setting_leaves_the_running_form() -> None:
 
 
 class CountedList(list[Any]):
-    """Counts how often it is read."""
-
     reads = 0
 
     def __iter__(self) -> Iterator[Any]:

@@ -1,5 +1,3 @@
-"""Progress of migrations: 100 % only on success."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -29,7 +29,7 @@ COPIED = (
 )
 """Copied into the pod; kube-apiserver validates them."""
 AS_THE_SPEC = "status.running"
-"""The same checks as the spec's."""
+"""The part of the status with the same checks as the spec."""
 LATER_WORDS = (("status", "operations", "action"), ("status", "devices", "kind"))
 JUDGED = [case for case in CASES if not case.path.startswith((*COPIED, "metadata"))]
 

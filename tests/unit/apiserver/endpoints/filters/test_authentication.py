@@ -18,9 +18,9 @@ from tests.unit.apiserver.endpoints.filters.test_certificates import HOUR, NOW, 
 
 SECOND = timedelta(seconds=1)
 BEGIN, END = NOW - HOUR, NOW + HOUR
-"""Of certificates in these tests."""
+"""Validity of certificates in these tests."""
 NEVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""Of a certificate that does not expire (RFC 5280, section 4.1.2.5)."""
+"""The end of a certificate that does not expire (RFC 5280, section 4.1.2.5)."""
 
 
 class Clock:
@@ -149,8 +149,6 @@ async def test_certificate_without_user_does_not_block_a_token(world: World) -> 
 
 
 class Watched(Carrier):
-    """Records each look at its handshake."""
-
     def __init__(self, carrier: Carrier, name: str, read: list[str]) -> None:
         self.certificate = carrier.certificate
         self._handshake, self._name, self._noted = carrier.tls, name, read

@@ -1,5 +1,3 @@
-"""SubjectAccessReviews sent to kube-apiserver, and the caching of their answers."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -139,7 +137,6 @@ async def test_a_refusal_of_the_review_itself_is_not_repeated() -> None:
 
 
 def test_selectors_are_part_of_the_question() -> None:
-    """AuthorizeWithSelectors."""
     query = {"fieldSelector": "metadata.name=x,spec.a!=b", "labelSelector": "app in (a,b),!gone,tier=front"}
     attributes = review_spec(ALICE, requestinfo.parse("GET", PATH, query))["resourceAttributes"]
     assert attributes["name"] == "x"

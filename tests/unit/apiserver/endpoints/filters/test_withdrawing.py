@@ -1,5 +1,3 @@
-"""Streams end after their user lost access, on a virtual clock."""
-
 from __future__ import annotations
 
 import asyncio

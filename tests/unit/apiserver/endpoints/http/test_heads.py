@@ -1,5 +1,3 @@
-"""Heads of requests: valid ones, and ambiguous ones."""
-
 from __future__ import annotations
 
 import h11

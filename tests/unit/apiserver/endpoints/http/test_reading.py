@@ -1,5 +1,3 @@
-"""Parsing does not depend on how the bytes are cut."""
-
 from __future__ import annotations
 
 from itertools import pairwise

@@ -1,5 +1,3 @@
-"""Slices of a websocket's input, with the library's frames."""
-
 from __future__ import annotations
 
 import random

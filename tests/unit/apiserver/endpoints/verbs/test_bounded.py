@@ -118,7 +118,6 @@ async def test_all_frames_arrive_in_order_and_reading_resumes() -> None:
 
 @pytest.mark.parametrize("pieces", [1, 3, 1000])
 async def test_frames_behind_the_answer_to_the_upgrade_arrive(pieces: int) -> None:
-    """However the network cuts them."""
     protocol = ClientProtocol(parse_uri("ws://h/"), max_size=MESSAGE)
     connection = Bounded(protocol, max_queue=(1, 0))
     connection.connection_made(Transport())
@@ -135,7 +134,6 @@ async def test_frames_behind_the_answer_to_the_upgrade_arrive(pieces: int) -> No
 
 
 async def test_an_answer_without_upgrade_is_passed_whole() -> None:
-    """Its body is not frames."""
     protocol = ClientProtocol(parse_uri("ws://h/"), max_size=MESSAGE)
     connection = Bounded(protocol, max_queue=(1, 0))
     connection.connection_made(Transport())

@@ -35,7 +35,7 @@ class Holding(Strategy):
 
 
 class Worded(Holding):
-    """With its own message for refusals."""
+    """A strategy with its own message for refusals."""
 
     def __init__(self) -> None:
         self.told: list[object] = []

@@ -1,5 +1,3 @@
-"""Addresses of a node's virt-handler, with untrusted pod statuses."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""virt-api believes only checked parts of a node's answer."""
-
 from __future__ import annotations
 
 from typing import Any

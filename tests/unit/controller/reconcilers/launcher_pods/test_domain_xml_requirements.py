@@ -1,5 +1,3 @@
-"""A VM described by XML (``spec.domainXML``)."""
-
 from __future__ import annotations
 
 from typing import Any

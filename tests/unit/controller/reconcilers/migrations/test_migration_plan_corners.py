@@ -1,5 +1,3 @@
-"""Why one does not begin, timeouts, and messages."""
-
 from __future__ import annotations
 
 import dataclasses

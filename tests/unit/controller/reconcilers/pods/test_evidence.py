@@ -1,5 +1,3 @@
-"""One pass's evidence: which nodes are silent, and since when pods are gone."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -24,7 +22,7 @@ NO_CLIENT: Any = None
 
 
 class NoLease:
-    """Of a server without Leases."""
+    """A client of a server without Leases."""
 
     async def get(self, *_: Any) -> Any:
         raise errors.NotFound("there is no Lease")

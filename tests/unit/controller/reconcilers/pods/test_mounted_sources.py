@@ -18,7 +18,7 @@ from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import FILESYSTEMS, FIRST_BOOT, IMPORTED, NETWORK_DISKS
 
 BOUND = datetime(2026, 1, 1, tzinfo=UTC)
-"""``a_pod`` got its node then."""
+"""The time when ``a_pod`` got its node."""
 SPEC = {key: value for key, value in FIRST_BOOT["spec"].items() if key in ("domain", "accessCredentials")}
 USER = "spec.domain.devices.disks[0].source.userDataSecretRef"
 NET = "spec.domain.devices.disks[0].source.networkDataSecretRef"

@@ -1,5 +1,3 @@
-"""Boundaries that the table of cases leaves out."""
-
 from __future__ import annotations
 
 from datetime import timedelta

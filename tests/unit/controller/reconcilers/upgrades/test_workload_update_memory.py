@@ -1,5 +1,3 @@
-"""An upgrade's Migrations are recorded, whatever the VMs' owners do to them."""
-
 from __future__ import annotations
 
 from datetime import datetime, timedelta

@@ -1,5 +1,3 @@
-"""A lost node: what the attempt says, who restarts, and in which order."""
-
 from __future__ import annotations
 
 import dataclasses

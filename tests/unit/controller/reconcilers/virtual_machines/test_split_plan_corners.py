@@ -1,5 +1,3 @@
-"""Waits for absent targets, assignments, obstacles, and machines at rest."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

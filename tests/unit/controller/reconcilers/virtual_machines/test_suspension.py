@@ -1,5 +1,3 @@
-"""A suspended machine, and a pod with a guest that was saved while virt-handler was away."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

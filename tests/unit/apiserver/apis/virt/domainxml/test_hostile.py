@@ -1,5 +1,3 @@
-"""Hostile XML is refused, with its place."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -197,8 +197,6 @@ def test_places_are_named_as_in_xpath() -> None:
 
 
 class Compared(str):
-    """Counts its comparisons."""
-
     __slots__ = ()
     times = 0
 

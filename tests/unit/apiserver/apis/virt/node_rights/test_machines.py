@@ -347,7 +347,6 @@ def test_node_neither_adds_nor_drops_nor_half_reports_operations() -> None:
 
 
 def an_edited_machine() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a machine with an edit, and its former spec."""
     old = stored("Running")
     before = {**copy.deepcopy(old["spec"]["domain"]), "memory": {"guest": "1Gi"}}
     old["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "state": "down"}]
@@ -505,7 +504,6 @@ def test_a_full_history_forgets_its_oldest_entry() -> None:
 
 
 def taken_over(old: dict[str, Any], migration: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return the VM as the target's virt-handler writes it."""
     moved = migration["status"]
     record = {key: moved[key] for key in ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime") if key in moved}
     here = {"nodeName": moved["targetNode"], "podName": moved["targetPod"], "podUID": moved["targetPodUID"]}

@@ -1,5 +1,3 @@
-"""Both sides of each bound of ``spec.domain``."""
-
 from __future__ import annotations
 
 import copy

@@ -11,7 +11,7 @@ from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.v1alpha1 import placement
 
 LABELS: Final = {"app": "web"}
-"""Of the scheduled pods."""
+"""Labels of the scheduled pods."""
 TERMS: Final = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
 PREFERENCE: Final = "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
 POD_TERM: Final = "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]"
