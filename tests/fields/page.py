@@ -18,7 +18,7 @@ Every field of `spec`, with the tests that saw it. `make fields` writes this pag
 `kubectl explain`, and from `tests/fields/*.toml`. The last column names:
 
 - tests that saw the field in a guest, at the outer end of a device (a display, a console), or in a running QEMU (threads, memory pages);
-- or golden files with the field's result, and the reason why no guest shows it (`needs KVM`: the test machines emulate processors);
+- or golden files with the result, and why no guest shows it: `needs …`, which the test machines lack, or `for …`, which reads the pod;
 - or, outside `spec.domain`, tests that saw its effect.
 
 An object has a row only for its own default. Fields with equal texts share a row. A `…` stands for the fields of Kubernetes' type, which
