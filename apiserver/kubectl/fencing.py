@@ -36,7 +36,7 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
     ``ask`` returns the name that the user types to confirm; None: confirmed. Raises Failure also for a node that
     reports.
     """
-    found = await _silent(access, node)
+    found = await _unreachable_node(access, node)
     if node_states.is_fenced(found):
         return f"node/{node} is already fenced"
     before = await _leases(access, node)
@@ -46,7 +46,7 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
     sys.stderr.write(f"{planning.question(node, await _machines(access, node))}\n")
     if ask is not None and ask("To confirm, type the name of the node: ").strip() != node:
         raise Failure("error: the typed name is another; nothing was changed")
-    found = await _silent(access, node)
+    found = await _unreachable_node(access, node)
     _check_silence(node, before, await _leases(access, node))
     user, now = await _user(access), times.to_rfc3339(datetime.now(UTC))
     await _write(access, fencing.fenced(found, user, now), f"fence node {node}")
@@ -77,7 +77,7 @@ async def unfence(access: Access, node: str) -> str:
     return f"node/{node} is no longer fenced"
 
 
-async def _silent(access: Access, node: str) -> Object:
+async def _unreachable_node(access: Access, node: str) -> Object:
     """Return the Node of an unreachable kubelet, or raise Failure."""
     found = await _node(access, node)
     if (problem := planning.refusal(found, node)) or found is None:
