@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Owner) -> None:
         self._server = server
         self._allowance: Allowance = server.settings.unverified
-        self._reader = Reader(server.strange_heads, self._allowance.head_bytes)
+        self._reader = Reader(server.unverified_heads, self._allowance.head_bytes)
         self._transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
         self._request: Request | None = None

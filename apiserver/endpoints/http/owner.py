@@ -26,7 +26,7 @@ class Settings:
     verified: Allowance = VERIFIED
     long_heads: int = 64
     """Unfinished, of verified clients, above the unverified limit."""
-    strange_requests: int = 8
+    unverified_requests: int = 8
     """From unverified clients, per iteration of the event loop."""
     idle_seconds: float = 200.0
     """Between requests."""
@@ -62,7 +62,7 @@ class Owner(Protocol):
     handler: Handler
     settings: Settings
     heads: Heads
-    strange_heads: Heads
+    unverified_heads: Heads
     """For clients without certificate, which must not fill or displace the cache."""
     turns: Turns
     """Requests from clients without certificate."""

@@ -17,8 +17,8 @@ class Server:
         self.handler = handler
         self.settings = settings or Settings()
         self.heads = Heads(max_fields=self.settings.verified.fields)
-        self.strange_heads = Heads(0, max_fields=self.settings.unverified.fields)
-        self.turns = Turns(self.settings.strange_requests)
+        self.unverified_heads = Heads(0, max_fields=self.settings.unverified.fields)
+        self.turns = Turns(self.settings.unverified_requests)
         self.draining = False
         self._connections: set[Owned] = set()
         self._long: dict[Owned, None] = {}  # unfinished heads, oldest first

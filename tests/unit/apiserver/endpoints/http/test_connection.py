@@ -415,12 +415,12 @@ async def test_strangers_heads_are_not_remembered(handler: Handler) -> None:
         await known.send(GET % b"x")
         await stranger.send(b"GET /s HTTP/1.1\r\nHost: h\r\nN: %d\r\n\r\n" % number)
     server = stranger.server
-    assert (len(server.heads._known), len(server.strange_heads._known)) == (1, 0)
+    assert (len(server.heads._known), len(server.unverified_heads._known)) == (1, 0)
     await stranger.end()
 
 
 async def test_unverified_requests_take_turns_and_others_do_not_wait(handler: Handler) -> None:
-    first = Line(handler, replace(QUICK, strange_requests=2))
+    first = Line(handler, replace(QUICK, unverified_requests=2))
     crowd = [first, *(Line(handler, beside=first) for _ in range(20))]
     known = Line(handler, certificate=b"proxy", beside=first)
     for number, line in enumerate(crowd):
