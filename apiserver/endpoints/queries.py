@@ -1,6 +1,6 @@
 """Parse query parameters with apimachinery's rules for booleans, numbers and errors.
 
-Unknown parameters are ignored: each kubectl release adds some.
+Unknown parameters are ignored: each kubectl version adds some.
 """
 
 from __future__ import annotations

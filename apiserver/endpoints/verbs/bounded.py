@@ -29,7 +29,7 @@ SOCKET_BYTES: Final = 64 << 10
 class Bounded(ClientConnection):
     """Takes messages or decodes slices, while its reader takes them. ``recv`` returns a message, or a fragment of one, as frames.
 
-    ``protocol.writes`` is undocumented in websockets 17.4: read it with each new release.
+    ``protocol.writes`` is undocumented in websockets 17.4: read it with each new version.
     """
 
     async def send_frames(self, frames: bytes) -> None:
