@@ -132,7 +132,7 @@ def outcome(
 ) -> tuple[Tracked, tuple[messages.DiskFault, ...], bool]:
     """Return the new state, the errors to report, and whether to offer a resume.
 
-    The tries of ``tracked`` are updated. ``stands``: only full disks still pause the guest.
+    ``tracked`` has this check's tries. ``stands``: only full disks still pause the guest.
     """
     full = full_since(tracked.full, found.faults, free, now)
     offer = stands and not tracked.tries.offered and is_worth_a_try(tracked.tries, now, found.stopping, free)

@@ -6,8 +6,8 @@
         │           └─────────┴──── it went away ────▶ failed
         └─▶ cancelled
 
-A complete domain stays paused here until virt-handler releases it, because the source's QEMU has exited. Until then the guest belongs to
-the source, and this copy may be destroyed at any time.
+A complete domain stays paused here until virt-handler releases it, after the source's QEMU has exited. Until then the guest belongs to the
+source, and this copy may be destroyed at any time.
 """
 
 from __future__ import annotations

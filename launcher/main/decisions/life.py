@@ -158,6 +158,7 @@ def last_lines(data: bytes) -> tuple[str, ...]:
 
 
 def _ours(line: str) -> bool:
+    """Return whether libvirt wrote the line; those of command line and environment end in a backslash."""
     return line.endswith("\\") or "starting up libvirt version" in line or line.startswith(("char device redirected", "-msg timestamp"))
 
 

@@ -80,7 +80,7 @@ def _partial(name: str) -> Path:
 
 
 async def make(children: Children, machine: messages.Machine, *, may_come: bool = False) -> None:
-    """Make the images, one after the other; without those that fail if a migration's source ``may_come`` with them.
+    """Make the images, one after the other. ``may_come``: a migration's source may send those that cannot be made.
 
     Raises:
         SourceUnusable: a Secret or ConfigMap is invalid.
