@@ -14,16 +14,14 @@
            ├─ relays        data of live migrations
            └─ streams       consoles and displays for virt-api
 
-It may be killed at any time: virt-launcher sends its state to a new connection, and the API has the rest. Meanwhile guests, their console
-sockets and networks continue.
+It may be killed at any time: virt-launcher and the API have all state, and guests, their console sockets and networks continue.
 
 Its rights on a node (no host network); ``handler/rbac.md`` has those in the cluster:
 
 ========================================= ================================================================================
 ``hostPID``                               process ids of launchers (SO_PEERCRED), their root, cgroup and network namespace
-privileged: device cgroup                 open /dev/kvm (trial guest) and /dev/net/tun (tap devices, health); block devices
-                                          of claims are changed without being opened
-privileged: SYS_ADMIN, NET_ADMIN          enter a pod's network namespace; bridge, tap, nft there
+privileged: device cgroup                 open /dev/kvm and /dev/net/tun (claims' block devices are not opened)
+privileged: SYS_ADMIN, NET_ADMIN          bridge, tap, nft in a pod's network namespace
 privileged: SYS_PTRACE                    /proc/PID/root and /proc/PID/ns of processes of another user
 privileged: CHOWN, FOWNER, DAC_OVERRIDE   device nodes and migration sockets for uid 107; run directories
 privileged: a writable /proc/sys          forwarding, ip_unprivileged_port_start and settings of IPv6 in a pod's network namespace
@@ -31,8 +29,8 @@ hostPath ``<kubelet>/pods``               run directories of launcher pods (read
 hostPath ``<kubelet>/device-plugins``     the kubelet's registration socket and ours
 hostPath ``/dev``                         device nodes that appear after the start of the pod
 hostPath of plugins, if any               the executables, read only: ``/usr/local/lib/kubevirt/plugins``
-``/run/kubevirt-handler`` (may be empty)  key and certificate of this node (``tls``); records of plugins (``plugins``); what libvirt
-                                          knows here, written by the init container (``capabilities``)
+``/run/kubevirt-handler`` (may be empty)  this node's certificate (``tls``); records of plugins (``plugins``); libvirt's
+                                          capabilities from the init container (``capabilities``)
 ========================================= ================================================================================
 
 Programs in its image: ``nsenter``, ``sh``, ``ip``, ``nft``, ``openssl``. None reads a guest's data.

@@ -3,8 +3,8 @@
 virt-controller counts a node as unreachable if its kubelet does not report and this Lease was not renewed in time. Annotations show whether
 and why guests are accelerated, and the contract versions of this process.
 
-The Node owns it, so that the garbage collector removes both. If the Lease is gone, the uid is requested again, because a recreated Node has
-another one. If it disappeared soon after it got an owner, it gets none until the token names another uid (:mod:`handler.nodeuid`).
+The Node owns it, so that the garbage collector removes both. If the Lease is gone, the Node's uid is requested again
+(:mod:`handler.nodeuid`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The uid of this node's Node, from virt-handler's own token, because virt-handler may not read Nodes.
 
-A token bound to a pod contains its node and the node's uid (KEP-4193); any client can read it by a SelfSubjectReview. After a Node was
-recreated, the token has the old uid until the kubelet replaces it, at most an hour. The garbage collector removes objects with the old uid
-as owner within seconds, so this uid is not used again.
+A token bound to a pod contains its node and the node's uid (KEP-4193); any client can read it by a SelfSubjectReview.  After a Node was
+recreated, the token has the old uid for at most an hour. The garbage collector removes objects with this owner within seconds, so it is not
+used again.
 """
 
 from __future__ import annotations

@@ -66,11 +66,7 @@ def parse(url: str) -> Address:
 
 
 def redirected(address: Address, location: str) -> Address:
-    """Return a redirect's target; spaces and non-ASCII bytes are escaped, as in browsers and curl.
-
-    Raises:
-        ImportFailed: the import does not follow it.
-    """
+    """Return a redirect's target; spaces and non-ASCII bytes are escaped, as in browsers and curl. Raises ImportFailed."""
     try:
         found = parse(urljoin(address.full, quote(location.strip(" \t").encode("latin-1", "replace"), safe=_KEPT)))
     except ImportFailed as error:

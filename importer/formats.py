@@ -72,8 +72,7 @@ def of(head: bytes, said: str | None = None) -> Format:
 def qcow2_size(head: bytes) -> int:
     """Return the disk size in bytes of a qcow2 image.
 
-    Raises:
-        ImportFailed: it refers to other files, is encrypted or damaged, or has unknown features.
+    Raises ImportFailed if it refers to other files, is encrypted or damaged, or has unknown features.
     """
     if len(head) < _HEADER_2 or not head.startswith(QCOW2_MAGIC):
         raise ImportFailed("the qcow2 image has no header")

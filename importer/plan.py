@@ -23,11 +23,9 @@ class Plan:
     size: int | None = None
     """Bytes of the disk; None: the image's size."""
     secret: Path | None = None
-    """Directory of the mounted Secret."""
     authorities: Path | None = None
     """File of trusted authorities, instead of the system's."""
     device: Path | None = None
-    """The claim's block device."""
     qemu_img: str = "/usr/bin/qemu-img"
 
     @property

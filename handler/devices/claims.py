@@ -1,7 +1,7 @@
 """Mounts claims of attachment pods in the pod of a running guest.
 
-virt-handler clones the mount in the attachment pod, and moves the clone to the disk's directory in the guest's pod, without following
-links. Root owns the directories' emptyDir from the first call on, so a launcher cannot replace a disk's directory between two system calls.
+virt-handler moves a clone of the attachment pod's mount to the disk's directory in the guest's pod, without following links. Root owns the
+directories' emptyDir from the first call on, so a launcher cannot replace a disk's directory between two system calls.
 """
 
 from __future__ import annotations

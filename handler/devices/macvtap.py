@@ -1,8 +1,7 @@
 """Character devices of macvtaps: offered to the kubelet by number before they exist, and found in pods.
 
-A container may open only devices that the kubelet gave it at its start, before virt-handler can make a macvtap in the pod's network. So
-virt-handler offers minor numbers, and makes the pod's macvtap with the number that its container got (``handler.network.macvtap``). Numbers
-that a macvtap already has are refused.
+virt-handler offers minor numbers, and makes the pod's macvtap with the number that its container got at its start
+(``handler.network.macvtap``). Numbers that a macvtap already has are refused.
 
 The kernel chooses the major number when it loads the module ``macvtap``. A node without it offers nothing.
 """

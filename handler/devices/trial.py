@@ -1,4 +1,4 @@
-"""The trial guest: a program in 2 MiB of memory that does what each kernel does first, and reports each stage.
+"""The trial guest: a program in 2 MiB of memory that reports each stage of what a kernel does first.
 
 On nested machines, an instruction may fail, or everything is emulated a thousand times too slowly. The program executes instructions that
 are known to fail (``lock cmpxchg16b``, an exception through the IDT, ``xsave``/``xrstor``), checks their effects, and counts down a loop.

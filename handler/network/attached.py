@@ -10,8 +10,7 @@ The guest has the MAC address that virt-controller gave the CNI plugin, which ma
 consumes frames to its links' addresses. An IPv4 address from IPAM becomes the guest's by DHCP (``addressed``), which stays in the pod, and
 a filter limits the guest to it. Other addresses are not filtered.
 
-Without the filter on the bridge, the pod's kernel would answer ARP there for the pod's own address, and forward frames for the bridge's MAC
-address into the cluster.
+Without the filter on the bridge, the pod's kernel would answer ARP for the pod's own address, and forward frames into the cluster.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A guest behind the pod's address cannot send neighbour or router discovery into 
 separate tap, with a rate limit, and answers from there only to the guest's tap. So the pod's kernel never learns an address from the guest.
 A guest in the pod's place has neighbours, and may announce its own two addresses.
 
-Packets are matched by their first header. Extension headers could hide what follows (RFC 6980), so packets with them are dropped, except
-for fragments of TCP, UDP and SCTP.
+Packets with extension headers, which could hide what follows (RFC 6980), are dropped, except for fragments of TCP, UDP and SCTP.
 """
 
 from __future__ import annotations

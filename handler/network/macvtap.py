@@ -4,12 +4,12 @@
 
     guest ── tap<hash>, a macvtap: nft, only the guest's own MAC address ── net<hash>, or what that is on itself
 
-The link may be a macvlan of a node's card, which cannot join a bridge; a macvtap on a macvlan becomes one of the card itself. The guest
-has the MAC address that virt-controller gave the CNI plugin, and the link, which the pod does not use, gets another one.
+The link may be a macvlan of a node's card, which cannot join a bridge; a macvtap on a macvlan becomes one of the card itself. The guest has
+the MAC address that virt-controller gave the CNI plugin, and the link, which the pod does not use, gets another one.
 
 QEMU opens a macvtap by a character device that the kubelet gave the container (``handler.devices.macvtap``). The kernel chooses the lowest
-free minor number, so the lower ones are occupied for a moment. libvirt opens ``/dev/tap<index of the link>``, so the index follows from the
-number.
+free minor number, so the lower ones are occupied for a moment. The index of the link follows from the number, because libvirt opens
+``/dev/tap<index>``.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class NoTurn(TimeoutError):
 class Turns:
     """Several turns; the next one goes to the namespace that has waited longest since its last.
 
-    After a timeout, a namespace has at most one turn until one of its calls is answered.
+    After a timeout, a namespace has at most one turn until a call is answered.
     """
 
     def __init__(self, number: int) -> None:

@@ -127,7 +127,7 @@ class Connection:
 
         Raises:
             LauncherRefused: virt-launcher refused it.
-            Disconnected: no answer came, and the request may have been carried out. A timeout closes the connection.
+            Disconnected: no answer came in time; the request may have been carried out.
             ProtocolError: the request is too long.
         """
         pending = self.begin(request)

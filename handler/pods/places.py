@@ -47,9 +47,7 @@ def connect(directory: int, name: str) -> socket.socket:
     """Return a non-blocking connection to the unix socket ``name`` below a run directory.
 
     The path ``/proc/self/fd/N`` is short (``sun_path`` has 108 bytes) and cannot be replaced. A unix connect succeeds or fails at once; a
-    full backlog raises BlockingIOError.
-
-    Raises OSError if the socket is missing, not a socket, reached through a link, or no process listens.
+    full backlog raises BlockingIOError. Raises OSError also for links.
     """
     target = opening.open_socket(directory, name)
     try:

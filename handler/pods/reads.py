@@ -40,10 +40,10 @@ class Reads:
         self._next: asyncio.TimerHandle | None = None
 
     async def read(self, pod_uid: str, what: str) -> str:
-        """Return the text from this pod's launcher, which is untrusted.
+        """Return the untrusted text from this pod's launcher.
 
-        Raises StatusError: BadRequest if the launcher does not support it, Conflict if it is not available now, Timeout if its source does
-        not answer, ServiceUnavailable if the launcher does not.
+        Raises StatusError: BadRequest if the launcher does not support it, Conflict if it is not available now, Timeout without an answer
+        of its source, ServiceUnavailable without one of the launcher.
         """
         self._forget()
         connection = live(self._links.get(pod_uid))

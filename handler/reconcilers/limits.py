@@ -16,7 +16,6 @@ class Limits:
     image_seconds: float = 2.0
     """Until the next attempt for claims without an image: other pods' files trigger no event."""
     import_seconds: float = 3.0
-    """Between two checks of an import."""
     start_patience_seconds: float = 2.0
     """A start takes half a second; a longer one is continued in the next pass."""
     start_again_seconds: float = 0.5
@@ -32,7 +31,6 @@ class Limits:
     network_heals_seconds: float = 2.0
     """Shorter faults of the pod's network are not reported."""
     progress_seconds: float = 5.0
-    """Between two writes of a migration's progress."""
     release_again_seconds: float = 2.0
     """Until the next release request to a migration's target; meanwhile the guest is paused."""
 

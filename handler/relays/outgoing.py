@@ -79,10 +79,9 @@ def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator
 
 
 class Outgoing:
-    """The relays of one migration away from this node.
+    """The relays of one migration away from this node. Raises ValueError for an invalid address, or a node that can have no certificate.
 
-    The address comes from the API and is untrusted: no data is sent before the certificate proves that it is the node's virt-handler.
-    Raises ValueError for an invalid address, or a node that can have no certificate.
+    The address is untrusted: no data is sent before the certificate proves that it is the node's virt-handler.
     """
 
     def __init__(
@@ -126,10 +125,7 @@ class Outgoing:
     async def release(self, *, paused: bool) -> None:
         """Tell the target's virt-handler to resume the guest, or (``paused``) to take it over paused. May be repeated.
 
-        Raises:
-            OSError: the request could not be sent, or the target could not do it yet.
-            TimeoutError: no answer.
-            ValueError: the uid is invalid.
+        Raises OSError if the target could not do it yet, TimeoutError without an answer, ValueError for an invalid uid.
         """
         first = header.Release(self.migration_uid, paused).encode()
         async with asyncio.timeout(RELEASE_SECONDS):

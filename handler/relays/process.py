@@ -40,9 +40,7 @@ _OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
 )
-"""libvirt sends short messages. A dead node is detected within half a minute, or with unacknowledged data within a minute, instead of a
-quarter of an hour, while the guest is paused.
-"""
+"""libvirt sends short messages. A dead node is detected within half a minute, or with unacknowledged data within a minute."""
 
 
 class Connection:
@@ -126,8 +124,7 @@ class RelayProcess:
     ) -> AsyncIterator[Connection]:
         """Yield a TCP connection in the relay process, which does the handshake, until the context ends. Closes our descriptor of ``link``.
 
-        ``server_name`` and ``protocol`` (ALPN) are for a server that we connected to; the other side connected if ``server_name`` is None.
-        Raises OSError.
+        ``server_name`` and ``protocol`` (ALPN) are those of a server; without the name, the other side connected. Raises OSError.
         """
         with link:
             for level, option, value in _OPTIONS:

@@ -27,9 +27,7 @@ class Relays:
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
         """Relay from this pod to that node; return when the sockets exist.
 
-        Raises:
-            TimeoutError: they were not made in time.
-            ValueError: the address is invalid, or the node can have no certificate.
+        Raises TimeoutError, or ValueError for an invalid address, or a node that can have no certificate.
         """
         if migration_uid in self._tasks:
             return

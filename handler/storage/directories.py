@@ -1,7 +1,7 @@
 """The directories in a pod where storage plugins put disks, and checks of what they put there.
 
-virt-handler makes their emptyDir and each disk's directory root's before a plugin runs, so a compromised pod can neither replace a plugin's
-files nor redirect the plugin, which runs as root. The pod can write only to a socket, or to a file of its own user.
+virt-handler makes their emptyDir and each disk's directory root's before a plugin runs, as root. The pod can write only to a socket, or to
+a file of its own user.
 """
 
 from __future__ import annotations

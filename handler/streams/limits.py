@@ -1,7 +1,4 @@
-"""Limits of open streams on one node: in total, per stream of a machine, and per user of that.
-
-All virt-api's replicas' streams to a machine meet here, so a place remains for the machine's owner.
-"""
+"""Limits of open streams on one node, where all virt-api's replicas meet: in total, per stream of a machine, and per user of that."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ class Wanted:
 def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_holder: int) -> str:
     """Return why another stream exceeds a limit, or an empty string.
 
-    The counts are of all open streams, of this kind to the same machine, and of these by the same user (0 without a token).
+    The counts are of all open streams, of this kind to the same machine, and of these by the same user.
     """
     machine = f"to {wanted.stream} of virtual machine {wanted.machine}"
     for limit, count, of in (

@@ -187,13 +187,13 @@ def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
 
 
 def stands_still(launcher: messages.Status | None) -> bool:
-    """Return True if a fault or the guest itself stopped the guest."""
+    """Return whether a fault or the guest itself stopped the guest."""
     domain = launcher.domain if launcher is not None else None
     return domain is not None and (domain.state == "pmsuspended" or (domain.state == "paused" and domain.reason not in RESUMABLE))
 
 
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
-    """Return True if the grace period was shortened after the request to shut down.
+    """Return whether the grace period was shortened after the request to shut down.
 
     A launcher that does not report its grace period would get a second request at every check.
     """
@@ -211,17 +211,17 @@ def _is_leaving(launcher: messages.Status | None) -> bool:
 
 
 def _stands_to_arrive(launcher: messages.Status) -> bool:
-    """Return True if a migrating guest was paused by request, as a MigrationPolicy may allow."""
+    """Return whether a migrating guest was paused by request, as a MigrationPolicy may allow."""
     return _is_leaving(launcher) and launcher.domain is not None and (launcher.domain.state, launcher.domain.reason) == ("paused", "user")
 
 
 def is_migrating(launcher: messages.Status) -> bool:
-    """Return True if the guest is migrating to or from this pod."""
+    """Return whether the guest is migrating to or from this pod."""
     return any(each.state in ("prepared", "running", "arrived") for each in launcher.migrations)
 
 
 def may_be_asked(launcher: messages.Status | None) -> bool:
-    """Return True if the guest can answer a probe: it runs, and is neither migrating nor stopping."""
+    """Return whether the guest can answer a probe: it runs, and is neither migrating nor stopping."""
     if launcher is None or launcher.domain is None or launcher.stopping or launcher.ending is not None:
         return False
     return launcher.domain.state == "running" and not is_migrating(launcher) and not _left(launcher)

@@ -21,8 +21,7 @@ CANNOT_ASK: Final = "the readiness probe cannot be sent: "
 def unready(vm: Object, verdict: Verdict) -> str:
     """Return why a guest is not ready, by its readiness probe, or an empty string.
 
-    Without a verdict (after virt-handler's restart, or a migration), the machine's status decides: a guest that it reports as paused was
-    ready before.
+    Without a verdict (after a restart, or a migration), the machine's status decides: a guest that it reports as paused was ready before.
     """
     if probes.of(vm.get("spec") or {}, probes.READINESS) is None or verdict.ready:
         return ""

@@ -38,7 +38,7 @@ class GuestStart:
         """Unanswered starts."""
 
     def is_starting(self, pod_uid: str) -> bool:
-        """Return True if the launcher has not answered the request to start its guest yet."""
+        """Return whether the launcher has not answered the request to start its guest yet."""
         return pod_uid in self._starting
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:

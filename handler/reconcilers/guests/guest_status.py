@@ -332,7 +332,7 @@ def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
 
 
 def is_news_of_disks(vm: Object, status: Object) -> bool:
-    """Return True if DisksReady changed in more than the amount of room, which changes all the time."""
+    """Return whether DisksReady changed in more than the amount of room, which changes all the time."""
     before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
     texts = [_ROOM.sub("", str(each.get("message"))) for each in (before, after)]
     return before.get("reason") != after.get("reason") or texts[0] != texts[1]

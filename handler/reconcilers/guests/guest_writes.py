@@ -33,7 +33,7 @@ class StatusWriter:
         self._buckets: dict[NamespacedName, TokenBucket] = {}
 
     async def write(self, vm: Object, status: Object) -> bool:
-        """Write the status if it differs and the rate limit, except for a change of the phase, allows it; return True if it was written."""
+        """Write the status if it differs and the rate limit, except for a change of the phase, allows it; return whether it was written."""
         if status == vm.get("status"):
             return False
         bucket, now = self._bucket(vm), asyncio.get_running_loop().time()
@@ -54,7 +54,7 @@ class StatusWriter:
             self._ports.emit(vm, *event)
 
     def is_written(self, vm: Object, status: Object) -> bool:
-        """Return True if the status is stored, perhaps in the server's normalized form."""
+        """Return whether the status is stored, perhaps in the server's normalized form."""
         return status == vm.get("status") or self._agreed.get(_pod_uid(vm)) == (vm.get("status"), status)
 
     def delay(self, vm: Object) -> float:

@@ -3,9 +3,8 @@
 Numbers and writes are limited, because a compromised virt-launcher reports anything at any rate.
 
 A migration does not converge if the guest writes memory at :data:`KEEPS_UP` of the transfer rate, in :data:`SAMPLES` consecutive reports
-from the second iteration on, or if :data:`OFTEN` times its size was sent. It converges again after as many reports to the contrary. QEMU
-counts a rewritten page once per transfer, so the guest's rate never exceeds the transfer rate, which is computed here, because QEMU's
-covers only a tenth of a second.
+from the second iteration on, or if :data:`OFTEN` times its size was sent. It converges again after as many reports to the contrary.  The
+transfer rate is computed here, because QEMU's covers only a tenth of a second.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ TargetPlan: TypeAlias = tuple[TargetAction, ...]
 
 
 def is_under_way(migration: Mapping[str, Any]) -> bool:
-    """Return True if data of the guest, or the report that it left, may be on its way, so that virt-handler should not end now."""
+    """Return whether data of the guest, or the report that it left, may be on its way, so that virt-handler should not end now."""
     return phases.phase_of(migration) == phases.RUNNING and not migration_attempts.is_reported(migration)
 
 
@@ -287,7 +287,7 @@ def _limit_of(seen: Observed, report: messages.MigrationStatus) -> str:
 
 
 def _stays(seen: Observed) -> bool:
-    """Return True if the pod that the guest left still exists: its launcher stays for some seconds while this process is connected."""
+    """Return whether the pod that the guest left still exists: its launcher stays for some seconds while this process is connected."""
     launcher = seen.launcher
     report = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
     return report is not None and (report.direction, report.state) == ("outgoing", "succeeded")
@@ -299,7 +299,7 @@ def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
 
 
 def _is_confirming(seen: Observed) -> bool:
-    """Return True if libvirt still migrates on the source although the Migration is over because the target's pod ended.
+    """Return whether libvirt still migrates on the source although the Migration is over because the target's pod ended.
 
     It learns this through the relays; a compromised launcher could report it forever, so not after :data:`CONFIRM_SECONDS`.
     """
