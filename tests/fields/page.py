@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.fields.families import Seen, about
-from tests.fields.schema import OUTSIDE, Field
+from tests.fields.schema import DEVICES, DOMAIN, OUTSIDE, Field
 
 FILE: Final = Path(__file__).parents[2] / "docs/fields.md"
 _HEAD: Final = """# Fields of a VirtualMachine
@@ -25,25 +25,25 @@ An object has a row only for its own default. Fields with equal texts share a ro
 are copied unchanged into the pod.
 """
 _COLUMNS: Final = "| field | type | default | meaning | seen by |\n|---|---|---|---|---|\n"
+_PLACES: Final = (OUTSIDE, DOMAIN, DEVICES)
+"""Each has its table."""
 _SCALAR: Final = re.compile(r"(?:(?:list|map) of )*(?:boolean|int32|int64|object|quantity|text)")
 
 
 def text(fields: Sequence[Field], entries: Sequence[Seen]) -> str:
-    families = list(dict.fromkeys([OUTSIDE, *(each.family for each in fields)]))
     rows = list(_shown(fields, entries))
-    return _HEAD + "".join(_table(family, rows) for family in families)
+    return _HEAD + "".join(_table(place, rows) for place in _PLACES)
 
 
-def _table(family: str, shown: Iterable[tuple[Field, Seen | None]]) -> str:
+def _table(place: str, shown: Iterable[tuple[Field, Seen | None]]) -> str:
     alike: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
     for field, entry in shown:
-        if field.family == family:
+        if place == next(each for each in reversed(_PLACES) if field.path.startswith(f"{each}.")):
             why = str(entry.members.get("why", "")) if entry else ""
             paths, tests = alike.setdefault((_type(field), _default(field), field.summary, why), ([], []))
             paths.append(f"`{field.path}`")
             tests.extend(each for each in _tests(field, entry) if each not in tests)
-    title = "The machine as an object" if family == OUTSIDE else f"`{family}`"
-    return f"\n## {title}\n\n{_COLUMNS}" + "".join(_row(key, *value) for key, value in alike.items())
+    return f"\n## `{place}`\n\n{_COLUMNS}" + "".join(_row(key, *value) for key, value in alike.items())
 
 
 def _shown(fields: Iterable[Field], entries: Sequence[Seen]) -> Iterator[tuple[Field, Seen | None]]:
