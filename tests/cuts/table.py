@@ -95,5 +95,5 @@ def _made(outcomes: Iterable[Outcome], date: str) -> str:
 
 def _shown(found: Outcome) -> str:
     text = found.text[match.end() :] if (match := _SUCCEEDED.match(found.text)) else found.text
-    words = " ".join([text, f"**{'; '.join(found.faults)}**" if found.faults else ""])
+    words = " ".join([text.replace(" s; ", "; "), f"**{'; '.join(found.faults)}**" if found.faults else ""])
     return " ".join(words.replace("|", "/").split())
