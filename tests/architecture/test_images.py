@@ -41,7 +41,7 @@ def installed(requirements: list[str]) -> set[str]:
             try:
                 left += [canonical(each) for each in requires(name) or () if "extra ==" not in each]
             except PackageNotFoundError:
-                continue  # of another platform or Python
+                continue
     return found
 
 

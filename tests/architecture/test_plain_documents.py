@@ -85,7 +85,7 @@ def pieces(module: str) -> Iterator[str]:
             case "line":
                 start = each.end()
             case _:
-                continue  # a string that is a value
+                continue
 
 
 def counted_in_code(module: str) -> tuple[int, int]:

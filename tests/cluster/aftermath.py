@@ -33,7 +33,7 @@ def _told(kubectl: Kubectl, *arguments: str) -> str:
 def _endings(kubectl: Kubectl) -> Iterator[str]:
     try:
         pods = json.loads(_told(kubectl, "get", "pods", "-o", "json"))["items"]
-    except ValueError:  # the output above shows why
+    except ValueError:
         return
     for pod in pods:
         for container in pod.get("status", {}).get("containerStatuses", []):

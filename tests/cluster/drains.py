@@ -35,7 +35,7 @@ def refused_drain(kubectl: Kubectl, node: str, names: Sequence[str], is_told: Ca
             assert going.stderr is not None
             said = ""
             while not is_told(said):
-                line = going.stderr.readline()  # kubectl tries again every five seconds
+                line = going.stderr.readline()
                 assert line, f"kubectl drain ended with {going.wait()}: {said}"
                 said += line
             yield said

@@ -50,7 +50,7 @@ class Kubectl:
         return Api(self.kubeconfig, self.namespace)
 
     def command(self, *arguments: str) -> list[str]:
-        """kubectl takes flags only after a plugin's name."""
+        """Return the command line; kubectl takes flags only after a plugin's name."""
         namespace = ["-n", self.namespace]
         if arguments[0] == "virt":
             return [self.binary, "virt", *namespace, *arguments[1:]]
@@ -138,7 +138,7 @@ class Console:
     """``kubectl virt console`` in a pseudo-terminal, read like expect."""
 
     def __init__(self, process: subprocess.Popen[bytes], terminal: int, domain: str = "") -> None:
-        """Timeouts count the time given to the guest of the libvirt domain."""
+        """Timeouts count time given to the guest of the libvirt domain."""
         self.process = process
         self.text = ""
         self._domain = domain
@@ -195,7 +195,7 @@ class Console:
 
 @contextmanager
 def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
-    """Leave with Ctrl-] after the block."""
+    """Attach to a console; leave with Ctrl-] after the block."""
     controller, terminal = os.openpty()
     process = subprocess.Popen(
         kubectl.command("virt", "console", vm, *flags),

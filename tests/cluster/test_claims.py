@@ -137,7 +137,7 @@ def test_blank_disk_is_created_in_a_new_claim_and_persists(kubectl: Kubectl, tes
             assert "written-before" in boot(viewer).run("head -c 14 /dev/vda")
         assert mac in viewer.run("cat /sys/class/net/eth0/address")
     assert mac_address(kubectl, "blank") == mac
-    assert waits_for_blank(kubectl.api.get("vm", "waits"))  # a restart does not release the disk to it
+    assert waits_for_blank(kubectl.api.get("vm", "waits"))
     delete(kubectl, "blank", "waits")
 
 

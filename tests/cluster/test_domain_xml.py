@@ -142,7 +142,7 @@ def test_engine_runs_a_machine_on_a_host_and_receives_reports(kubectl: Kubectl) 
     assert seen[-1]["displays"] == ("vnc",)
     vm = kubectl.api.get("vm", "engines")
     pod = kubectl.api.get("pod", vm["status"]["podName"])
-    assert "nodeName" not in vm["spec"]  # left out by the engine
+    assert "nodeName" not in vm["spec"]
     assert (vm["status"]["nodeName"], pod["spec"]["nodeSelector"]) == (pod["spec"]["nodeName"], {"kubernetes.io/hostname": "node2"})
     assert "node2" in kubectl("get", "vm", "engines", "-o", "wide")
     order = list(dict.fromkeys(each["status"] for each in seen))

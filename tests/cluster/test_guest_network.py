@@ -192,7 +192,7 @@ def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl
         kubectl.api.apply(policy("Ingress"))
         eventually(lambda: not is_answered(), timeout=60, what="a guest that nobody reaches")
         guest.run("mkdir -p /www && echo here >/www/index.html && httpd -p 8088 -h /www")
-        readiness(kubectl, "net-bridged", "True", "GuestRunning")  # by its node, which still reaches it
+        readiness(kubectl, "net-bridged", "True", "GuestRunning")
         leads_to(kubectl, "bridged", set(pods))
         assert not is_answered()
         kubectl.api.apply(policy("Ingress", "net-asker"))

@@ -100,7 +100,7 @@ def test_claim_is_attached_moves_with_the_guest_and_is_detached(kubectl: Kubectl
         until_disks(kubectl, "scratch")
         assert not has_disk(guest)
 
-        edit(kubectl, ROOT, DATA)  # from an attachment pod now
+        edit(kubectl, ROOT, DATA)
         until_disks(kubectl, "scratch", "data")
         sees_disk(guest)
         assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")

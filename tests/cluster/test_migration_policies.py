@@ -123,7 +123,7 @@ def test_endlessly_writing_guest_stays_after_the_timeout(kubectl: Kubectl, impat
         made = kubectl.api.create(migration("impatient"))["metadata"]["name"]
         assert final_phase(kubectl, made) == "Failed"
     status = kubectl.api.get("migration", made)["status"]
-    assert status["policy"] == "impatient"  # not the first by name
+    assert status["policy"] == "impatient"
     assert status["options"]["completionTimeoutSeconds"] == 30
     assert (
         "timed out: the migration did not complete within 30 s (completionTimeoutPerGiB of MigrationPolicy impatient)" in status["message"]

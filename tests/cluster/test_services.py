@@ -82,7 +82,7 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
     def is_ready_at_last(pods: list[dict[str, Any]]) -> bool:
         if not any(is_ready(each) for each in pods):
             return False
-        vm = kubectl.api.get("vm", "served")  # the pods depend on it
+        vm = kubectl.api.get("vm", "served")
         assert vm["status"]["phase"] == "Running"
         return True
 

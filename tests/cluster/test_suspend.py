@@ -71,7 +71,7 @@ def test_a_suspended_guest_goes_on_on_the_other_node(kubectl: Kubectl, system: K
     counts_on(kubectl, "sleeper", count)
     assert boot_of(kubectl, "sleeper") == boot
 
-    kubectl.api.verb("sleeper", "suspend")  # the first image is not in the way
+    kubectl.api.verb("sleeper", "suspend")
     kubectl.api.until("vm", "sleeper", in_phase("Suspended"), timeout=60, what="Suspended")
     kubectl("virt", "start", "sleeper", "--discard-state")
     kubectl.api.ready("vm", "sleeper", timeout=120)

@@ -211,7 +211,7 @@ async def test_authority_rotation_never_requires_missing_trust(world: World) -> 
     assert len(world.bundle()) == 2
     assert world.bundle() == world.bundle("kubevirt-virt-api-tls") == [each.pem for each in reading.read_bundle(world.published())]
     template = world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["spec"]["template"]
-    assert template["metadata"]["annotations"]["kubevirt.io/ca-bundle"]  # etcd reads its authorities again
+    assert template["metadata"]["annotations"]["kubevirt.io/ca-bundle"]
 
     world.now += POLICY.spread - timedelta(seconds=1)
     await world.settle()
@@ -227,7 +227,7 @@ async def test_authority_rotation_never_requires_missing_trust(world: World) -> 
     world.now += POLICY.node - timedelta(seconds=2)
     await world.settle()
     assert old.pem in world.bundle()  # nodes renew later
-    assert len(world.bundle("kubevirt-etcd-ca")) == 1  # it signs for no node
+    assert len(world.bundle("kubevirt-etcd-ca")) == 1
     world.now += timedelta(seconds=3)
     await world.settle()
     assert world.bundle() == [new.pem]

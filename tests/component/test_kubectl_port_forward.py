@@ -53,7 +53,7 @@ async def test_each_connection_is_a_websocket_to_its_port(server: FakeStreams, w
             writer.write(b"hello")
             assert await reader.readexactly(5) == b"HELLO"
             writer.write_eof()
-            assert await reader.read() == b"OK"  # the other direction is open
+            assert await reader.read() == b"OK"
             writer.close()
     assert [path for _, path, headers in server.requests if "Upgrade" in dict(headers)] == [f"{PATH}/22/tcp", f"{PATH}/80/tcp"]
     assert set(server.subprotocols) == {streams.SUBPROTOCOL}

@@ -132,7 +132,7 @@ async def test_a_revoked_node_is_not_dialled_and_its_open_streams_end(scene: Sce
             await console.send(b"c")
             assert await console.recv() == framed(b"C")
 
-    assert scene.revoked._callbacks == []  # ended streams leave no callbacks
+    assert scene.revoked._callbacks == []
 
 
 async def test_certificate_from_before_the_revocation_time_is_refused(scene: Scene) -> None:

@@ -77,7 +77,7 @@ async def test_a_migration_is_made_once_for_each_id_and_cancelled(machine: Machi
     await machine.call("cancelmigration", dry_run=True)
     (kept,) = await machine.migrations()
     assert "deletionTimestamp" not in kept["metadata"]
-    for _ in range(2):  # virt-controller has not ended it yet
+    for _ in range(2):
         cancelled = await machine.call("cancelmigration")
         assert cancelled["metadata"]["deletionTimestamp"]
     with pytest.raises(errors.Conflict, match="by another"):

@@ -259,7 +259,7 @@ async def prepare(cluster: Cluster) -> None:
 
     def admit(path: str, obj: Json) -> None:
         grant(path, obj)
-        if path == REVIEWS and obj["spec"].get("user") == "tenant":  # may write our kinds only
+        if path == REVIEWS and obj["spec"].get("user") == "tenant":
             obj["status"] = {"allowed": obj["spec"]["resourceAttributes"].get("group") == names.GROUP}
 
     cluster.kube.admit = admit

@@ -62,7 +62,7 @@ async def test_sto_04_writes_and_watches_survive_a_leader_loss(tmp_path: Path, b
                     leader = await leader_of(members)
                     before = len(revisions)
                     (leader.kill if blow == "kill" else leader.pause)()
-                    async with asyncio.timeout(30):  # the others elect a leader
+                    async with asyncio.timeout(30):
                         while len(revisions) < before + 50:
                             await asyncio.sleep(0.1)
                     if blow == "kill":

@@ -69,7 +69,7 @@ def play(cases: Sequence[Case]) -> list[str]:
                     outcomes.write(found)
                     passed = f"{len(cases) - len(left)}/{len(cases)} {(time.monotonic() - began) / 60:.1f} min"
                     print(f"{passed} {case.name}: {found.text} {'; '.join(found.faults) or 'good'}", flush=True)
-                    is_well, failures = not found.faults, 0  # new guests after a bad case
+                    is_well, failures = not found.faults, 0
                     bad += [case.name] if found.faults else []
         except FAULTS_OF_THE_RUN as fault:
             failures += 1

@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="an odd one compacts to the present, without client-go's detector")
     parser.add_argument("--directory", type=Path, help="for data and logs; default: a new one, kept if something is wrong")
     given = parser.parse_args()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):  # a signal ends all started processes
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, signal.default_int_handler)
     directory = given.directory or Path(tempfile.mkdtemp(prefix="faults-"))
     code = 0

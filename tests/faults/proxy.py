@@ -57,7 +57,7 @@ class Proxy:
                 tasks.create_task(self._copy(reader, back))
                 tasks.create_task(self._copy(there, writer))
         except* OSError:
-            pass  # one side was reset; the other follows
+            pass
         finally:
             for each in (writer, back):
                 self._connections.discard(each)

@@ -111,7 +111,7 @@ class Scenario:
         self._storage = EtcdStorage(Settings((self._etcd.endpoint,)))
         self._stack.push_async_callback(self._storage.close)
         self._server = Server(paths, self._etcd.endpoint, self._session)
-        self._stack.push_async_callback(self._server.end, signal.SIGKILL)  # also before it is ready
+        self._stack.push_async_callback(self._server.end, signal.SIGKILL)
         await self._server.start()
         self._proxy = Proxy(self._server.port)
         await self._stack.enter_async_context(self._proxy.serving())

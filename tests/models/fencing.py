@@ -93,7 +93,7 @@ def explore(protocol: Protocol) -> Result:
         if state.guest and state.restarted:
             return Result(len(came_from), tuple(_way(state, came_from)))
         if state.restarted or not state.guest:
-            continue  # A's guest never starts again
+            continue
         for step, following in _steps(state, protocol):
             if following not in came_from:
                 came_from[following] = (state, step)

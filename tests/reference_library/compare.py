@@ -65,7 +65,7 @@ class Both:
         """
         before = self._live if live is ... else live
         if not is_valid(self._atom, body):
-            return self._live  # no server would store it
+            return self._live
         answer = self._asked("update", before, body, by, subresource)
         mine = copy.deepcopy(body)
         self._side.manager(self._version, subresource).update(before, mine, by, _moment(answer))

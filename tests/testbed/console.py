@@ -45,7 +45,7 @@ def _attach_once(machine: str, pattern: str, deadline: float) -> tuple[str, bool
                 continue
             try:
                 seen += os.read(controller, 65536).decode(errors="replace")
-            except OSError:  # the plugin ended: its terminal is closed
+            except OSError:
                 return seen, False
             if re.search(pattern, seen):
                 os.write(controller, LEAVE)

@@ -112,7 +112,7 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
             env={**os.environ, **(environment or {})},
         )
     _ours.append(process)
-    deadline = time.monotonic() + 60  # an early end is noticed at once
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if (identity := find(name)) is not None:
             return identity

@@ -21,7 +21,7 @@ _LAST_LINES = 20
 _TICK_SECONDS = 15.0
 _log: contextvars.ContextVar[pathlib.Path | None] = contextvars.ContextVar("log", default=None)
 _printing = threading.Lock()
-_courses: list[estimate.Course] = []  # of this process: none, or the current one
+_courses: list[estimate.Course] = []
 
 
 class StepFailed(Exception):

@@ -47,7 +47,7 @@ def test_a_slot_is_given_back_by_itself_after_a_while(tmp_path: Path) -> None:
     one, other, third = slots(tmp_path, 0.1), slots(tmp_path, 0.1), slots(tmp_path)
     one.begin()
     other.begin()
-    third.begin()  # waits for one of the two
+    third.begin()
     assert not (one.is_held and other.is_held)
     third.end()
 

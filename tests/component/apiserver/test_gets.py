@@ -135,7 +135,7 @@ async def test_response_during_a_drain_is_the_connections_last(pki: Pki) -> None
         held = storage.hold()
         line.send("")
         await storage.asked.wait()
-        asyncio.get_running_loop().call_later(0.3, held.set)  # leaving the block stops the server
+        asyncio.get_running_loop().call_later(0.3, held.set)
     head, body = await line.answer()
     assert head.startswith("HTTP/1.1 200 ")
     assert "Connection: close\r\n" in head

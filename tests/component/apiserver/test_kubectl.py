@@ -118,7 +118,7 @@ def test_applying_a_manifest_again_changes_nothing(kubectl: Kubectl, namespace: 
         return kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
 
     assert "created" in apply()
-    if "status" in manifest:  # the slides show a running VM
+    if "status" in manifest:
         kubectl("patch", "vm", name, "-n", namespace, "--subresource=status", "-p", json.dumps({"status": manifest["status"]}))
     before = loaded(kubectl("get", "vm", name, "-n", namespace, "-o", "json"))
     assert "unchanged" in apply()
@@ -146,7 +146,7 @@ def test_each_machine_has_one_unfinished_migration(kubectl: Kubectl) -> None:
     [holder] = kubectl("get", "migrations", "-o", "name").split()
     name = holder.rpartition("/")[2]
     assert f'a migration of virtual machine "testvm" is already in progress: "{name}", begun 20' in said
-    assert 'migrations.kubevirt.io "my-migration": ' in said  # the second has no known name
+    assert 'migrations.kubevirt.io "my-migration": ' in said
     assert name in kubectl("get", f"migrations/{name}")
     kubectl("delete", "vmmig", "--all", "--wait=false")
 

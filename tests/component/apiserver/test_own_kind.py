@@ -71,7 +71,7 @@ async def test_example_kind_is_served_with_all_kubectl_needs(kubeconfig: Path) -
         assert ran["status"]["phase"] == "Running"
         with pytest.raises(Conflict, match="runs already"):
             await client.request("POST", BACKUPS.path("default", "shop", "run"), body={})
-        with pytest.raises(Conflict, match="runs already"):  # the older version also has the verb
+        with pytest.raises(Conflict, match="runs already"):
             await client.request("POST", OLD.path("default", "shop", "run"), body={})
         assert (await client.get(OLD, "shop", "default"))["apiVersion"] == "store.example.com/v1beta1"
 

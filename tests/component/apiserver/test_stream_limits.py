@@ -66,7 +66,7 @@ async def test_excess_stream_is_refused_before_the_upgrade(pki: Pki, limited: Ap
         )
         await streams.enter_async_context(alice.ws_connect(other))
         assert "3 of yours are open on this server, and 3 is the limit" in await refused(alice, other)
-        first = await streams.enter_async_context(bob.ws_connect(url))  # a client at its limit blocks no other
+        first = await streams.enter_async_context(bob.ws_connect(url))
         await first.send_bytes(b"x")
         assert await first.receive_bytes() == b"x"
         assert "4 are open on this server, and 4 is the limit" in await refused(bob, url)
@@ -108,7 +108,7 @@ async def test_a_dial_that_fails_or_is_given_up_holds_no_place(pki: Pki, limited
             before = asked
             async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
                 opening = tasks.create_task(until_open(alice, url))
-                while asked == before:  # the server dials once there is a place
+                while asked == before:
                     await asyncio.sleep(0.02)
                 opening.cancel()
             assert asked == before + 1

@@ -140,7 +140,7 @@ async def spoken(socket: aiohttp.ClientWebSocketResponse) -> None:
 
 
 async def closed(socket: aiohttp.ClientWebSocketResponse) -> tuple[Any, Any]:
-    async with asyncio.timeout(20):  # less than half a minute, the time of the next regular review
+    async with asyncio.timeout(20):  # less than half a minute, a regular review's time
         message = await socket.receive()
     assert message.type is aiohttp.WSMsgType.CLOSE, message
     return message.data, message.extra
@@ -159,7 +159,7 @@ async def test_read_only_users_get_no_stream_and_cause_no_dial(scene: Scene) -> 
     code, status = await scene.refusal(X_Remote_User="writer")
     assert (code, 'cannot get resource "widgets/tap"' in status["message"]) == (403, True)
     code, status = await scene.refusal(f"{WIDGETS.path('acc')}/nope/tap", X_Remote_User="reader")
-    assert code == 403  # less than a regular review's half minute
+    assert code == 403  # not 404: unauthorized clients do not learn what exists
     assert scene.dialled == 0
     counted = [each for each in (await scene.api.get("/metrics")).body.decode().splitlines() if each.startswith("apiserver_request_total")]
     assert [each for each in counted if 'code="403"' in each and 'verb="CONNECT"' in each and 'subresource="tap"' in each]

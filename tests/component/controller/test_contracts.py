@@ -68,7 +68,5 @@ async def test_machine_naming_an_unsupported_node_waits(api: FakeAPI, cluster: C
     ready = condition(cluster.vm()["status"]["conditions"], "Ready") or {}
     assert (ready["reason"], ready["message"].startswith("node node2 cannot run guests")) == ("HandlerNotUnderstood", True)
     assert api.all(PODS) == []
-    await api.edit(
-        LEASES, "kubevirt-node-lease", names.handler_lease("node2"), lambda obj: obj["metadata"]["annotations"].clear()
-    )  # by a virt-handler without versions
+    await api.edit(LEASES, "kubevirt-node-lease", names.handler_lease("node2"), lambda obj: obj["metadata"]["annotations"].clear())
     await cluster.pod()

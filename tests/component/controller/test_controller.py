@@ -584,7 +584,7 @@ async def test_machine_with_the_guest_precedes_another_with_a_pod(api: FakeAPI, 
 
     def as_if_it_had_been_so(obj: dict[str, Any]) -> None:
         obj["spec"]["domain"]["devices"]["disks"] = [disk]
-        obj["status"]["attempts"][-1]["generation"] = obj["metadata"]["generation"] + 1  # so that it is not outdated
+        obj["status"]["attempts"][-1]["generation"] = obj["metadata"]["generation"] + 1
 
     await api.edit(VMS, "ns", "first", as_if_it_had_been_so)
     await cluster.start_pod(pods[0])

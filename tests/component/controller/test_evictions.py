@@ -308,7 +308,7 @@ async def test_pods_that_are_no_machines_may_go(api: FakeAPI, tmp_path: Path) ->
 async def test_failed_lookup_asks_to_retry(api: FakeAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path) as ask:
         await ask(review(dryRun=True))
-        for before in (0, 1):  # the pod, then the VM
+        for before in (0, 1):
             api.refusals += [
                 *[web.Response(text=json.dumps(a_pod()), content_type="application/json")] * before,
                 errors.ServiceUnavailable("etcd is away"),

@@ -331,7 +331,7 @@ async def test_limits_hold_while_started_migrations_are_unseen() -> None:
             await ask(api, name)
         await cluster.until(lambda: api.asked == 2 and all("Queued" in said(api, each) for each in "cde"), "two targets that are made")
         assert said(api, "e") == "Pending Queued: 2 migrations are in progress in the cluster; 3rd in the queue"
-        await ask(api, "f")  # nor by the highest priority
+        await ask(api, "f")
         await api.edit(MIGRATIONS, "ns", "move-f", lambda obj: obj["spec"].update(priority=100))
         await cluster.until(lambda: "; 1st in the queue" in said(api, "f"), "f waits")
         assert api.asked == 2

@@ -44,7 +44,7 @@ async def report(api: FakeAPI, state: str = "running", **status: Any) -> None:
 async def test_a_pod_is_ready_while_its_guest_runs(api: FakeAPI, cluster: Cluster) -> None:
     pod = await cluster.running()
     assert pod["spec"]["readinessGates"] == [{"conditionType": GATE}]
-    assert said(api, pod) == ""  # the guest does not run yet
+    assert said(api, pod) == ""
     for state, wanted in (("running", "True"), ("paused", "False"), ("running", "True")):
         await report(api, state)
         await cluster.until(lambda wanted=wanted: said(api, pod) == wanted, f"{wanted} while {state}")  # type: ignore[misc]  # a default binds it

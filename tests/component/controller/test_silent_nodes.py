@@ -152,7 +152,7 @@ async def test_handler_writing_before_its_lease_renewal_is_believed(api: FakeAPI
     await node.report_running()
     await asyncio.sleep(0.3)
     assert (node.phase(), len(node.status_writes())) == ("Running", before)
-    await node.falls_silent()  # its last sign of life
+    await node.falls_silent()
 
 
 async def test_a_renewal_that_the_watch_did_not_bring_is_asked_for(api: FakeAPI, node: Node) -> None:

@@ -115,7 +115,7 @@ async def test_unmigratable_guest_is_evicted_if_the_operator_says_so() -> None:
     async with working(api, "--no-leader-elect", QUICK, "--workload-update-strategy=Evict", times=OFTEN):
         judged = api.authorize
         assert judged is not None
-        api.authorize = lambda method, path, query: path.endswith("/eviction") or judged(method, path, query)  # as that chart grants it
+        api.authorize = lambda method, path, query: path.endswith("/eviction") or judged(method, path, query)
         cluster = Cluster(api)
         await started(cluster, "testvm", conditions=(STUCK,))
         await age(cluster)

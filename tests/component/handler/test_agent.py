@@ -84,7 +84,7 @@ async def test_node_without_a_certificate_obtains_and_serves_one(world: World, t
                 _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="n1.virt-handler")
                 writer.close()
             async with session.get(f"https://127.0.0.1:{metrics_port}/metrics", ssl=context, server_hostname="n1.virt-handler") as response:
-                assert response.status == 401  # tests/component/controller/test_serving.py tests users
+                assert response.status == 401
             async with session.get(f"http://127.0.0.1:{health_port}/metrics") as response:
                 assert response.status == 404
             await world.operator.revoke("n1")

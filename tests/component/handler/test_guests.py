@@ -732,7 +732,7 @@ async def test_a_fault_of_the_network_that_heals_at_once_is_no_event(world: Worl
         handler.node.fault = CommandFailed("nft had no luck")
         await eventually(lambda: handler.node.given > 1)
         handler.node.fault = None
-        await eventually(lambda: phase_is(world, "Running") and "Started" in world.events())  # the Event follows the status
+        await eventually(lambda: phase_is(world, "Running") and "Started" in world.events())
 
     assert launcher.starts == 1
     assert world.events() == ["Started"]

@@ -252,7 +252,7 @@ async def test_revoked_node_gets_no_certificate_until_pardoned(world: World) -> 
         key = identity.files.key.read_bytes()
         await world.operator.revoke("n1")
         await eventually(lambda: identity.problem() == "this node is revoked")
-        async with world.node("n1", directory="thief"):  # a thief of its token
+        async with world.node("n1", directory="thief"):
             await eventually(lambda: identity.problem() == "this node is revoked")
             await asyncio.sleep(0.3)
         assert len(world.requests()) == 1

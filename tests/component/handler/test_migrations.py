@@ -117,11 +117,10 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         assert status["migration"]["phase"] == "Succeeded"
         await eventually(lambda: not source.relays.open_ones and not target.relays.expected)
         await eventually(lambda: "Migrated" in scene.world.events())
-        # The VM belongs to the target now.
         scene.target.end("shutdown")
         await eventually(lambda: scene.world.status()["phase"] == "Succeeded")
     assert scene.starts() == 1
-    assert target.node.wired == 1  # once, before the guest came
+    assert target.node.wired == 1
 
 
 ADDRESSES = ("10.244.1.7", "fd00:10::7")
@@ -236,7 +235,7 @@ async def test_broken_connection_is_followed_by_another_attempt(scene: Scene) ->
         await scene.world.api.edit(MIGS, "default", "m", lambda obj: obj["status"].update(startTime=began))
         await scene.try_again()
         await eventually(lambda: begun(scene, "mig-1-2"))
-        assert scene.status()["startTime"] == began  # of the Migration, for any attempt
+        assert scene.status()["startTime"] == began
         assert source.relays.open_ones == {"mig-1-2": ("pod-1", Destination("n2", relay("n2")))}
         assert [(uid, each.pod_uid) for uid, each in target.relays.expected.items()] == [("mig-1-2", "pod-3")]
         scene.arrive("mig-1-2")
@@ -628,7 +627,7 @@ async def test_target_is_prepared_for_cards_whose_network_it_has(scene: Scene, l
         assert [each["name"] for each in prepared.machine.domain["devices"]["interfaces"]] == cards
         scene.move()
         await eventually(lambda: scene.phase() == "Succeeded")
-        assert [each["name"] for each in scene.world.status()["interfaces"]] == ["default"]  # until the guest has the other
+        assert [each["name"] for each in scene.world.status()["interfaces"]] == ["default"]
 
 
 async def test_unready_target_is_reported_until_it_is_ready(scene: Scene) -> None:

@@ -64,7 +64,7 @@ def watch(channel: grpc.aio.Channel) -> Any:
 
 @asynccontextmanager
 async def offering(offer: Plugin, tmp_path: Path) -> AsyncIterator[None]:
-    """The event loop must outlive the connections' transports."""
+    """Run a plugin, and wait for the end of its connections, which need the event loop."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(offer.run())
         yield

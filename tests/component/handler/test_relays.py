@@ -206,12 +206,12 @@ async def test_process_without_connections_ends(scene: Scene) -> None:
         writer.write(Header("mig-1", "data").encode() + b"ping")
         assert await reader.readexactly(4) == b"ping"
         await asyncio.sleep(0.6)
-        assert processes.running["mig-1"].pid == first  # it is used again in time
+        assert processes.running["mig-1"].pid == first
         writer.close()
         await eventually(lambda: not processes.running)
         await eventually(lambda: not Path(f"/proc/{first}").exists())
         task.cancel()
-    await scene.relay().release(paused=False)  # a later connection starts another one
+    await scene.relay().release(paused=False)
     await processes.end()
 
 
@@ -400,7 +400,7 @@ async def test_ended_migration_closes_the_sources_way_into_the_pod(scene: Scene)
     scene.incoming.forget("mig-1")
     scene.incoming.forget("mig-1")
     kept[1].write(b"last")
-    assert await kept[0].readexactly(4) == b"last"  # the end is still read
+    assert await kept[0].readexactly(4) == b"last"
     async with asyncio.timeout(30):
         with contextlib.suppress(ConnectionError):
             assert await kept[0].read() == b""
@@ -434,7 +434,7 @@ async def test_unidentified_clients_have_few_places(scene: Scene) -> None:
     silent = [await asyncio.open_connection("127.0.0.1", scene.incoming.port) for _ in range(2)]
     await eventually(lambda: scene.incoming._handshakes.total() == 2)
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
-    async with asyncio.timeout(30):  # half of the handshake timeout
+    async with asyncio.timeout(30):
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     for _, each in (*silent, (reader, writer)):

@@ -558,7 +558,7 @@ async def test_slow_client_of_a_port_slows_no_other(scene: Scene, listening: int
         assert await quick.receive_bytes(timeout=10) == b"GET"
         before = -1
         async with asyncio.timeout(60):
-            while before != sent:  # until all buffers are full
+            while before != sent:
                 before = sent
                 await asyncio.sleep(1)
         assert sent < 16 << 20

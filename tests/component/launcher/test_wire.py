@@ -229,7 +229,7 @@ async def test_server_is_deserted_while_no_client_is_connected(serving: Serving)
         waiting = group.create_task(serving.server.deserted())
         async with serving.client():
             pass
-        async with serving.client() as client:  # the other one has left
+        async with serving.client() as client:
             client.send(1, messages.AbortMigration("m"))
             assert isinstance(await client.next(), messages.Reply)
         assert not waiting.done()

@@ -144,7 +144,7 @@ async def test_pods_broadcasts_reach_the_guest_only(world: World) -> None:
     assert alone[:6] == frames.mac(MAC)
     heard = world.heard()
     assert EVIL not in heard
-    assert socket.inet_aton("192.168.7.77") not in heard  # the pod does not ask the network for it
+    assert socket.inet_aton("192.168.7.77") not in heard
     counters = run("ip", "netns", "exec", world.pod.name, "nft", "list", "counters", "table", "bridge", TABLE)
     assert "packets 0 " not in counters
 

@@ -162,7 +162,7 @@ async def test_callers_of_the_former_pod_reach_the_moved_guest(
             between.recv(1)
         between.settimeout(SECONDS)
         assert await setup.forward(first.launcher, (BESIDE6, BESIDE))
-        assert greeted(between) == pod  # by the kernel's next try
+        assert greeted(between) == pod
         assert greeted(stack.enter_context(connected(first, pod))) == pod
         assert greeted(stack.enter_context(connected(second, beside))) == f"{beside[:-1]}1"
         before.sendall(b"hello")

@@ -95,7 +95,7 @@ def machine(pod_uid: str, *, linux: bool = False) -> Object:
 
 
 def _with_image(boot: Object) -> Object:
-    """An API server requires an image's name."""
+    """Name an image for the kernel's files, which an API server requires."""
     return {**boot, "container": {"image": "testguest", **boot["container"]}}
 
 

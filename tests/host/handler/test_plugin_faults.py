@@ -128,7 +128,7 @@ async def test_unknown_plugins_are_not_run(make: Make, tmp_path: Path, name: str
     plugins = make(f"echo '{FINE}'")
     (tmp_path / "text").write_text("echo this is no program\n")
     (tmp_path / "text").chmod(0o755)
-    (tmp_path / "other").symlink_to(tmp_path / "lan")  # exists, but is not named
+    (tmp_path / "other").symlink_to(tmp_path / "lan")
     (tmp_path / "directory").mkdir()
     with pytest.raises(NotFound) as fault:
         await plugins.call("network", name, "ADD", {})

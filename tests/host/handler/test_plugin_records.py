@@ -116,7 +116,7 @@ async def test_interface_is_deleted_only_after_its_pod_is_gone(world: World, pod
     failing.unlink()
     await world.deleter().look()
     assert world.asked == ["ADD", "DEL", "DEL"]
-    assert (world.directory / "log" / "asked").read_text().splitlines()[-1] == "DEL"  # no path of a network namespace
+    assert (world.directory / "log" / "asked").read_text().splitlines()[-1] == "DEL"
     assert world.told("DEL")["prevResult"]
     assert not list(world.records.all())
 

@@ -330,7 +330,7 @@ async def test_check_error_is_reported_until_it_is_resolved(here: Here) -> None:
     async with asyncio.timeout(20):
         while await disks.check(machine(), here.uid, ()) is not None:
             await asyncio.sleep(0.02)
-    assert [command for command, _ in here.calls()].count("ADD") == 1  # none while the guest ran
+    assert [command for command, _ in here.calls()].count("ADD") == 1
 
 
 async def test_disk_is_deleted_after_its_pod_by_any_handler(here: Here) -> None:

@@ -73,7 +73,6 @@ def test_a_guest_shares_a_claim_and_follows_a_config_map(start: Start) -> None:
         for command in ("echo x > /settings/key", "rm /settings/key", "echo x > /fixed/file", "chmod 777 /fixed"):
             assert "Read-only file system" in viewer.sh(f"({command}) 2>&1")
 
-        # Both sides see each other's writes.
         (claim / "outside").write_text("from outside")
         assert viewer.sh("cat /data/outside; echo from the guest > /data/inside") == "from outside"
         assert (claim / "inside").read_text() == "from the guest\n"

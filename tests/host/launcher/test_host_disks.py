@@ -125,7 +125,7 @@ def test_created_host_files_of_a_directory_are_bounded(start: Callable[[], Launc
     vms = tmp_path / "vms"
     vms.mkdir()
     owned(vms / "of-the-administrator.img")
-    (vms / "of-root.img").write_bytes(bytes(9 * MIB))  # not written by a guest
+    (vms / "of-root.img").write_bytes(bytes(9 * MIB))
     pod = start()
     made = [disk(vms / f"{each}.img", f"d{each}", source={"create": {"size": "2Mi"}}) for each in range(4)]
     put(pod, vms, *made[:3], created_bytes=7 * MIB)

@@ -145,7 +145,7 @@ def test_an_aborted_migration_leaves_the_guest_at_the_source(pair: Pair) -> None
         seen = status.migration_of("m1")
         assert seen is not None
         assert seen.data_total_bytes >= seen.memory_total_bytes > seen.data_remaining_bytes > 0
-        assert seen.dirty_bytes_per_second == 0  # not in the first iteration
+        assert seen.dirty_bytes_per_second == 0
         pair.at_source.ask(messages.AbortMigration("m1"))
         migration = pair.at_source.until(ended("m1")).migration_of("m1")
         assert migration is not None

@@ -85,7 +85,7 @@ def test_a_guest_moves_at_the_next_attempt_whatever_broke(
                     said.append(f"{cut.__name__}, {time.monotonic() - began:.1f} s: {known.message}")
                     assert known.state == "failed", said
                     assert migration_causes.may_pass(known, status, ""), said
-                    target.process.send_signal(signal.SIGTERM)  # as virt-controller deletes its pod
+                    target.process.send_signal(signal.SIGTERM)
                     target.wait(60)
                 assert watch.faults == []
         with capsys.disabled():

@@ -29,7 +29,7 @@ def test_groups_begin_by_turn_and_the_longest_first() -> None:
     mixed = [*ordered[6:], *ordered[2:5], *ordered[:2], ordered[5]]
     rank = order.rank(SECONDS)
     assert [order.group(each) for each in sorted(mixed, key=rank)] == [order.group(each) for each in ordered]
-    assert [each for each in sorted(mixed, key=rank) if "claims" in each] == ordered[:2]  # in a module, nothing changes
+    assert [each for each in sorted(mixed, key=rank) if "claims" in each] == ordered[:2]
 
 
 def test_modules_that_cannot_run_at_once_are_one_group() -> None:

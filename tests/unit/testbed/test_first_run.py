@@ -99,7 +99,7 @@ Progress = estimate.Progress
         (Progress(100, 200, 300), 600),  # half as fast
         (Progress(100, 50, 300), 150),
         (Progress(100, 100, 300, ((100, 0), (100, 90))), 300 + 100 + 10),
-        (Progress(100, 100, 300, ((100, 100),)), 300 + 5),  # a running step is never over
+        (Progress(100, 100, 300, ((100, 100),)), 300 + 5),
         (Progress(100, 100, 0, ((100, 400),)), 5),  # nearly over
         (Progress(100, 10_000, 100), 800),
         (Progress(100, 1, 100), 25),

@@ -90,7 +90,7 @@ def test_image_is_rebuilt_when_its_base_changes(tmp_path: Path, monkeypatch: pyt
     assert not images.is_built(upper)
 
     oci.write_over(upper.archive, REFERENCE, below(tmp_path), b"")
-    assert not images.is_built(upper)  # the archive with its other layers is missing
+    assert not images.is_built(upper)
     below(tmp_path).rename(lower.archive)
     assert images.is_built(upper)
     below(tmp_path, b"another program").rename(lower.archive)

@@ -87,7 +87,7 @@ class Following(RuleBasedStateMachine):
 
     @invariant()
     def nobody_who_was_told_has_failed(self) -> None:
-        assert self.store.faults == 0  # the store only logs faults
+        assert self.store.faults == 0
 
     @invariant()
     def nothing_is_kept_of_what_is_gone(self) -> None:

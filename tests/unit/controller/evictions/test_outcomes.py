@@ -150,7 +150,7 @@ def test_an_end_counts_for_an_hour_and_not_for_a_moment_less(known: Outcomes, cl
     known.note(evacuation(phase="Running"), evacuation())
     clock.at += timedelta(hours=1)
     other = evacuation(2)
-    known.note(None, {**other, "metadata": {**other["metadata"], "namespace": "others"}})  # then the oldest are removed
+    known.note(None, {**other, "metadata": {**other["metadata"], "namespace": "others"}})
     assert [each.name for each in known.of(a_running_vm()).in_vain] == ["1"]
     clock.at += timedelta(microseconds=1)
     assert known.of(a_running_vm()) == History()

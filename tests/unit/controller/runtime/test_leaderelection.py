@@ -246,7 +246,7 @@ def test_term_counts_from_the_start_of_its_renewal(answer: float) -> None:
             stored.append(loop.time())
             return answer if loop.time() > 50 else 0.0
 
-        view = server.view(lambda: len(stored) > 1 and stored[-1] > 50, slow)  # the last renewal is stored; all else fails
+        view = server.view(lambda: len(stored) > 1 and stored[-1] > 50, slow)
         async with asyncio.timeout(200), asyncio.TaskGroup() as tasks:
             tasks.create_task(campaign(an_elector(view, "a"), terms.lead("a")))
             await asyncio.sleep(1)
@@ -269,7 +269,7 @@ def test_stopping_leader_does_not_release_anothers_lease(other: str) -> None:
             leading = tasks.create_task(campaign(an_elector(server.view(), "a"), terms.lead("a")))
             await asyncio.sleep(10.5)
             server.take(other)
-            leading.cancel()  # before its next renewal would have failed
+            leading.cancel()
 
     run(scenario())
     assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == (other, 15)

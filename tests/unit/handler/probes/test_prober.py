@@ -165,7 +165,7 @@ def test_guest_that_cannot_answer_is_not_probed_and_count_resets(quiet: messages
         assert guests.times() == [0.0]
         link.status = a_running()
         await asyncio.sleep(1)
-        assert asker.verdict(vm, link, "10.0.0.1") == Verdict()  # the earlier failure does not count
+        assert asker.verdict(vm, link, "10.0.0.1") == Verdict()
         await asyncio.sleep(1)
         assert asker.verdict(vm, link, "10.0.0.1") == Verdict(ready=False, message="bad")
 

@@ -32,7 +32,7 @@ def test_a_guest_that_runs_for_the_first_time_has_started_once() -> None:
     status, again = guest_report.status_of(first)
     assert (status["phase"], again) == ("Running", None)
     assert list(guest_report.events(first, status)) == [("Normal", "Started", "the guest runs (emulation)")]
-    assert reasons(seen({**a_vm("Scheduled"), "status": {**status, "phase": "Scheduled"}})) == []  # after an edit of the status
+    assert reasons(seen({**a_vm("Scheduled"), "status": {**status, "phase": "Scheduled"}})) == []
     assert reasons(seen(a_vm("Running"))) == []
 
 

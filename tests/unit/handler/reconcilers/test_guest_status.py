@@ -61,7 +61,7 @@ def test_devices_are_those_of_the_last_report_that_has_any() -> None:
     assert told(messages.DeviceStatus("interface", "default", "tap0"), devices=[]) == [card]
     assert told(messages.DeviceStatus("interface", "strange", "tap0"), devices=[card]) == []
     assert told(devices=[card]) == [card]  # an earlier virt-launcher, which a migration left
-    assert told(devices=[card], changes=("interface",)) == []  # the guest released its only device
+    assert told(devices=[card], changes=("interface",)) == []
     assert told() is None
 
 

@@ -88,7 +88,7 @@ def test_nothing_is_asked_of_a_source_that_does_not_answer(state: messages.Migra
         ("failed", False, "Failed"),
         ("failed", True, "Failed"),
         ("cancelled", True, "Cancelled"),
-        ("cancelled", False, "Failed"),  # without a deletion it is not a cancellation
+        ("cancelled", False, "Failed"),
     ],
 )
 def test_the_source_says_that_the_guest_stayed(state: messages.MigrationState, deleting: bool, phase: str) -> None:

@@ -56,7 +56,7 @@ async def test_file_systems_thaw_late_if_the_agent_was_away(world: World) -> Non
     await operate(world, 1, "Freeze", LONG)
     await operate(world, 2, "Thaw")
     world.hypervisor.answers[THAW] = AgentSilent("no")
-    assert await operate(world, 3, "Freeze", 0) == ("succeeded", "")  # a shorter time than before
+    assert await operate(world, 3, "Freeze", 0) == ("succeeded", "")
     await world.until(lambda: asked(world).count(THAW) >= 3)
     assert is_frozen(world)
     world.hypervisor.answers[THAW] = 2

@@ -30,7 +30,7 @@ STANDS = Failing({}, frozenset({"root"}))
     ("tries", "free", "stands", "offer"),
     [
         (Tries(), {"root": ENOUGH_BYTES}, True, True),
-        (Tries(), {}, True, True),  # nothing shows a lack of space
+        (Tries(), {}, True, True),
         (Tries(), {"root": ENOUGH_BYTES - 1}, True, False),
         (Tries(), {"root": ENOUGH_BYTES}, False, False),
         (Tries(offered=True), {"root": ENOUGH_BYTES}, True, False),

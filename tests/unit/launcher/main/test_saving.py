@@ -106,7 +106,7 @@ async def test_failed_save_leaves_the_guest_and_no_file(world: World, claim: Pat
     assert told(world)[1] == "save domain: No space left on device"
     assert world.hypervisor.domains[NAME].state is State.RUNNING
     assert names(claim) == []
-    await world.domain.handle(messages.Operate("b", 2, "Reset"))  # the guest takes other requests again
+    await world.domain.handle(messages.Operate("b", 2, "Reset"))
     assert world.hypervisor.calls.count("reset") == 1
 
 
@@ -118,7 +118,7 @@ def test_a_claim_without_room_is_known_before(tmp_path: Path) -> None:
     with pytest.raises(saved_images.ImageUnusable) as refused:
         saved_images.make_room("u-1", 128 << 20, tmp_path, full)
     assert str(refused.value) == "the claim of spec.managedSave has 0 MiB free, and the guest's memory and 128 MiB need 256 MiB"
-    assert names(tmp_path / "u-1") == []  # an earlier image would have taken room
+    assert names(tmp_path / "u-1") == []
 
 
 async def test_a_guest_that_does_not_fit_is_not_saved(world: World, claim: Path) -> None:
@@ -192,7 +192,7 @@ async def test_an_image_is_marked_as_used_before_its_guest_runs(world: World, cl
     await world.domain.handle(resuming(file))
     assert seen == [[f"{ID}.used"]]
     assert (claim / f"{ID}.used").stat().st_size == 0
-    assert world.hypervisor.created == [XML]  # the image's, not the machine's
+    assert world.hypervisor.created == [XML]
     assert world.hypervisor.domains[NAME].state is State.RUNNING
     assert world.status.started
 

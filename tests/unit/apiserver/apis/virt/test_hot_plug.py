@@ -79,7 +79,7 @@ IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "registry/x", 
         (a_drive(), a_drive("a"), [[], ["tray"], []]),
         (a_drive("b"), a_drive("a"), [[], ["tray"], []]),
         (a_drive("a"), a_drive("a"), [[], [], ["tray"]]),
-        (a_drive(), a_drive(**IMAGE), [[], ["tray"], []]),  # any medium can be ejected
+        (a_drive(), a_drive(**IMAGE), [[], ["tray"], []]),
         (a_drive(**IMAGE), a_drive(), [["tray"], [], []]),
         (a_drive(**IMAGE), a_drive(**IMAGE), [[], [], ["tray"]]),
         (a_drive("a"), a_drive(**IMAGE), [[], ["tray"], []]),

@@ -129,7 +129,7 @@ def test_superseded_verb_does_not_return_with_its_strategy(action: str) -> None:
         vm["status"]["runStrategyGeneration"] = edited
         assert (power.effective_request(vm) is not None) is counts
     assert _brief(vm) == (False, 1, "AttemptEnded")
-    del called["generation"]  # by a release without this field
+    del called["generation"]
     for edited, counts in ((0, True), (1, False)):
         vm["status"]["runStrategyGeneration"] = edited
         assert (power.effective_request(vm) is not None) is counts
@@ -341,7 +341,7 @@ def test_attempt_ended_by_the_cluster_is_rerun(strategy: str, result: str) -> No
 )
 def test_attempt_ended_by_a_user_is_not_rerun(strategy: str, last: dict[str, Any]) -> None:
     if "request" in last and last["request"]["runStrategy"] != strategy:
-        return  # a request for another strategy does not count
+        return
     assert not power.decide(_interrupted(strategy, **last)).on
 
 

@@ -209,7 +209,7 @@ async def test_the_life_that_is_left_is_counted(world: World) -> None:
     proxy = world.connect("front-proxy", world.proxies)
     await authenticate(request(proxy, ("X-Remote-User", "bob")))
     await authenticate(request(proxy, ("Authorization", "Bearer bob")))
-    assert seen == []  # issued for clients, as in Go
+    assert seen == []
     await authenticate(request(world.connect("alice")))
     await authenticate(request(world.connect("bob", end=NEVER)))
     assert seen == [HOUR.total_seconds(), (NEVER - NOW).total_seconds()]

@@ -69,7 +69,7 @@ class Folder:
             for event in self._watch.take():
                 self.fold(event)
         except TimeoutError:
-            if isinstance(self._watch, Replay) and self._watch._live is None:  # an interrupted replay has ended
+            if isinstance(self._watch, Replay) and self._watch._live is None:
                 self.revision = max(self.revision, self._watch.revision)
                 await self.resume(cache)
         except errors.Expired:

@@ -29,7 +29,7 @@ def test_writes_of_other_servers_are_not_taken_for_ours() -> None:
     told = writes.find(Entry("k", b"v", 6, 7))
     assert told is not None
     assert told.revision == 7
-    assert write.at(9).revision == 9  # two equal writes have separate items
+    assert write.at(9).revision == 9
     assert told.object == {"at": 7}
 
 
@@ -42,7 +42,7 @@ def test_stale_encoding_is_decoded_again() -> None:
 def test_failed_and_oldest_writes_are_forgotten() -> None:
     writes = Writes()
     first, second = begun(writes), begun(writes, value=b"w")
-    writes.forget(first)  # the key's second write stays
+    writes.forget(first)
     assert writes.find(Entry("k", b"w", 6, 6)) is second.at(6)
     begun(writes)
     for number in range(MAX_WRITES):

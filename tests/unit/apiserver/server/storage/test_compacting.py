@@ -21,7 +21,7 @@ async def test_history_goes_up_to_where_the_interval_before_ended() -> None:
     early = await write(storage)
     assert await compactor.turn()
     between = await write(storage, 3)
-    await storage.range("", revision=early)  # nothing is compacted in the first interval
+    await storage.range("", revision=early)
     assert await compactor.turn()
     with pytest.raises(Compacted):
         await storage.range("", revision=early)

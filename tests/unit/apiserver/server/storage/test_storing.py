@@ -122,7 +122,7 @@ async def test_concurrent_readiness_checks_share_one_storage_request() -> None:
 
     assert (all(await ask()), storage.asked) == (True, 2), "one for the first, one for those who came meanwhile"
     storage.silent = True
-    answers = await within(2, ask())  # they wait at the same time
+    answers = await within(2, ask())
     assert (any(answers), storage.asked) == (False, 4), "no answer is older than its question"
     storage.silent = False
     assert await kept.ready()

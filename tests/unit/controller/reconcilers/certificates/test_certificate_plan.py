@@ -108,7 +108,7 @@ def test_unusable_authority_is_replaced_by_the_staged_one(unusable: Data) -> Non
     assert staged_pair(staged) == NEXT
     for other in (EXPIRED, FUTURE, replace(NEXT, key=GOOD.key), replace(NEXT, certificate=b"garbage"), replace(NEXT, key=b"")):
         (made,) = decide(seen({**unusable, NEXT_CERTIFICATE: other.certificate, NEXT_KEY: other.key}))
-        assert isinstance(made, MakeAuthority)  # an unusable successor does not help
+        assert isinstance(made, MakeAuthority)
 
 
 @pytest.mark.parametrize(

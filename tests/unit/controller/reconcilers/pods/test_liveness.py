@@ -139,7 +139,7 @@ class World:
         self.is_silent = not self.is_silent
         if not self.is_there:
             self._hear()
-        self.look()  # a change of a Node triggers a pass
+        self.look()
 
     def _hear(self) -> None:
         """Set when a reporting kubelet must end a deleted pod's containers; a silent one does not see the deletion."""
@@ -160,7 +160,7 @@ def test_no_pod_that_runs_is_ever_over(seed: int) -> None:
         assert not (world.runs and isinstance(found, Over)), (seed, world)
     world.look()
     world.let_time_pass(lingering_seconds(world.grace))
-    assert isinstance(world.look(), Over) or world.is_there or world.is_silent  # it does not stay unknown
+    assert isinstance(world.look(), Over) or world.is_there or world.is_silent
 
 
 @pytest.mark.parametrize("lingers", [0.0, 50.0])

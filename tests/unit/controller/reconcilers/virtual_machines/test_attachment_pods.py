@@ -113,7 +113,7 @@ def test_drive_gets_a_pod_with_the_image() -> None:
         {**drive, "type": "Image", "source": {"reference": "registry/tools:1", "path": "disk/tools.iso", "pullPolicy": "Always"}}
     ]
     vm["status"]["running"]["domain"]["devices"]["disks"] = [drive]
-    assert plan(vm, claim=None) == ()  # its launcher changes no media
+    assert plan(vm, claim=None) == ()
     vm["status"]["domain"] = {"liveChanges": ["disk.medium"]}
     actions = plan(vm, claim=None)
     (made,) = (each.pod for each in actions if isinstance(each, CreatePod))

@@ -196,7 +196,7 @@ def test_pod_rejected_without_devices_is_replaced(strategy: str) -> None:
 
 def test_next_pod_prefers_another_node_than_the_rejecting_one() -> None:
     vm = starting("Once")
-    for _ in range(2):  # the cause, then the end
+    for _ in range(2):
         vm["status"] = next(each.status for each in plan(seen(vm, rejected())) if isinstance(each, WriteStatus))
     (made,) = (each for each in plan(seen(vm, rejected())) if isinstance(each, CreatePod))
     (preferred,) = made.pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]

@@ -69,7 +69,7 @@ def test_an_attempt_that_ends_on_a_live_node_is_not_lost() -> None:
 
 def test_a_machine_that_waits_starts_only_on_request() -> None:
     vm = lost(onNodeLoss="Wait", runStrategy="Always")
-    vm["metadata"]["generation"] = 2  # the policy was edited while the guest ran
+    vm["metadata"]["generation"] = 2
     assert (power.decide(vm).on, power.decide(vm).reason) == (False, "NodeLost")
     status = written(plan(seen(vm)))
     assert "kubectl virt start" in (condition(status["conditions"], "Stalled") or {})["message"]

@@ -44,7 +44,7 @@ def test_unwanted_attempt_and_deletion_wait_for_a_target(*, deleting: bool) -> N
     assert actions[-1] == Requeue(50.0)
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
-    assert "until the kubelet of its node ends it" in ready["message"]  # no status names the node
+    assert "until the kubelet of its node ends it" in ready["message"]
 
 
 def test_assignment_reports_no_disks_that_were_not_awaited() -> None:

@@ -159,7 +159,7 @@ def test_stray_pods_do_not_stand_in_for_the_recorded_one() -> None:
     stray = a_pod(7)
     for phase in ("Scheduling", "Scheduled", "Running", "Unknown"):
         assert plan(seen(a_vm(phase=phase, attempts=[an_attempt()]), stray)) == (DeletePod(name_of(stray), uid_of(stray)),)
-    assert kinds(plan(seen(a_vm(), stray))) == ["DeletePod"]  # before the first start there is no wait
+    assert kinds(plan(seen(a_vm(), stray))) == ["DeletePod"]
 
 
 def test_no_guest_goes_into_a_pod_that_is_being_deleted() -> None:
@@ -332,7 +332,7 @@ def test_unschedulable_pod_reports_its_cpu_demands() -> None:
         ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
         return ready["message"] if ready is not None else ""
 
-    assert told() == f"pod {name_of(pod)}: 0/2 nodes"  # emulation needs no node label
+    assert told() == f"pod {name_of(pod)}: 0/2 nodes"
     pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
     label = "cpu-model.node.kubevirt.io/Skylake-Client"
     assert told() == f"pod {name_of(pod)}: 0/2 nodes; spec.domain.cpu.model: Skylake-Client needs a node with the label {label}"
@@ -595,7 +595,7 @@ def test_ended_source_pod_does_not_end_the_attempt_with_a_target() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     target = a_pod(migration="m", node="node2")
     assert plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target, targets=TARGETS)) == ()
-    assert kinds(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target))) == ["DeletePod"]  # only this plan deletes it
+    assert kinds(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target))) == ["DeletePod"]
 
 
 def test_stopping_in_the_middle_of_a_migration_stops_both_sides() -> None:

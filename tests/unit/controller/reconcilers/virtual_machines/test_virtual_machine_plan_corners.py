@@ -327,7 +327,7 @@ def test_an_attempt_follows_its_guest_wherever_it_goes(came_from: str, is_at: st
     vm = a_vm(phase="Running", attempts=[an_attempt(nodeName=came_from)])
     vm["status"]["nodeName"] = is_at
     assert written(plan(seen(vm, a_pod(node=is_at))))["attempts"][0]["nodeName"] == is_at
-    vm["status"]["attempts"] = []  # none was recorded, and the plan invents none
+    vm["status"]["attempts"] = []
     assert plan(seen(vm, a_pod(node=is_at))) == ()
 
 

@@ -55,7 +55,7 @@ def test_field_taken_by_an_update_conflicts_with_its_applier(world: New) -> None
     with pytest.raises(Conflict) as caught:
         it.apply("a", "{name: x}")
     assert caught.value.details.causes[0].message == 'conflict with "u" using g/v1'
-    it.apply("a", "{name: y}")  # equal values do not conflict
+    it.apply("a", "{name: y}")
     assert it.owned == {"a": ["name"], "u": ["name"]}
 
 
