@@ -1,6 +1,6 @@
 """Timeouts in a test's own processor time, because a loaded machine gives it a fraction.
 
-The tested code runs in the test's event loop. On an idle machine this is wall-clock time.
+The tested code runs in the test's event loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Parts of about the same length for processes that run tests at the same time.
 
 Each process of pytest-xdist imports all modules, and sends five messages about each test; a part imports only its own, and sends none.
-
-``pytest --write-seconds`` (``tests/measuring.py``) measures the modules that it runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A running guest takes edits of limits, links and processors, also while virt-handler is killed, and keeps them over a migration.
-
-This Linux takes emulated processors at its next boot; tests/host/launcher/test_live_changes.py has one that takes them at once.
-"""
+"""This Linux takes emulated processors at its next boot; tests/host/launcher/test_live_changes.py has one that takes them at once."""
 
 from __future__ import annotations
 

@@ -58,11 +58,7 @@ class Both:
         self._force = force
 
     def update(self, body: Json, by: str, *, live: Any = ..., subresource: str = "") -> Json | None:
-        """Update the object on both sides; return the result.
-
-        Raises:
-            Difference: the sides disagree.
-        """
+        """Update the object on both sides; return the result."""
         before = self._live if live is ... else live
         if not is_valid(self._atom, body):
             return self._live

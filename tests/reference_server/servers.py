@@ -74,11 +74,7 @@ class Server:
         return self.here.certificates.kubeconfig(user, self.url, f"{self.variant.name}-{user}")
 
     def start(self) -> float:
-        """Start it; return the seconds until it was ready.
-
-        Raises:
-            ProgramFailed: it is not ready in time.
-        """
+        """Start it; return the seconds until it was ready."""
         command = [*self._program(), *self.flags()]
         environment = {"PYTHONUNBUFFERED": "1", **dict(self.variant.environment)}
         self.program = programs.start(
@@ -93,11 +89,7 @@ class Server:
             self.program = None
 
     def use(self, setting: Setting) -> bool:
-        """Restart it if the setting changes, which clears caches; return whether it did.
-
-        Raises:
-            ProgramFailed: it is not ready in time.
-        """
+        """Restart it if the setting changes, which clears caches; return whether it did."""
         if setting == self.setting:
             return False
         self.end()

@@ -1,7 +1,6 @@
 """Builds the programs of the test cluster, once, into the cache.
 
-A program's directory is ``<cache>/<tool>-<version>-<hash of the recipe>/``, renamed into place when finished. Of two concurrent callers the
-second waits.
+A program's directory is ``<cache>/<tool>-<version>-<hash of the recipe>/``, renamed into place when finished.
 
 ``python3 -m tests.testbed.build etcd`` builds etcd and prints the path of the binary.
 """
@@ -61,11 +60,7 @@ class GoProgram:
             (directory / name).symlink_to(target)
 
     def binary(self) -> pathlib.Path:
-        """Return the path of the main binary; build it if necessary.
-
-        Raises:
-            progress.StepFailed: the build failed.
-        """
+        """Return the path of the main binary; build it if necessary."""
         directory = layout.cache() / f"{self.tool}-{self.version}-{self.digest()}"
         return caching.once(directory, f"Build {self.tool} {self.version}", self.make) / self.main
 
@@ -136,11 +131,7 @@ def directory_of(tool: str) -> pathlib.Path:
 
 
 def program(tool: str, name: str | None = None) -> pathlib.Path:
-    """Return the path of a program of ``tool``, by default its main one; build it if necessary.
-
-    Raises:
-        progress.StepFailed: the build failed.
-    """
+    """Return the path of a program of ``tool``, by default its main one; build it if necessary."""
     return ensure(tool) / (name or PROGRAMS[tool].main)
 
 

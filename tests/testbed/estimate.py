@@ -1,6 +1,6 @@
 """Estimates the remaining work from recorded durations and this machine's speed so far.
 
-:data:`SECONDS` were recorded on two cores, each step alone. Each of two concurrent steps gets half of the time.
+:data:`SECONDS` were recorded on two cores, each step alone.
 """
 
 import dataclasses

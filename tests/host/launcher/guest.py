@@ -55,11 +55,7 @@ class Guest:
 
 
 def tiny_kernel() -> Path:
-    """Return the kernel of ``images/testguest/tiny``, compiled at the first call.
-
-    Raises:
-        progress.StepFailed: it could not be compiled.
-    """
+    """Return the kernel of ``images/testguest/tiny``, compiled at the first call."""
     sources = layout.REPOSITORY / "images" / "testguest" / "tiny"
 
     def compile_it(directory: Path) -> None:
