@@ -91,7 +91,7 @@ class ResourceQuotas:
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Wait for a turn, in which one waiter evaluates all; return the refusal, or None."""
+        """Wait until one waiter evaluates all; return the refusal, or None."""
         queue = self._queues.setdefault(attributes.namespace, _Queue())
         waiter = _Waiter(attributes)
         queue.waiting.append(waiter)

@@ -88,7 +88,6 @@ def _again(raw: bytes, media_type: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _plain(raw: bytes) -> dict[str, Any] | None:
-    """Decode the usual JSON object, without duplicate keys; None for others."""
     try:
         value: Any = orjson.loads(raw)
         written = orjson.dumps(value)

@@ -119,7 +119,6 @@ async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting:
 
 
 async def _tell(name: str, verb: str, newest: Callable[[], Object], seconds: float) -> None:
-    """Print what the machine waits for, at each lasting change, until cancelled."""
     told = ""
     while True:
         await asyncio.sleep(seconds)

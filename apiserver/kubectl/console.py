@@ -105,7 +105,6 @@ class Session:
         self._say(ending)  # the guest's alternate screen would hide it earlier
 
     async def _read(self) -> None:
-        """Read keys until Ctrl-] or the input's end; raises Detached after sending a script's input."""
         script = self._is_script
         while content := await terminal.read(self._stdin):
             before, escape, _ = content.partition(ESCAPE)
@@ -170,7 +169,6 @@ class Session:
         return ends[0] if ends else streams.End(1006, "")
 
     async def _print(self, connection: ClientConnection) -> None:
-        """Print the guest's output, without repeats, until ConnectionClosed."""
         overlap, deadline = Overlap(self._seen.content), asyncio.get_running_loop().time() + self._settings.replay_seconds
         try:
             while True:

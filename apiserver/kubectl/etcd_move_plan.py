@@ -38,7 +38,7 @@ ADOPT: Final = f"cd {DIRECTORY} && {BUSYBOX} mv {STAGED} {CURRENT} && {BUSYBOX} 
 
 
 def sums(directory: str) -> str:
-    """Return the command that prints each file's digest and path."""
+    """Return the command that prints the files' digests."""
     return f"cd {DIRECTORY}/{directory} && {BUSYBOX} find . -type f -exec {BUSYBOX} sha256sum {{}} +"
 
 

@@ -449,7 +449,6 @@ def _settle_timeout(parser: CommandParser, parsed: argparse.Namespace) -> None:
 
 
 def _settle_names(parser: CommandParser, parsed: argparse.Namespace) -> None:
-    """Take the kinds off the names; ``parsed.migrations`` are those of Migrations."""
     found = []
     for text in parsed.names:
         kind, _, name = text.rpartition("/")

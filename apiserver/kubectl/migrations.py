@@ -133,7 +133,6 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool,
 
 
 async def _follow(access: Access, load: Load, first: Object, waiting: Waiting, *, stop: str) -> Object:
-    """Show a migration until its end, and return it; after an interrupt, say that it continues."""
     screen = Screen(sys.stdout)
     try:
         return await Following(load, access, first, screen.show).end(waiting.seconds)

@@ -121,7 +121,7 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
 
 
 async def _machines(access: Access) -> list[Object] | None:
-    """Return the virtual machines; None without an answer: the lost node may be virt-api's own."""
+    """Return the virtual machines; None without virt-api, which the lost node may have had."""
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [_kept(each) async for each in listed]

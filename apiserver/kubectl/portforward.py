@@ -68,7 +68,7 @@ class Port(proxy.Proxy):
         self.datagrams = Datagrams(self)
 
     def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
-        """Return a context manager that opens a websocket to the port."""
+        """Open a websocket to the port, as a context manager."""
         return streams.opened(access, self._name, self.stream, forward=self._forward)
 
     async def serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

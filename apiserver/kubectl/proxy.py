@@ -137,7 +137,6 @@ class Proxy:
             return self._access
 
     async def _copy(self, connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> streams.End | None:
-        """Copy both ways until one side ends; return a cut-off websocket's end, or None."""
         ends: list[streams.End] = []
 
         async def to_guest() -> None:

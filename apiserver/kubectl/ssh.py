@@ -62,18 +62,18 @@ def plugin(started: str) -> tuple[str, ...]:
 
 
 def host(login: Login, vm: Object) -> str:
-    """Return the destination for ssh: NAME.NAMESPACE.vm, as in a ``Host`` line of its configuration."""
+    """Return ssh's destination, NAME.NAMESPACE.vm, as in a ``Host`` line of its configuration."""
     name = f"{login.name}.{vm['metadata']['namespace']}.vm"
     return f"{login.user}@{name}" if login.user else name
 
 
 def ssh(login: Login, selection: Selection, vm: Object, command: Sequence[str]) -> tuple[str, ...]:
-    """Return the command line of ssh; ``command`` is for the guest's shell."""
+    """Return ssh's command line; ``command`` is for the guest's shell."""
     return ("ssh", *common(login, selection, vm), "--", host(login, vm), *command)
 
 
 def scp(login: Login, selection: Selection, vm: Object, paths: Sequence[str], *, recursive: bool) -> tuple[str, ...]:
-    """Return the command line of scp; a path that begins with ``:`` is the guest's."""
+    """Return scp's command line; the guest's path begins with ``:``."""
     named = (f"{host(login, vm)}{each}" if each.startswith(":") else each for each in paths)
     return ("scp", *(("-r",) if recursive else ()), *common(login, selection, vm), "--", *named)
 

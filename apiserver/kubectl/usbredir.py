@@ -31,7 +31,7 @@ class Proxy(proxy.Proxy):
         self._slot = slot
 
     def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
-        """Return a context manager that opens a websocket to the slot."""
+        """Open a websocket to the slot, as a context manager."""
         return streams.opened(access, self._name, self.stream, {} if self._slot is None else {"slot": self._slot})
 
     async def run(self, *, port: int, device: str | None) -> None:

@@ -105,7 +105,6 @@ class Watching:
             self._take("MODIFIED", seen)
 
     async def _watch(self, until: Callable[[], bool]) -> None:
-        """Process watch events until ``until`` holds; polls catch up."""
         try:
             async with contextlib.aclosing(self._events()) as events:
                 async for event in events:

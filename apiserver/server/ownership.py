@@ -72,6 +72,5 @@ def _ignored(strategy: Strategy, subresource: str) -> Fields:
 
 
 def _empty(atom: Atom) -> Object:
-    """Return an object before its creation, with empty structs like a Go type's."""
     assert atom.map is not None  # noqa: S101 - the type of a kind
     return {name: {} for name, field in atom.map.fields.items() if field.map is not None}

@@ -109,7 +109,6 @@ def unknown_fields(atom: Atom, value: Any) -> list[str]:  # noqa: ANN401 - any J
 
 
 def _atomic(atom: Atom, value: Any, path: str) -> list[str]:  # noqa: ANN401 - any JSON value
-    """Return the paths that merging would replace as a whole."""
     found: list[str] = []
     if isinstance(value, dict) and atom.map is not None:
         if atom.map.atomic:

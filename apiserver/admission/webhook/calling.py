@@ -125,7 +125,6 @@ class Caller:
             raise CallFailed(webhook.name, f"failed to call webhook: {refused}", refused.code) from None
 
     async def _posted(self, where: Target, url: str, body: bytes, headers: Mapping[str, str], context: ssl.SSLContext) -> bytes:
-        """Send a review; repeat if the server requests it or an idle connection closed."""
         origin = Origin(where.host, where.port, context, where.server_name)
         sent = {"User-Agent": USER_AGENT, "Content-Type": "application/json", "Accept": "application/json, */*", **headers}
         closed, retries = False, 0

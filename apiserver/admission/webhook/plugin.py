@@ -113,7 +113,7 @@ class WebhookDispatcher:
                 self.metrics.webhook(*about, seconds, 0, rejected=True)
 
     def failed(self, webhook: Webhook, attributes: Attributes, error: CallFailed, prefix: str, place: str) -> StatusError | None:
-        """Return the client's error for a failed call; None if the webhook fails open."""
+        """Return the client's error for a failed call; None if ignored."""
         about = {"webhook": webhook.name, "configuration": webhook.configuration, "error": str(error)}
         if not webhook.fails_open:
             logger.warning("cannot call a webhook: the request is rejected", extra=about)

@@ -160,7 +160,6 @@ def _is_ours(body: Object, given: Object, uid: str) -> None:
 
 
 def _patch(given: Object, *, strict: bool, mutating: bool) -> tuple[bytes, str]:
-    """Return patch and type; v1beta1 was never strict about either."""
     try:
         patch = base64.b64decode(_typed(given, "patch", str, default=""), validate=True)
     except (binascii.Error, ValueError):

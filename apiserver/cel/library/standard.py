@@ -82,7 +82,6 @@ def double_text(value: float) -> str:
 
 
 def _power(shortest: str) -> int:
-    """Return the first digit's power of ten."""
     return Decimal(shortest).adjusted() if Decimal(shortest) else 0
 
 

@@ -64,7 +64,7 @@ class Application(Protocol):
         ...
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the coroutine that answers the request. Failures are StatusErrors."""
+        """Return the coroutine of the answer. Failures are StatusErrors."""
         ...
 
 

@@ -83,7 +83,6 @@ def _is_own(origin: str, host: str) -> bool:
 
 
 def _place(text: str) -> tuple[str, int] | None:
-    """Parse ``name[:port]``; None if invalid."""
     match = _PLACE.fullmatch(text)
     return (match["name"], int(match["port"] or _HTTPS)) if match else None
 

@@ -177,7 +177,6 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._handshakes.turns.wants(self.origin, self._go_on, goes_on=self._said > 0)
 
     def _go_on(self) -> bool:
-        """Continue the handshake and process input; False if the client is gone."""
         self._is_waiting = False
         if self.is_closing():
             return False

@@ -161,7 +161,6 @@ def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterat
 
 
 def _paths(segments: Sequence[QueryParameter]) -> Iterator[tuple[Parameter, ...]]:
-    """Yield each form of a path; only the first parameter is required."""
     found = tuple(Parameter(each.name, each.type, each.description, "path") for each in segments)
     yield from (found[:count] for count in range(min(len(found), 1), len(found) + 1))
 

@@ -75,7 +75,6 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 def _segments(stream: Connect, rest: Sequence[str]) -> dict[str, str]:
-    """Return the path parameters behind the subresource; BadRequest without the first."""
     if stream.segments and not rest:
         raise BadRequest(f"the path lacks {stream.segments[0].name}: …/{'/'.join(each.name.upper() for each in stream.segments)}")
     return {each.name: text for each, text in zip(stream.segments, rest, strict=False)}

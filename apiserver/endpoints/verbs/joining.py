@@ -107,7 +107,6 @@ def _certificate(server: Bounded) -> Mapping[str, object]:
 
 
 def _refusal(answer: Response) -> StatusError:
-    """Convert a refused upgrade; an unknown code becomes ServiceUnavailable."""
     try:
         status = orjson.loads(answer.body)
     except ValueError:

@@ -226,7 +226,6 @@ class _Stream:
 
     @property
     def _revision(self) -> int:
-        """Revision that the client has; 0 before the initial state."""
         return self._events.revision if self._events is not None else 0
 
     async def _beginning(self) -> tuple[bool, int]:

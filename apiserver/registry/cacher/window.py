@@ -329,7 +329,6 @@ class Watch:
         _wake(self._waiter)
 
     async def _step(self, receive: Callable[[EventBatch], bool]) -> list[Event] | None:
-        """Return ready events, or wait while ``receive`` gets them; None: the cache stopped."""
         window = self._window
         if events := self.take():
             return events

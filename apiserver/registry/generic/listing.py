@@ -160,7 +160,6 @@ async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = 
 
 
 async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing, int]:
-    """List the present cache; return the page, and the number of objects read."""
     cache = store.cache
     prefix = store.prefix(query.namespace)
     start_key = prefix + start if start else ""
@@ -192,7 +191,6 @@ async def _selected(selection: Selection, items: Sequence[Item]) -> list[Item]:
 
 
 async def _from_storage(store: Store, query: ListQuery, position: Position) -> Listing:
-    """List storage at a revision (0: now)."""
     prefix = store.prefix(query.namespace)
     start = prefix + position.start if position.start else ""
     revision = position.revision

@@ -188,7 +188,6 @@ def _is_within(path: str, places: frozenset[str]) -> bool:
 
 
 def _locked(wanted: Object, old: Object) -> Object:
-    """Return the old metadata with managed fields and revision of a write to ``/status``."""
     kept: Object = copy(old["metadata"])
     kept["resourceVersion"] = wanted["metadata"].get("resourceVersion")
     kept.pop("managedFields", None)

@@ -65,7 +65,7 @@ class Store:
         self._objects = StoredObjects(storage, cache, strategy, root)
 
     def prefix(self, namespace: str = "") -> str:
-        """Return the prefix of one namespace's keys, or of all."""
+        """Return the prefix of a namespace's keys, or all."""
         return self._objects.prefix(namespace)
 
     def key(self, namespace: str, name: str) -> str:

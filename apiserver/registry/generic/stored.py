@@ -27,7 +27,7 @@ class StoredObjects:
         self._transactions = Transactions(storage, strategy.hub, root)
 
     def prefix(self, namespace: str = "") -> str:
-        """Return the prefix of one namespace's keys, or of all."""
+        """Return the prefix of a namespace's keys, or all."""
         return f"{self._prefix}{namespace}/" if namespace else self._prefix
 
     def key(self, namespace: str, name: str) -> str:

@@ -439,7 +439,6 @@ def _verb_of(vm: Object, call_id: str) -> str:
 
 
 def _shortens(vm: Object, grace_seconds: int | None) -> bool:
-    """Return whether a guest that may be shutting down gets less time."""
     return phases.phase_of(vm) in phases.WITH_POD and grace_seconds is not None and grace_seconds < power.grace_seconds(vm)
 
 
@@ -448,7 +447,6 @@ def _refuse_deleting(vm: Object) -> Refusal:
 
 
 def _refuse_busy(vm: Object, verb: str) -> Refusal:
-    """Return why the machine is not running, or is being stopped, restarted or migrated."""
     phase = phases.phase_of(vm)
     if phase != phases.RUNNING:
         return f"cannot {verb} a virtual machine that is not running; its phase is {phase or 'Pending'}"

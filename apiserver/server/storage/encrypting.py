@@ -56,7 +56,6 @@ class Encryption:
                     running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
 
     async def _reloaded(self) -> bool:
-        """Apply a changed file; return whether it was usable."""
         try:
             content = self._file.read_bytes()
             if content == self._content:
