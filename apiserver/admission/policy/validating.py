@@ -81,13 +81,13 @@ class ValidatingPolicies:
     name = "ValidatingAdmissionPolicy"
 
     def __init__(self, dispatcher: PolicyDispatcher[Compilation], metrics: ValidatingMetrics, budget: int = RUNTIME_BUDGET) -> None:
-        """``budget``: cost limit of a policy's expressions per request."""
+        """``budget``: cost limit per request."""
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._budget = budget
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a policy's rules match, or policies are not loaded."""
+        """Return whether a policy may match the request."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def mutate(self, attributes: Attributes) -> None:

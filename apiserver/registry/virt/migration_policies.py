@@ -22,7 +22,7 @@ class MigrationPolicyStrategy(Strategy):
     has_status = False
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a KubeVirt field's or value's replacement, or empty."""
+        """Return our name for a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def validate(self, obj: Object) -> list[FieldError]:

@@ -25,7 +25,7 @@ class MigrationStrategy(Strategy):
     model = types.Migration
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a KubeVirt field's or value's replacement, or empty."""
+        """Return our name for a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:

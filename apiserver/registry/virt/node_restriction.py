@@ -59,11 +59,11 @@ class NodeRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Use these stores to read other objects."""
+        """Implement :meth:`.OwnPlugin.follow`."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the resource is in our API group."""
+        """Return whether the resource is ours."""
         del operation, subresource
         return resource.group == names.GROUP
 

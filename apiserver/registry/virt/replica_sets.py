@@ -72,11 +72,11 @@ class ReplicaSetStrategy(Strategy):
     verbs = {REPLICATE: Replicate()}  # noqa: RUF012 - read-only in the base class
 
     def __init__(self, allowed: Allowed = NOTHING) -> None:
-        """``allowed``: the fields that the administrator allows in machines."""
+        """``allowed``: fields that the administrator allows."""
         self._allowed = allowed
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return the replacement of a KubeVirt field or value in the template, or empty."""
+        """Return our name for a KubeVirt field or value in the template, or empty."""
         return kubevirt_fields.hint(field.removeprefix(_TEMPLATE), value) if field.startswith(_TEMPLATE) else ""
 
     def default(self, obj: Object) -> None:

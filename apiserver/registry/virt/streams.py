@@ -147,7 +147,7 @@ class HandlerStream(Connect):
     def __init__(
         self, stream: streams.Stream, locate_handler: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes
     ) -> None:
-        """``tls`` returns the current context with our client certificate."""
+        """``tls`` is as in :class:`Handlers`."""
         self._stream = stream
         self.interactive = stream != "log"
         self._handlers = Handlers(locate_handler, tls, revoked)

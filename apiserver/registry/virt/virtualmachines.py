@@ -60,7 +60,7 @@ class VirtualMachineStrategy(Strategy):
         """The last fields that determined the locks, and the locks."""
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a KubeVirt field's or value's replacement, or empty."""
+        """Return our name for a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
