@@ -42,12 +42,12 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
     before = await _leases(access, node)
     sys.stderr.write(f"watching the reports of node {node} for {watch_seconds:g} s\n")
     await asyncio.sleep(watch_seconds)
-    _check_silence(node, before, await _leases(access, node))
+    _check_unreachable(node, before, await _leases(access, node))
     sys.stderr.write(f"{planning.question(node, await _machines(access, node))}\n")
     if ask is not None and ask("To confirm, type the name of the node: ").strip() != node:
         raise Failure("error: the typed name is another; nothing was changed")
     found = await _unreachable_node(access, node)
-    _check_silence(node, before, await _leases(access, node))
+    _check_unreachable(node, before, await _leases(access, node))
     user, now = await _user(access), times.to_rfc3339(datetime.now(UTC))
     await _write(access, fencing.fenced(found, user, now), f"fence node {node}")
     await _tell(access, planning.event(found, "NodeFenced", f"{user} states that the node is off", now))
@@ -113,7 +113,7 @@ async def _leases(access: Access, node: str) -> dict[str, Object | None]:
     return {"kubelet": kubelet, "virt-handler": found[0] if found else None}
 
 
-def _check_silence(node: str, before: dict[str, Object | None], after: dict[str, Object | None]) -> None:
+def _check_unreachable(node: str, before: dict[str, Object | None], after: dict[str, Object | None]) -> None:
     if speaker := planning.renewed(before, after):
         raise Failure(f"error: the {speaker} of node {node} renewed its Lease just now, so the node is on")
 

@@ -22,7 +22,7 @@ def refusal(node: Object | None, name: str) -> str:
     """Return why the node cannot be fenced; empty if it can."""
     if node is None:
         return f"node {name} not found: check the name with kubectl virt nodes; a Node that was deleted counts as off already"
-    if node_states.kubelet_is_silent(node):
+    if node_states.kubelet_is_unreachable(node):
         return ""
     ready = one_line(str((condition(dig(node, "status", "conditions"), "Ready") or {}).get("status")), 20)
     return f"the kubelet of node {name} reports (Ready is {ready}), so the node is on; if you switched it off just now, wait a minute"

@@ -43,7 +43,7 @@ def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_
     ``now``: within seconds of the node's clock.
     """
     handled = lease is not None and _is_valid(lease, now)
-    if node_states.kubelet_is_silent(node):
+    if node_states.kubelet_is_unreachable(node):
         return _unreachable(node, handled=handled)
     ready = condition(dig(node, "status", "conditions"), "Ready") or {}
     if ready.get("status") != "True":

@@ -22,7 +22,6 @@ _OF_LIMITS: Final = ("memory", names.KVM_RESOURCE)
 _OF_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller")
 _OF_CONDITION_TYPES: Final = (names.GUEST_RUNNING_GATE, "Ready")
 MAX_CONDITIONS: Final = 16
-"""Kubernetes has half as many."""
 MAX_TEXT: Final = 4096
 """Kubelets truncate termination messages there."""
 MAX_NAME: Final = 254

@@ -72,7 +72,7 @@ class Authenticator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """An answer that refuses an eviction for now; the client retries."""
+    """Refuses an eviction for now; the client retries."""
 
     message: str
     allowed: bool = False

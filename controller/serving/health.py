@@ -20,7 +20,6 @@ class Health:
         self._port = port
         self._checks = checks
         self.bound_port = 0
-        """A free port for ``port=0``."""
 
     async def run(self) -> None:
         """Serve until cancelled."""

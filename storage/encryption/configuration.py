@@ -36,7 +36,7 @@ class Rules:
     chains: Mapping[tuple[str, str], Chain]
     """By (group, resource); ``*`` matches any."""
     services: Sequence[Envelope] = ()
-    """Run their ``run``."""
+    """The caller runs their ``run``."""
 
     def chain(self, group: str, resource: str) -> Chain:
         """Return the chain of a resource: its own, else its group's, else the default."""

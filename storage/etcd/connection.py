@@ -23,7 +23,6 @@ logger = logging.getLogger(__name__)
 CHECK_FILES_SECONDS: Final = 5.0
 ATTEMPT_SECONDS: Final = 2.0
 NEXT_ENDPOINT_SECONDS: Final = 0.1
-"""The first answer counts."""
 FIRST_BACKOFF_SECONDS: Final = 0.02
 MAX_BACKOFF_SECONDS: Final = 0.5
 # Ends calls and streams of a member cut off from its leader, which would stay open without a message.

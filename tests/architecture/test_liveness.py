@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.architecture.test_structure import ROOT, parsed
 
 JUDGE = "controller/reconcilers/pods/liveness.py"
-EVIDENCE = {"is_over": "pod_state", "whole": "silence", "of_kubelet": "silence", "off": "silence"}
+EVIDENCE = {"is_over": "pod_state", "whole": "unreachable", "of_kubelet": "unreachable", "off": "unreachable"}
 """Attributes with evidence, and the objects that have them."""
 
 
@@ -24,7 +24,12 @@ def test_only_one_module_judges_whether_a_pod_may_run() -> None:
 
 
 def test_reading_the_evidence_is_noticed() -> None:
-    for text in ("pod_state.is_over(pod)", "seen.silence.whole", "seen.evidence.silence.of_kubelet", "from x.pod_state import is_over"):
+    for text in (
+        "pod_state.is_over(pod)",
+        "seen.unreachable.whole",
+        "seen.evidence.unreachable.of_kubelet",
+        "from x.pod_state import is_over",
+    ):
         assert list(read(ast.parse(text)))
-    for text in ("liveness.may_run(pod)", "machine.is_over(1)", "seen.evidence.silence.missing"):
+    for text in ("liveness.may_run(pod)", "machine.is_over(1)", "seen.evidence.unreachable.missing"):
         assert not list(read(ast.parse(text)))

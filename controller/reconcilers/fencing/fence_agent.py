@@ -19,7 +19,6 @@ from apiserver.apis.meta.objects import Object, annotations_of, dig, labels_of, 
 
 VERSION: Final = "1.0.0"
 MAX_OUTPUT: Final = 64 << 10
-"""Of each output."""
 MAX_WORDS: Final = 512
 _GONE_SECONDS: Final = 5.0
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}

@@ -58,16 +58,16 @@ class Observed:
     node: Object
     reports_for: float | None
     """Seconds until virt-handler's last report expires; 0: the node is unreachable. None: the kubelet reports."""
-    silent_for: float
+    unreachable_for: float
     """Seconds since this process noticed that the node is unreachable."""
     waiting: int
     """Machines on the node that restart elsewhere once it is fenced."""
-    silent: int
+    unreachable: int
     """Unreachable nodes that had a virt-handler and are not fenced, this one included."""
     nodes: int
     """These, and those where virt-handler reports."""
     delay: float
-    """Minimum for ``silent_for``."""
+    """Minimum for ``unreachable_for``."""
 
 
 def plan(seen: Observed) -> Decision:
@@ -80,22 +80,22 @@ def plan(seen: Observed) -> Decision:
         return Wait(seen.reports_for)
     if not seen.waiting:
         return Wait(LOOK_SECONDS)
-    if seen.silent * 2 > seen.nodes:
+    if seen.unreachable * 2 > seen.nodes:
         return Refuse(_too_many(seen))
-    if seen.silent_for < seen.delay:
-        return Wait(seen.delay - seen.silent_for)
+    if seen.unreachable_for < seen.delay:
+        return Wait(seen.delay - seen.unreachable_for)
     return Fence()
 
 
 def is_of_interest(node: Object, waiting: int) -> bool:
     """Return False if ``plan`` would do nothing about the node, whatever its reports."""
-    return node_states.is_fenced(node) or bool(node_states.kubelet_is_silent(node) and waiting)
+    return node_states.is_fenced(node) or bool(node_states.kubelet_is_unreachable(node) and waiting)
 
 
 def has_restarted(node: Object) -> bool:
     """Return True if a node that virt-controller fenced reports again, with another boot ID."""
     before, now = fencing.ended_boot(node), boot_of(node)
-    return bool(before and now and before != now) and not node_states.kubelet_is_silent(node)
+    return bool(before and now and before != now) and not node_states.kubelet_is_unreachable(node)
 
 
 def boot_of(node: Object) -> str:
@@ -105,7 +105,7 @@ def boot_of(node: Object) -> str:
 
 def contradiction(before: Object, after: Object) -> str:
     """Return why the agent's answer that the node is off is wrong, or an empty string."""
-    if node_states.kubelet_is_silent(after) or boot_of(after) != boot_of(before):
+    if node_states.kubelet_is_unreachable(after) or boot_of(after) != boot_of(before):
         return ""
     return "it says that the node was off, but the kubelet reports with the same boot ID: correct the agent's data about this node"
 
@@ -124,6 +124,6 @@ def count_waiting(machines: Iterable[Object], node: str) -> int:
 def _too_many(seen: Observed) -> str:
     node = name_of(seen.node)
     return (
-        f"{seen.silent} of {seen.nodes} nodes with virt-handler do not report, which looks like a fault of the network or of "
+        f"{seen.unreachable} of {seen.nodes} nodes with virt-handler do not report, which looks like a fault of the network or of "
         f"kube-apiserver, so no node is fenced. If you are certain that the node is off: kubectl virt fence {node} --off"
     )

@@ -55,7 +55,7 @@ class Fencing:
         self._agent = agent
         self._delay = delay
         self._elapsed = elapsed
-        self._silent_since: dict[str, float] = {}
+        self._unreachable_since: dict[str, float] = {}
         self._pauses: dict[str, Backoff] = {}
 
     def subscribe(self, controller: Controller) -> None:
@@ -73,8 +73,8 @@ class Fencing:
         cached = self._informers.nodes.get("", request.name)
         if cached is None or not fencing_plan.is_of_interest(cached, self._waiting(request.name)):
             self._forget(request.name)
-            is_silent = cached is not None and node_states.kubelet_is_silent(cached)
-            return Result(fencing_plan.LOOK_SECONDS if is_silent else None)
+            is_unreachable = cached is not None and node_states.kubelet_is_unreachable(cached)
+            return Result(fencing_plan.LOOK_SECONDS if is_unreachable else None)
         try:
             node = await self._client.get(NODES, request.name)
         except errors.NotFound:
@@ -99,19 +99,19 @@ class Fencing:
     async def _observe(self, node: Object) -> Observed:
         self._informers.nodes.remember(node)
         name = name_of(node)
-        left = (await self._reports.silence({name})).left(name)
+        left = (await self._reports.unreachable({name})).left(name)
         census = self._reports.census()
         if left != 0:
-            self._silent_since.pop(name, None)
+            self._unreachable_since.pop(name, None)
         else:
-            self._silent_since.setdefault(name, self._elapsed())
+            self._unreachable_since.setdefault(name, self._elapsed())
         return Observed(
             node=node,
             reports_for=left,
-            silent_for=self._elapsed() - self._silent_since.get(name, self._elapsed()),
+            unreachable_for=self._elapsed() - self._unreachable_since.get(name, self._elapsed()),
             waiting=self._waiting(name),
-            silent=census.silent,
-            nodes=census.silent + census.reporting,
+            unreachable=census.unreachable,
+            nodes=census.unreachable + census.reporting,
             delay=self._delay,
         )
 
@@ -155,7 +155,7 @@ class Fencing:
         raise reason
 
     async def _fail_once_it_reports(self, name: str) -> None:
-        while node_states.kubelet_is_silent(self._informers.nodes.get("", name)) and not self._reports.left(name):  # noqa: ASYNC110 - no event covers both
+        while node_states.kubelet_is_unreachable(self._informers.nodes.get("", name)) and not self._reports.left(name):  # noqa: ASYNC110 - no event covers both
             await asyncio.sleep(_WATCH_SECONDS)
         raise Failed("the node reports again, so the call was ended; it may have switched the node off")
 
@@ -167,7 +167,7 @@ class Fencing:
         self._informers.nodes.remember(await self._client.update(NODES, node, field_manager=FIELD_MANAGER))
 
     def _forget(self, name: str) -> None:
-        self._silent_since.pop(name, None)
+        self._unreachable_since.pop(name, None)
         self._pauses.pop(name, None)
 
     def _warn(self, node: Object, reason: str, message: str) -> None:

@@ -21,7 +21,7 @@ VCPU_BYTES: Final = 8 * MIB
 """A thread's stack, and the bookkeeping of libvirt and QEMU."""
 TRUE: Final = "true"
 MAX_LABELS: Final = 512
-"""Virt-handler writes no more."""
+"""virt-handler writes no more."""
 MAX_TOLD: Final = 4
 _MAX_TEXT: Final = 500
 

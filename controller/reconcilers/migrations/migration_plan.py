@@ -70,7 +70,7 @@ OVERDUE: Final = "Overdue"
 GOES_ON: Final = "migration continues"
 SUCCEEDED: Final = "Succeeded"
 _BY_STOP: Final = frozenset({"NotRunning", "SourceChanged", "SourcePodEnded"})
-"""Of a Migration that ended with its guest's run."""
+"""Reasons of a Migration that ended with its guest's run."""
 _OF_KUBELET: Final = frozenset({*NOT_FOUND_OF.values(), NETWORK_NOT_FOUND, NETWORK_NOT_USABLE, pod_state.CREATING})
 """The target's kubelet cannot set up volumes or networks."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
@@ -450,10 +450,10 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
         status = release.released(seen.migration, release.BY_POD, f"source pod {name} ended: {how}", seen.now)
         return (WriteStatus(status),)
     message = f"source pod {name} ended: {how}"
-    silence = condition(dig_migration(seen.migration, "status", "conditions"), release.RELEASED)
-    if silence is None:
+    withheld = condition(dig_migration(seen.migration, "status", "conditions"), release.RELEASED)
+    if withheld is None:
         return (WriteStatus(release.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
-    left = LAST_WORDS_SECONDS - _ago(seen, silence["lastTransitionTime"])
+    left = LAST_WORDS_SECONDS - _ago(seen, withheld["lastTransitionTime"])
     if left > 0:
         return (Requeue(min(max(left, 0.5), LAST_WORDS_SECONDS)),)
     return _finish(seen, phases.FAILED, "SourcePodEnded", message)

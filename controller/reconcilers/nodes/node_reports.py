@@ -34,7 +34,7 @@ INCOMPATIBLE: Final = "incompatible"
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class Unreachable:
     """The nodes with unreachable kubelets."""
 
     whole: frozenset[str] = field(default_factory=frozenset)
@@ -51,7 +51,7 @@ class Silence:
         return 0.0 if node in self.whole else self.of_kubelet.get(node)
 
 
-def silence_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Silence:
+def unreachable_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Unreachable:
     """Return the unreachable nodes.
 
     ``left`` has the seconds until virt-handler's last report expires, for each node with an unreachable kubelet. ``missing`` nodes have no
@@ -59,7 +59,7 @@ def silence_of(left: Mapping[str, float], *, missing: Collection[str], off: Coll
     """
     whole = frozenset(node for node, seconds in left.items() if not seconds)
     of_kubelet = {node: seconds for node, seconds in left.items() if seconds}
-    return Silence(whole, of_kubelet, whole & frozenset(missing), whole & frozenset((*missing, *off)))
+    return Unreachable(whole, of_kubelet, whole & frozenset(missing), whole & frozenset((*missing, *off)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Census:
     """Numbers of nodes with virt-handler."""
 
     reporting: int
-    silent: int
+    unreachable: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class NodeReports:
         leases.subscribe(self._lease_changed)
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
-        """Call ``changed(node)`` when a node needs another check, except when a report expires (``Silence.of_kubelet``)."""
+        """Call ``changed(node)`` when a node needs another check, except when a report expires (``Unreachable.of_kubelet``)."""
         self._changed.append(changed)
 
     def heard(self, node: str) -> None:
@@ -143,7 +143,7 @@ class NodeReports:
 
         Fenced nodes do not count, nor do nodes that virt-handler left.
         """
-        reporting = silent = 0
+        reporting = unreachable = 0
         for lease in self._leases.list():
             node = name_of(lease).removeprefix(names.handler_lease(""))
             found = self._nodes.get("", node)
@@ -151,16 +151,18 @@ class NodeReports:
                 continue
             if self._signs.left(node):
                 reporting += 1
-            elif node_states.kubelet_is_silent(found):
-                silent += 1
-        return Census(reporting, silent)
+            elif node_states.kubelet_is_unreachable(found):
+                unreachable += 1
+        return Census(reporting, unreachable)
 
-    async def silence(self, nodes: Iterable[str]) -> Silence:
+    async def unreachable(self, nodes: Iterable[str]) -> Unreachable:
         """Return which of these nodes are unreachable."""
-        left = {node: await self._left(node) for node in sorted(set(nodes)) if node_states.kubelet_is_silent(self._nodes.get("", node))}
+        left = {
+            node: await self._left(node) for node in sorted(set(nodes)) if node_states.kubelet_is_unreachable(self._nodes.get("", node))
+        }
         found = {node: self._nodes.get("", node) for node in left}
         missing = {node for node, each in found.items() if each is None}
-        return silence_of(left, missing=missing, off={node for node, each in found.items() if node_states.is_fenced(each)})
+        return unreachable_of(left, missing=missing, off={node for node, each in found.items() if node_states.is_fenced(each)})
 
     async def _left(self, node: str) -> float:
         """Return the seconds until virt-handler's last report expires, read from the server if it seems expired."""
@@ -170,7 +172,7 @@ class NodeReports:
         return self._signs.left(node)
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        if node_states.kubelet_is_silent(old) != node_states.kubelet_is_silent(new):
+        if node_states.kubelet_is_unreachable(old) != node_states.kubelet_is_unreachable(new):
             self._notify(name_of(new or old or {}))
 
     def _lease_changed(self, old: Object | None, new: Object | None) -> None:

@@ -27,7 +27,7 @@ async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Ti
 
     The grace period of an absent pod begins again when its kubelet reports: until then it ended no container.
     """
-    found = Evidence(await reports.silence(node for node in nodes if node), tuple(each.pod for each in absent))
+    found = Evidence(await reports.unreachable(node for node in nodes if node), tuple(each.pod for each in absent))
     for each in absent:
         verdict = liveness.verdict(each.pod, found)
         if isinstance(verdict, Unknown) and verdict.until is not Decider.TIME:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from apiserver.apis.meta.objects import Object
-from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.nodes.node_reports import Unreachable
 from controller.reconcilers.pods import pod_state
 
 
@@ -105,7 +105,7 @@ class Absent:
 class Evidence:
     """Evidence of one pass about the pods of one machine, besides their own statuses."""
 
-    silence: Silence = field(default_factory=Silence)
+    unreachable: Unreachable = field(default_factory=Unreachable)
     absent: tuple[Absent, ...] = ()
 
 
@@ -121,7 +121,7 @@ def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdic
         return _of_absent(pod, evidence)
     if pod_state.is_over(pod):
         return Over(Witness.KUBELET)
-    return _of_silent(pod_state.node_of(pod), evidence) or ALIVE
+    return _of_unreachable(pod_state.node_of(pod), evidence) or ALIVE
 
 
 def may_run(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> bool:
@@ -141,14 +141,14 @@ def seconds_to_next_look(found: Unknown) -> float:
 
 
 def _of_absent(pod: Absent, evidence: Evidence) -> Verdict:
-    silent = _of_silent(pod.node, evidence)
-    if silent == LOST:
-        return Over(Witness.PERSON) if pod.went_with_node or pod.node in evidence.silence.off else LOST
-    return silent or (Unknown(Decider.TIME, pod.lingers) if pod.lingers else Over(Witness.TIME))
+    unreachable = _of_unreachable(pod.node, evidence)
+    if unreachable == LOST:
+        return Over(Witness.PERSON) if pod.went_with_node or pod.node in evidence.unreachable.off else LOST
+    return unreachable or (Unknown(Decider.TIME, pod.lingers) if pod.lingers else Over(Witness.TIME))
 
 
-def _of_silent(node: str, evidence: Evidence) -> Unknown | None:
-    if node in evidence.silence.whole:
+def _of_unreachable(node: str, evidence: Evidence) -> Unknown | None:
+    if node in evidence.unreachable.whole:
         return LOST
-    left = evidence.silence.of_kubelet.get(node)
+    left = evidence.unreachable.of_kubelet.get(node)
     return None if left is None else Unknown(Decider.KUBELET, left)

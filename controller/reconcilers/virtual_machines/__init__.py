@@ -5,7 +5,7 @@ Read ``virtual_machine_plan`` first: it has the rules, in order. ``reconciler`` 
 
 - the steps of an attempt: ``start_rules``, ``attempt_start``, ``pod_obstacles``, ``assignment``, ``attempt_end``, and ``rest`` between two;
 - what the status keeps of attempts: ``attempts``, ``endings``;
-- pods that the cluster ends or does not report: ``disruptions``, ``silent_nodes``;
+- pods that the cluster ends or does not report: ``disruptions``, ``unreachable_nodes``;
 - the rest of the status: ``migration_record``, ``outdated``, ``restart_required``, ``statuses``.
 
 :mod:`apiserver.apis.virt.lifecycle.power` decides whether a machine should be on.

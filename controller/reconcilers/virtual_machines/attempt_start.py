@@ -21,7 +21,7 @@ from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 
 def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Create the pod of the wanted attempt and record it. Its name is the lock."""
+    """Create the pod of the wanted attempt and record it. The pod's name is the lock."""
     if seen.refusal:
         return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)

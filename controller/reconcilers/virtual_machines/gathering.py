@@ -27,7 +27,7 @@ from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
-from controller.reconcilers.virtual_machines import attempts, restart_turns, silent_nodes, validation
+from controller.reconcilers.virtual_machines import attempts, restart_turns, unreachable_nodes, validation
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.priorities import PriorityClasses
@@ -126,7 +126,7 @@ class Gathering:
         its_own = [pod for pod in pods if own is not None and ownership.is_meant(pod, own, vm)]
         if not _matters(vm) or any(map(liveness.may_run, its_own)):
             found = await self._evidence(vm, own, pods, [])
-            if silent_nodes.is_reported(vm) or not any(liveness.verdict(pod, found) == liveness.LOST for pod in its_own):
+            if unreachable_nodes.is_reported(vm) or not any(liveness.verdict(pod, found) == liveness.LOST for pod in its_own):
                 return vm, pods, found
         # The copy of the machine may be older than that of a Migration that moved it. Then the pod in its status is over, and the pod with
         # the guest would seem to belong to no machine.
@@ -231,7 +231,7 @@ class Gathering:
             self._own_pods.present(vm, found)
             return []
         lingers = self._own_pods.left(vm, own.uid, launcher_pod.grace_seconds(vm))
-        reported = silent_nodes.is_reported(vm) and not self._own_pods.went_first(vm, own.uid)
+        reported = unreachable_nodes.is_reported(vm) and not self._own_pods.went_first(vm, own.uid)
         return [Timed(Absent(own.name, own.uid, _node_of(vm), lingers, went_with_node=reported), self._own_pods, vm)]
 
     def _references(self, vm: Object, migrations: list[Object]) -> tuple[Reference, ...]:

@@ -18,10 +18,10 @@ from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
 from controller.reconcilers.actions import Action, Emit
 from controller.reconcilers.pods import absences
-from controller.reconcilers.virtual_machines import silent_nodes, statuses
+from controller.reconcilers.virtual_machines import statuses, unreachable_nodes
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
-_NOT_OF_AN_END: Final = power.OFF_REASONS | {*silent_nodes.REASONS, summary.BACK_OFF, absences.TARGET_MAY_RUN}
+_NOT_OF_AN_END: Final = power.OFF_REASONS | {*unreachable_nodes.REASONS, summary.BACK_OFF, absences.TARGET_MAY_RUN}
 """They do not tell how an attempt ended; the reason why the machine is off replaces them."""
 
 

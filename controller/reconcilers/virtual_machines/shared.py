@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """A value about all machines, computed at most once a second."""
+    """A value computed at most once a second."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed

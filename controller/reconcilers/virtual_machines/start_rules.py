@@ -16,7 +16,7 @@ from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS
 from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.pods import networks, pod_state
-from controller.reconcilers.virtual_machines import attempts, restart_turns, silent_nodes
+from controller.reconcilers.virtual_machines import attempts, restart_turns, unreachable_nodes
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.statuses import Obstacle
 
@@ -105,13 +105,13 @@ def handler_not_understood(seen: Observed, _: power.Power) -> Obstacle | None:
 
 def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
     """Report that node ``spec.nodeName`` is missing. Kubernetes deletes its pods after 40 s, and each would count as failed."""
-    if dig_vm(seen.vm, "spec", "nodeName") not in seen.evidence.silence.missing:
+    if dig_vm(seen.vm, "spec", "nodeName") not in seen.evidence.unreachable.missing:
         return None
     message = (
-        f'node "{dig_vm(seen.vm, "spec", "nodeName")}" not found; {silent_nodes.EDIT_NODE_NAME}; the virtual machine starts when the '
+        f'node "{dig_vm(seen.vm, "spec", "nodeName")}" not found; {unreachable_nodes.EDIT_NODE_NAME}; the virtual machine starts when the '
         "node exists"
     )
-    return Obstacle(conditions.READY, silent_nodes.NODE_NOT_FOUND, message)
+    return Obstacle(conditions.READY, unreachable_nodes.NODE_NOT_FOUND, message)
 
 
 def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:

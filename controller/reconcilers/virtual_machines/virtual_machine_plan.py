@@ -53,9 +53,9 @@ from controller.reconcilers.virtual_machines import (
     pod_sizes,
     rest,
     restart_required,
-    silent_nodes,
     start_rules,
     statuses,
+    unreachable_nodes,
 )
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
@@ -72,7 +72,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
         *recorded,
         *_attach(seen, recorded),
         *disruptions.until_settled(seen),
-        *silent_nodes.until_silent(seen),
+        *unreachable_nodes.until_unreachable(seen),
     )
 
 
@@ -127,7 +127,7 @@ def _is_to_end(seen: Observed) -> bool:
 
 def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     if others := tuple(pod for pod in alive if name_of(pod) != launcher_pod.removal_pod_name(seen.vm)):
-        return (*_end_all(seen, others), *silent_nodes.wait_for(seen, others))
+        return (*_end_all(seen, others), *unreachable_nodes.wait_for(seen, others))
     if names.VM_FINALIZER not in finalizers_of(seen.vm):
         return ()
     removal = image_removal.remove(seen)
@@ -140,7 +140,7 @@ def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """End the attempt and record it: the user may want the machine on again before its pods are over."""
     if not attempts.is_open(seen.vm) or attempts.is_stopped(seen.vm):
-        return (*_end_all(seen, alive), *silent_nodes.wait_for(seen, alive))
+        return (*_end_all(seen, alive), *unreachable_nodes.wait_for(seen, alive))
     stopped = attempts.changed(seen.vm, power.current_attempt(seen.vm), {"stopTime": times.to_rfc3339(seen.now)})
     return (WriteStatus({**statuses.status_of(seen), "attempts": stopped}), *_end_all(seen, alive))
 
@@ -183,13 +183,13 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
         return _without_own_pod(seen, alive)
     found = liveness.verdict(pod, seen.evidence)
     if found == liveness.LOST or is_deleting(pod):
-        return silent_nodes.wait_for(seen, alive)  # a user deleted it: its end decides what follows
+        return unreachable_nodes.wait_for(seen, alive)  # a user deleted it: its end decides what follows
     if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
         return (restart_required.report(seen) or _limit_start(seen, pod)) if phase == phases.SCHEDULED else _follow(seen)
     if pod_state.is_running(pod):
         return assignment.assign(seen, pod)
     if isinstance(found, Unknown):
-        return silent_nodes.wait_for(seen, alive)
+        return unreachable_nodes.wait_for(seen, alive)
     return pod_obstacles.report(seen, pod)
 
 
@@ -207,7 +207,7 @@ def _follow(seen: Observed) -> tuple[Action, ...]:
 
 def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """Delete the other pods after the attempt's pod is over, except targets of Migrations."""
-    return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *silent_nodes.wait_for(seen, alive))
+    return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *unreachable_nodes.wait_for(seen, alive))
 
 
 def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
@@ -225,7 +225,7 @@ def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     if longest is not None:
         report = _report_absent_target(seen, longest)
     else:
-        report = silent_nodes.report_deleted(seen, lost) if lost is not None else ()
+        report = unreachable_nodes.report_deleted(seen, lost) if lost is not None else ()
     return (*report, Requeue(max(*waits.values(), MIN_REQUEUE_SECONDS)))
 
 
@@ -244,7 +244,7 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
         f"target pod {target.name} of migration {target.migration} was deleted, but it is not certain that its containers ended: the "
         f"guest may still run in it until the kubelet of {f'node {target.node}' if target.node else 'its node'} "
         "ends it; the virtual machine starts no other pod before that is certain"
-        f"{silent_nodes.if_off(target.node) if liveness.verdict(target, seen.evidence) == liveness.LOST else ''}"
+        f"{unreachable_nodes.if_off(target.node) if liveness.verdict(target, seen.evidence) == liveness.LOST else ''}"
     )
     return statuses.report(seen, "Unknown", absences.TARGET_MAY_RUN, message)
 
@@ -253,8 +253,8 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """After the guest ended, delete its pod only if it hangs, because a deletion removes its log."""
     left = POD_END_SECONDS - seen.rested
     if left > 0 and dig_vm(seen.vm, "status", "attempts"):
-        return (*silent_nodes.wait_for(seen, alive), Requeue(max(left, MIN_REQUEUE_SECONDS)))
-    return (*_delete_all(alive), *silent_nodes.wait_for(seen, alive))
+        return (*unreachable_nodes.wait_for(seen, alive), Requeue(max(left, MIN_REQUEUE_SECONDS)))
+    return (*_delete_all(alive), *unreachable_nodes.wait_for(seen, alive))
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:

@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import name_of
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
 from tests.component.controller.test_controller import LEASES, NODES, PODS, working
-from tests.component.controller.test_silent_nodes import HOLDS, LEASE_NAMESPACE, Node
+from tests.component.controller.test_unreachable_nodes import HOLDS, LEASE_NAMESPACE, Node
 from tests.fakes.kubeapi import FakeAPI
 
 ONE, TWO = (f"6f1c2d3e-0000-4000-8000-00000000000{each}" for each in (1, 2))

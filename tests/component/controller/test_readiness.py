@@ -53,7 +53,7 @@ async def test_a_pod_is_ready_while_its_guest_runs(api: FakeAPI, cluster: Cluste
     assert of_status(api) == [name_of(pod)] * 3
 
 
-async def test_the_assignment_of_a_migration_is_that_of_the_connections(api: FakeAPI, cluster: Cluster) -> None:
+async def test_a_migrations_assignment_moves_its_connections(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     await report(api)
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})

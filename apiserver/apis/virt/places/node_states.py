@@ -30,7 +30,7 @@ def is_fenced(node: Object | None) -> bool:
     return node is None or any(each.get("key") == OFF_TAINT for each in taints_of(node))
 
 
-def kubelet_is_silent(node: Object | None) -> bool:
+def kubelet_is_unreachable(node: Object | None) -> bool:
     """Return whether a node's kubelet does not report, or the Node is gone."""
     ready = condition(dig(node, "status", "conditions"), "Ready")
     return ready is None or ready.get("status") == "Unknown"

@@ -19,7 +19,7 @@ def node(ready: str = "Unknown", boot: str = ONE) -> dict[str, Any]:
     return {"metadata": {"name": "node1"}, "spec": {}, "status": status}
 
 
-SILENT = Observed(node(), reports_for=0.0, silent_for=10.0, waiting=1, silent=1, nodes=3, delay=10.0)
+UNREACHABLE = Observed(node(), reports_for=0.0, unreachable_for=10.0, waiting=1, unreachable=1, nodes=3, delay=10.0)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ SILENT = Observed(node(), reports_for=0.0, silent_for=10.0, waiting=1, silent=1,
         ({"reports_for": None}, Nothing()),
         ({"reports_for": 7.0}, Wait(7.0)),
         ({"waiting": 0}, Wait(fencing_plan.LOOK_SECONDS)),
-        ({"silent_for": 4.0}, Wait(6.0)),
-        ({"silent": 1, "nodes": 2}, Fence()),
+        ({"unreachable_for": 4.0}, Wait(6.0)),
+        ({"unreachable": 1, "nodes": 2}, Fence()),
         ({"node": fencing.fenced(node(), "jane", NOW)}, Nothing()),
         ({"node": fencing.fenced(node("True", TWO), "jane", NOW)}, Nothing()),
         ({"node": fencing.fenced(node("Unknown", TWO), "agent", NOW, ONE)}, Nothing()),
@@ -38,15 +38,15 @@ SILENT = Observed(node(), reports_for=0.0, silent_for=10.0, waiting=1, silent=1,
         ({"node": fencing.fenced(node("True", TWO), "agent", NOW, ONE)}, Unfence()),
     ],
 )
-def test_silence_fences_a_node_and_its_next_start_unfences_it(changes: dict[str, Any], decision: Decision) -> None:
-    assert plan(dataclasses.replace(SILENT, **changes)) == decision
+def test_unreachable_node_is_fenced_and_its_start_unfences_it(changes: dict[str, Any], decision: Decision) -> None:
+    assert plan(dataclasses.replace(UNREACHABLE, **changes)) == decision
 
 
-@pytest.mark.parametrize(("silent", "nodes"), [(2, 3), (1, 1), (3, 5)])
-def test_silence_of_most_nodes_is_a_fault_of_the_network(silent: int, nodes: int) -> None:
-    decision = plan(dataclasses.replace(SILENT, silent=silent, nodes=nodes))
+@pytest.mark.parametrize(("unreachable", "nodes"), [(2, 3), (1, 1), (3, 5)])
+def test_unreachability_of_most_nodes_is_a_fault_of_the_network(unreachable: int, nodes: int) -> None:
+    decision = plan(dataclasses.replace(UNREACHABLE, unreachable=unreachable, nodes=nodes))
     assert isinstance(decision, Refuse)
-    assert decision.message.startswith(f"{silent} of {nodes} nodes")
+    assert decision.message.startswith(f"{unreachable} of {nodes} nodes")
     assert "kubectl virt fence node1 --off" in decision.message
 
 

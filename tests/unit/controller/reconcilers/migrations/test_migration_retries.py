@@ -18,7 +18,7 @@ from controller.reconcilers.migrations.migration_bounds import NODE_SECONDS
 from controller.reconcilers.migrations.migration_plan import SOURCE_WORD_SECONDS, Observed, plan, relies_on_node
 from controller.reconcilers.migrations.migration_queue import Turn
 from controller.reconcilers.migrations.migration_retries import END_SECONDS, GRACE_SECONDS
-from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.nodes.node_reports import Unreachable
 from controller.reconcilers.pods.absences import TARGET_MAY_RUN
 from controller.reconcilers.pods.liveness import LOST_LOOK_SECONDS, Absent, Evidence
 from controller.reconcilers.settings import Settings, Times
@@ -67,7 +67,7 @@ def seen(
     deleting: bool = False,
     status: dict[str, Any] | None = None,
     lingers: float | None = None,
-    silence: Silence | None = None,
+    unreachable: Unreachable | None = None,
     **rest: Any,
 ) -> Observed:
     absent = () if lingers is None else (Absent(TARGET, f"uid-of-{TARGET}", "node2", lingers, migration="move"),)
@@ -79,7 +79,7 @@ def seen(
         "claims": {},
         "now": NOW,
         "settings": Settings("launcher"),
-        "evidence": Evidence(silence or Silence(), absent),
+        "evidence": Evidence(unreachable or Unreachable(), absent),
     }
     return Observed(migration, **{**given, **rest})
 
@@ -321,10 +321,10 @@ def test_retry_waits_while_the_guest_may_run_in_a_missing_target(
     assert f"target pod {TARGET} was deleted, but it is not certain that its containers ended" in status["message"]
     given["status"] = {key: value for key, value in status.items() if key != "phase"}
     assert plan(seen(**given, lingers=40.0)) == (Requeue(40.0),)  # reported once
-    assert plan(seen(**given, lingers=0.0, silence=Silence(of_kubelet={"node2": 17.0}))) == (Requeue(17.0),)
-    lost, off = Silence(whole=frozenset({"node2"})), Silence(whole=frozenset({"node2"}), off=frozenset({"node2"}))
-    assert plan(seen(**given, lingers=0.0, silence=lost)) == (Requeue(LOST_LOOK_SECONDS),)
-    for rest in ({"lingers": 0.0}, {"lingers": 40.0, "silence": off}):
+    assert plan(seen(**given, lingers=0.0, unreachable=Unreachable(of_kubelet={"node2": 17.0}))) == (Requeue(17.0),)
+    lost, off = Unreachable(whole=frozenset({"node2"})), Unreachable(whole=frozenset({"node2"}), off=frozenset({"node2"}))
+    assert plan(seen(**given, lingers=0.0, unreachable=lost)) == (Requeue(LOST_LOOK_SECONDS),)
+    for rest in ({"lingers": 0.0}, {"lingers": 40.0, "unreachable": off}):
         assert written(plan(seen(**given, **rest)))["phase"] in ("Pending", "Failed", "Cancelled")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.places import names, node_states
-from controller.reconcilers.nodes.node_reports import INCOMPATIBLE, SignsOfLife, Silence, contract_of, silence_of, trim_lease
+from controller.reconcilers.nodes.node_reports import INCOMPATIBLE, SignsOfLife, Unreachable, contract_of, trim_lease, unreachable_of
 
 
 class Elapsed:
@@ -81,10 +81,10 @@ def test_another_sign_of_life_counts_as_long_as_a_renewal(signs: SignsOfLife, el
     assert signs.left("node1") == 1.0
 
 
-def test_kubelet_is_silent_when_ready_is_unknown_not_false() -> None:
-    assert node_states.kubelet_is_silent(None)
+def test_kubelet_is_unreachable_when_ready_is_unknown() -> None:
+    assert node_states.kubelet_is_unreachable(None)
     assert [
-        node_states.kubelet_is_silent({"status": {"conditions": [{"type": "Ready", "status": each}]}})
+        node_states.kubelet_is_unreachable({"status": {"conditions": [{"type": "Ready", "status": each}]}})
         for each in ("True", "False", "Unknown")
     ] == [
         False,
@@ -112,23 +112,23 @@ def test_trimmed_lease_keeps_its_contract_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "missing", "off", "silence"),
+    ("left", "missing", "off", "unreachable"),
     [
-        ({}, set(), {"node9"}, Silence()),
-        ({}, {"node9"}, set(), Silence()),
-        ({"node1": 3.5}, set(), {"node1"}, Silence(of_kubelet={"node1": 3.5})),
-        ({"node1": 3.5}, {"node1"}, set(), Silence(of_kubelet={"node1": 3.5})),
-        ({"node1": 0.0}, set(), set(), Silence(whole=frozenset({"node1"}))),
-        ({"node1": 0.0}, set(), {"node1"}, Silence(whole=frozenset({"node1"}), off=frozenset({"node1"}))),
+        ({}, set(), {"node9"}, Unreachable()),
+        ({}, {"node9"}, set(), Unreachable()),
+        ({"node1": 3.5}, set(), {"node1"}, Unreachable(of_kubelet={"node1": 3.5})),
+        ({"node1": 3.5}, {"node1"}, set(), Unreachable(of_kubelet={"node1": 3.5})),
+        ({"node1": 0.0}, set(), set(), Unreachable(whole=frozenset({"node1"}))),
+        ({"node1": 0.0}, set(), {"node1"}, Unreachable(whole=frozenset({"node1"}), off=frozenset({"node1"}))),
         (
             {"node1": 0.0, "node2": 0.0, "node3": 1.0},
             {"node2", "node9"},
             {"node3"},
-            Silence(frozenset({"node1", "node2"}), {"node3": 1.0}, frozenset({"node2"}), frozenset({"node2"})),
+            Unreachable(frozenset({"node1", "node2"}), {"node3": 1.0}, frozenset({"node2"}), frozenset({"node2"})),
         ),
     ],
 )
 def test_a_node_is_silent_when_neither_of_its_two_gives_a_sign(
-    left: dict[str, float], missing: set[str], off: set[str], silence: Silence
+    left: dict[str, float], missing: set[str], off: set[str], unreachable: Unreachable
 ) -> None:
-    assert silence_of(left, missing=missing, off=off) == silence
+    assert unreachable_of(left, missing=missing, off=off) == unreachable

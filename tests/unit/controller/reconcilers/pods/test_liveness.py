@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.reconcilers.nodes.node_reports import NodeReports, Silence
+from controller.reconcilers.nodes.node_reports import NodeReports, Unreachable
 from controller.reconcilers.pods import liveness
 from controller.reconcilers.pods.absences import KUBELET_SECONDS, Absences, lingering_seconds
 from controller.reconcilers.pods.evidence import Timed, gather
@@ -39,7 +39,7 @@ def evidence(draw: st.DrawFn) -> Evidence:
     silent = draw(st.frozensets(st.sampled_from(["node1", "node2"])))
     mute = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) - silent
     off = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) & silent
-    return Evidence(Silence(silent, {node: draw(st.sampled_from([0.5, 17.0])) for node in sorted(mute)}, off=off))
+    return Evidence(Unreachable(silent, {node: draw(st.sampled_from([0.5, 17.0])) for node in sorted(mute)}, off=off))
 
 
 ABSENT = st.builds(
@@ -62,22 +62,22 @@ def test_present_pod_is_over_only_by_its_kubelets_report(pod: dict[str, Any], kn
 
 @given(pods(), evidence())
 def test_a_pod_that_may_run_is_alive_unless_its_node_is_silent(pod: dict[str, Any], known: Evidence) -> None:
-    node, silence, found = pod["spec"]["nodeName"], known.silence, verdict(pod, known)
+    node, unreachable, found = pod["spec"]["nodeName"], known.unreachable, verdict(pod, known)
     if has_ended(pod):
         return
-    assert (found == LOST) is (node in silence.whole)
-    assert (found == ALIVE) is (node not in silence.whole and node not in silence.of_kubelet)
-    if node in silence.of_kubelet:
-        assert found == Unknown(Decider.KUBELET, silence.of_kubelet[node])
+    assert (found == LOST) is (node in unreachable.whole)
+    assert (found == ALIVE) is (node not in unreachable.whole and node not in unreachable.of_kubelet)
+    if node in unreachable.of_kubelet:
+        assert found == Unknown(Decider.KUBELET, unreachable.of_kubelet[node])
 
 
 @given(ABSENT, evidence())
 def test_missing_pod_is_over_after_its_time_or_by_a_person(pod: Absent, known: Evidence) -> None:
-    found, silence = verdict(pod, known), known.silence
-    if pod.node in silence.whole:
-        assert found == (Over(Witness.PERSON) if pod.went_with_node or pod.node in silence.off else LOST)
-    elif pod.node in silence.of_kubelet:
-        assert found == Unknown(Decider.KUBELET, silence.of_kubelet[pod.node])
+    found, unreachable = verdict(pod, known), known.unreachable
+    if pod.node in unreachable.whole:
+        assert found == (Over(Witness.PERSON) if pod.went_with_node or pod.node in unreachable.off else LOST)
+    elif pod.node in unreachable.of_kubelet:
+        assert found == Unknown(Decider.KUBELET, unreachable.of_kubelet[pod.node])
     else:
         assert found == (Unknown(Decider.TIME, pod.lingers) if pod.lingers else Over(Witness.TIME))
 
@@ -92,7 +92,7 @@ class World:
     now: float = 0.0
     runs: bool = True
     is_there: bool = True
-    is_silent: bool = False
+    is_unreachable: bool = False
     grace: float = 30.0
     must_end_at: float | None = None
     """Latest time at which the kubelet, after it saw the deletion, ends the containers."""
@@ -105,14 +105,14 @@ class World:
         self.pod["spec"]["terminationGracePeriodSeconds"] = self.grace
 
     def look(self) -> liveness.Verdict:
-        silence = Silence(of_kubelet={"node1": 17.0}) if self.is_silent else Silence()
+        unreachable = Unreachable(of_kubelet={"node1": 17.0}) if self.is_unreachable else Unreachable()
         if self.is_there:
             self.absences.present(self.vm, self.pod)
-            return verdict(self.pod, Evidence(silence))
+            return verdict(self.pod, Evidence(unreachable))
         absent = Absent("pod", self.pod["metadata"]["uid"], "node1", self.absences.left(self.vm, self.pod["metadata"]["uid"], self.grace))
-        if self.is_silent:
+        if self.is_unreachable:
             self.absences.hold(self.vm)
-        return verdict(absent, Evidence(silence, (absent,)))
+        return verdict(absent, Evidence(unreachable, (absent,)))
 
     def let_time_pass(self, seconds: float) -> None:
         self.now += seconds
@@ -123,11 +123,11 @@ class World:
         self.runs = False
 
     def report_end(self) -> None:
-        if self.is_there and not self.is_silent and not self.runs:
+        if self.is_there and not self.is_unreachable and not self.runs:
             self.pod["status"] = {"phase": "Failed", "containerStatuses": [{"name": "compute", "state": {"terminated": {"exitCode": 1}}}]}
 
     def call_failed(self) -> None:
-        if self.is_there and self.is_silent:
+        if self.is_there and self.is_unreachable:
             self.pod["status"]["phase"] = "Failed"
 
     def delete_by_force(self) -> None:
@@ -135,22 +135,22 @@ class World:
             self.is_there = False
             self._hear()
 
-    def change_silence(self) -> None:
-        self.is_silent = not self.is_silent
+    def change_reachability(self) -> None:
+        self.is_unreachable = not self.is_unreachable
         if not self.is_there:
             self._hear()
         self.look()
 
     def _hear(self) -> None:
         """Set when a reporting kubelet must end a deleted pod's containers; a silent one does not see the deletion."""
-        self.must_end_at = None if self.is_silent else self.now + self.grace + KUBELET_SECONDS
+        self.must_end_at = None if self.is_unreachable else self.now + self.grace + KUBELET_SECONDS
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_no_pod_that_runs_is_ever_over(seed: int) -> None:
     """The kubelet ends containers as late as possible; passes come at any time, and after each change of its silence."""
     choose, world = random.Random(seed), World()
-    events = (world.end_container, world.report_end, world.call_failed, world.delete_by_force, world.change_silence)
+    events = (world.end_container, world.report_end, world.call_failed, world.delete_by_force, world.change_reachability)
     for _ in range(60):
         if choose.random() < 0.4:
             choose.choice(events)()
@@ -160,12 +160,12 @@ def test_no_pod_that_runs_is_ever_over(seed: int) -> None:
         assert not (world.runs and isinstance(found, Over)), (seed, world)
     world.look()
     world.let_time_pass(lingering_seconds(world.grace))
-    assert isinstance(world.look(), Over) or world.is_there or world.is_silent
+    assert isinstance(world.look(), Over) or world.is_there or world.is_unreachable
 
 
 @pytest.mark.parametrize("lingers", [0.0, 50.0])
 def test_a_silent_kubelet_ends_no_pod_that_is_gone(lingers: float) -> None:
-    mute = Evidence(Silence(of_kubelet={"node1": 17.0}))
+    mute = Evidence(Unreachable(of_kubelet={"node1": 17.0}))
     assert verdict(Absent("pod", "uid", "node1", lingers), mute) == Unknown(Decider.KUBELET, 17.0)
     assert verdict(a_pod()) == liveness.Alive()
 
@@ -194,9 +194,9 @@ class CutNode:
     def is_lost(self) -> bool:
         return self.cut_at is not None and self.now >= self.cut_at + DETECTION_SECONDS
 
-    async def silence(self, _: Any) -> Silence:
+    async def unreachable(self, _: Any) -> Unreachable:
         lost = frozenset({"node1"}) if self.is_lost else frozenset[str]()
-        return Silence(lost, off=lost if self.called_off else frozenset())
+        return Unreachable(lost, off=lost if self.called_off else frozenset())
 
     async def look(self) -> liveness.Verdict:
         """Gather evidence, and judge the pod."""

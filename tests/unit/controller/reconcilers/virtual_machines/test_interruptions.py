@@ -10,7 +10,7 @@ import pytest
 from apiserver.apis.meta.objects import condition, name_of
 from apiserver.apis.virt.lifecycle import summary
 from controller.reconcilers.actions import CreatePod, Requeue, WriteStatus
-from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.nodes.node_reports import Unreachable
 from controller.reconcilers.pods.liveness import Evidence
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.observed import Observed
@@ -22,7 +22,7 @@ ASKED = {"exitCode": 0, "message": "shutdown-requested: the guest shut down on r
 ITSELF = {"exitCode": 0, "message": "shutdown: the guest powered off"}
 KILLED = {"exitCode": 137, "reason": "Error"}
 POWER_LOST = {"exitCode": 255, "reason": "Unknown"}
-REPORTING, SILENT = Silence(), Silence(frozenset({"node1"}))
+REPORTING, UNREACHABLE = Unreachable(), Unreachable(frozenset({"node1"}))
 CAUSES = (
     "EvictionByEvictionAPI",
     "PreemptionByScheduler",
@@ -46,10 +46,10 @@ def ended(cause: str | None, how: dict[str, Any], *, deleting: bool = True) -> d
     return pod
 
 
-def becomes(vm: dict[str, Any], *pods: dict[str, Any], silence: Silence = REPORTING) -> bool:
+def becomes(vm: dict[str, Any], *pods: dict[str, Any], unreachable: Unreachable = REPORTING) -> bool:
     for _ in range(6):
         actions = plan(
-            Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW, rested=400.0, evidence=Evidence(silence))
+            Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW, rested=400.0, evidence=Evidence(unreachable))
         )
         if any(isinstance(each, CreatePod) for each in actions):
             vm["status"] = next(each.status for each in actions if isinstance(each, WriteStatus))
@@ -107,9 +107,9 @@ def test_removed_pod_of_a_silent_node_ends_unless_kubernetes_did(strategy: str, 
     if is_deleted:
         told = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": ""}
         pod["status"]["conditions"].append(told)
-    assert not becomes(vm, pod, silence=SILENT)
+    assert not becomes(vm, pod, unreachable=UNREACHABLE)
     assert vm["status"]["phase"] == "Unknown"
-    assert becomes(vm, silence=SILENT) is (is_deleted or strategy in ("Always", "RerunOnFailure"))
+    assert becomes(vm, unreachable=UNREACHABLE) is (is_deleted or strategy in ("Always", "RerunOnFailure"))
 
 
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])

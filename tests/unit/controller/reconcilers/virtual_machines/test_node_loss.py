@@ -11,7 +11,7 @@ from apiserver.apis.meta.objects import condition, name_of
 from apiserver.apis.virt.lifecycle import node_loss, power
 from controller.reconcilers import indexes
 from controller.reconcilers.actions import Action, CreatePod, Requeue, WriteStatus
-from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.nodes.node_reports import Unreachable
 from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.settings import Restarts, Settings
 from controller.reconcilers.virtual_machines import restart_turns
@@ -21,7 +21,7 @@ from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-OFF = Silence(whole=frozenset({"node1"}), off=frozenset({"node1"}))
+OFF = Unreachable(whole=frozenset({"node1"}), off=frozenset({"node1"}))
 LIMITS = Restarts(batch=2, seconds=10.0, settle_seconds=2.0)
 SETTINGS = dataclasses.replace(Settings("launcher"), restarts=LIMITS)
 START = {"action": "Start", "runStrategy": "RerunOnFailure", "attempt": 2}
@@ -52,9 +52,9 @@ def lost(name: str = "testvm", *, ago: float = 5.0, status: str = "True", **spec
 @pytest.mark.parametrize("went", [True, False])
 def test_an_attempt_names_the_node_with_which_it_was_lost(went: bool) -> None:
     vm = a_vm(phase="Unknown", attempts=[an_attempt()])
-    silence = Silence(whole=frozenset({"node1"})) if went else OFF
+    unreachable = Unreachable(whole=frozenset({"node1"})) if went else OFF
     own = Absent(vm["status"]["podName"], vm["status"]["podUID"], "node1", 0.0, went_with_node=went)
-    status = written(plan(seen(vm, evidence=Evidence(silence, (own,)))))
+    status = written(plan(seen(vm, evidence=Evidence(unreachable, (own,)))))
     assert (status["phase"], status["attempts"][-1]["message"]) == ("Failed", "node node1 is off, as a person states")
     assert (condition(status["conditions"], "NodeLost") or {})["status"] == "True"
 
@@ -62,7 +62,7 @@ def test_an_attempt_names_the_node_with_which_it_was_lost(went: bool) -> None:
 def test_an_attempt_that_ends_on_a_live_node_is_not_lost() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     own = Absent(vm["status"]["podName"], vm["status"]["podUID"], "node1", 0.0)
-    status = written(plan(seen(vm, evidence=Evidence(Silence(), (own,)))))
+    status = written(plan(seen(vm, evidence=Evidence(Unreachable(), (own,)))))
     assert status["attempts"][-1]["message"] == "the pod was deleted by another client"
     assert condition(status["conditions"], "NodeLost") is None
 

@@ -13,7 +13,7 @@ from apiserver.apis.meta.objects import condition
 from apiserver.apis.virt.lifecycle import conditions, power, summary
 from controller.reconcilers.actions import CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.disk_claims import InUse
-from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.nodes.node_reports import Unreachable
 from controller.reconcilers.pods.liveness import Evidence
 from controller.reconcilers.pods.networks import Found
 from controller.reconcilers.settings import Settings
@@ -25,7 +25,7 @@ from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.virtual_machines.test_node_loss import lost
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-GHOST = Evidence(Silence(whole=frozenset({"ghost"}), missing=frozenset({"ghost"})))
+GHOST = Evidence(Unreachable(whole=frozenset({"ghost"}), missing=frozenset({"ghost"})))
 SHORT = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:59Z") for number in (1, 2)]
 """Two attempts that ended soon cause a pause."""
 

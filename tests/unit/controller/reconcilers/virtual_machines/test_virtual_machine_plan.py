@@ -32,14 +32,14 @@ from controller.reconcilers.actions import (
 from controller.reconcilers.applying import PodRefused, status_patch
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
-from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.nodes.node_reports import Unreachable
 from controller.reconcilers.pods import liveness, pod_state
 from controller.reconcilers.pods.absences import TARGET_MAY_RUN
 from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.pods.ownership import may_have_arrived
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
-from controller.reconcilers.virtual_machines import silent_nodes
+from controller.reconcilers.virtual_machines import unreachable_nodes
 from controller.reconcilers.virtual_machines.attempts import failed_nodes, is_handled
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
@@ -48,9 +48,9 @@ from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, 
 from tests.unit.controller.reconcilers.processors import MILAN, ROME, a_node
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-LOST = Silence(whole=frozenset({"node1"}))
-OFF = Silence(whole=frozenset({"node1"}), off=frozenset({"node1"}))
-MUTE = Silence(of_kubelet={"node1": 17.0})
+LOST = Unreachable(whole=frozenset({"node1"}))
+OFF = Unreachable(whole=frozenset({"node1"}), off=frozenset({"node1"}))
+MUTE = Unreachable(of_kubelet={"node1": 17.0})
 TARGETS = frozenset({names.target_pod_name("testvm", "m")})
 
 
@@ -58,14 +58,14 @@ def seen(
     vm: dict[str, Any],
     *pods: dict[str, Any],
     claims: Mapping[str, Any] | None = None,
-    silence: Silence | None = None,
+    unreachable: Unreachable | None = None,
     lingers: float = 0.0,
     absent_targets: tuple[Absent, ...] = (),
     **rest: Any,
 ) -> Observed:
     status = vm.get("status", {})
     own = Absent(status.get("podName", ""), status.get("podUID", ""), status.get("nodeName", ""), lingers)
-    evidence = Evidence(silence or Silence(), (own, *absent_targets))
+    evidence = Evidence(unreachable or Unreachable(), (own, *absent_targets))
     return Observed(vm=vm, pods=pods, claims=claims or {}, settings=Settings("launcher"), evidence=evidence, **{"now": NOW, **rest})
 
 
@@ -189,8 +189,8 @@ def test_lingering_guest_pod_blocks_decisions_until_its_time(phase: str) -> None
     vm["status"]["nodeName"] = gone["status"]["nodeName"] = "node1"
     for each in (vm, gone):
         assert plan(seen(each, lingers=50.0)) == (Requeue(50.0),)
-        assert plan(seen(each, lingers=0.0, silence=MUTE)) == (Requeue(17.0),)  # without its kubelet no container ends
-        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, silence=OFF)))  # a person confirmed that the node is off
+        assert plan(seen(each, lingers=0.0, unreachable=MUTE)) == (Requeue(17.0),)  # without its kubelet no container ends
+        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, unreachable=OFF)))  # a person confirmed that the node is off
         assert "Requeue" not in kinds(plan(seen(each, lingers=0.0)))
     assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"  # it had no guest
 
@@ -200,21 +200,21 @@ def test_lingering_guest_pod_blocks_decisions_until_its_time(phase: str) -> None
 def test_pod_deleted_before_its_node_fell_silent_may_run(phase: str, lingers: float) -> None:
     vm = a_vm(phase=phase, attempts=[an_attempt()])
     vm["status"]["nodeName"] = "node1"
-    actions = plan(seen(vm, lingers=lingers, silence=LOST))
+    actions = plan(seen(vm, lingers=lingers, unreachable=LOST))
     assert kinds(actions) == ["WriteStatus", "Emit", "Requeue"]
     assert actions[-1] == Requeue(liveness.LOST_LOOK_SECONDS)
     vm["status"] = written(actions)
     ready = condition(vm["status"]["conditions"], "Ready") or {}
     assert (vm["status"]["phase"], ready["status"], ready["reason"]) == ("Unknown", "Unknown", "PodMayRun")
     assert "kubectl virt fence node1 --off" in ready["message"]
-    assert plan(seen(vm, lingers=lingers, silence=LOST)) == (Requeue(liveness.LOST_LOOK_SECONDS),)  # reported once
+    assert plan(seen(vm, lingers=lingers, unreachable=LOST)) == (Requeue(liveness.LOST_LOOK_SECONDS),)  # reported once
 
 
 @pytest.mark.parametrize(("reason", "is_reported"), [("NodeUnreachable", True), ("PodMayRun", False), ("Running", False)])
 def test_only_a_reported_loss_explains_a_deleted_pod(reason: str, *, is_reported: bool) -> None:
     vm = a_vm(phase="Unknown", attempts=[an_attempt()])
     vm["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "reason": reason, "message": ""}]
-    assert silent_nodes.is_reported(vm) is is_reported
+    assert unreachable_nodes.is_reported(vm) is is_reported
 
 
 def a_source_that_was_left() -> dict[str, Any]:
@@ -244,10 +244,10 @@ def test_lingering_target_pod_blocks_decisions_until_its_time(phase: str, source
     assert written(actions)["phase"] == phase
     vm["status"] = written(actions)
     assert plan(seen(vm, *sources, absent_targets=(ABSENT,))) == (Requeue(50.0),)  # reported once
-    mute, off = Silence(of_kubelet={"node2": 17.0}), Silence(whole=frozenset({"node2"}), off=frozenset({"node2"}))
+    mute, off = Unreachable(of_kubelet={"node2": 17.0}), Unreachable(whole=frozenset({"node2"}), off=frozenset({"node2"}))
     over = dataclasses.replace(ABSENT, lingers=0.0)
-    assert plan(seen(vm, *sources, absent_targets=(over,), silence=mute)) == (Requeue(17.0),)
-    for each in (seen(vm, *sources, absent_targets=(ABSENT,), silence=off), seen(vm, *sources, absent_targets=(over,))):
+    assert plan(seen(vm, *sources, absent_targets=(over,), unreachable=mute)) == (Requeue(17.0),)
+    for each in (seen(vm, *sources, absent_targets=(ABSENT,), unreachable=off), seen(vm, *sources, absent_targets=(over,))):
         assert "Requeue" not in kinds(plan(each))
         assert "RemoveFinalizer" in kinds(plan(each)) if deleting else written(plan(each))["attempts"][0]["result"]
 
@@ -523,9 +523,9 @@ def test_end_of_a_moved_guest_is_read_from_its_target_only() -> None:
     assert (ended["result"], ended["message"]) == ("Failed", "migrated: the guest left")
 
 
-def test_kubelet_silence_does_not_contradict_a_handlers_end() -> None:
-    silence = Silence(of_kubelet={"node1": 30.0})
-    actions = plan(seen(a_vm(phase="Running", attempts=[an_attempt()], deleting=True), a_pod(), silence=silence))
+def test_unreachable_kubelet_contradicts_no_end_of_a_handler() -> None:
+    unreachable = Unreachable(of_kubelet={"node1": 30.0})
+    actions = plan(seen(a_vm(phase="Running", attempts=[an_attempt()], deleting=True), a_pod(), unreachable=unreachable))
     assert kinds(actions) == ["DeletePod", "Requeue"]
 
 
@@ -756,55 +756,55 @@ def test_only_a_pod_of_this_start_is_known_to_have_no_guest() -> None:
 
 def test_a_lost_node_is_said_and_waited_for() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
-    actions = plan(seen(vm, a_pod(deleting=True), silence=LOST))
+    actions = plan(seen(vm, a_pod(deleting=True), unreachable=LOST))
     assert written(actions)["phase"] == "Unknown"
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeUnreachable")
     assert "kubectl virt fence node1 --off" in ready["message"]
     vm["status"] = written(actions)
-    assert plan(seen(vm, a_pod(deleting=True), silence=LOST)) == ()
+    assert plan(seen(vm, a_pod(deleting=True), unreachable=LOST)) == ()
 
 
 @pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
-def test_kubelet_silence_does_not_contradict_a_live_handler(phase: str) -> None:
+def test_unreachable_kubelet_does_not_contradict_a_handler(phase: str) -> None:
     vm = a_vm(phase=phase, attempts=[an_attempt()])
     pod = a_pod(bound_at="2026-01-01T00:01:00Z")
-    actions = plan(seen(vm, pod, silence=MUTE))
+    actions = plan(seen(vm, pod, unreachable=MUTE))
     assert {type(each) for each in actions} == {Requeue}
     assert Requeue(17.0) in actions
 
 
-def test_silence_of_the_other_migration_side_does_not_count() -> None:
+def test_unreachable_other_migration_side_does_not_count() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     target = a_pod(migration="m", node="node2", deleting=True)
-    assert plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node2"})))) == ()
+    assert plan(seen(vm, a_pod(), target, unreachable=Unreachable(frozenset({"node2"})))) == ()
     stopped = copy.deepcopy(vm)
     stopped["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure"}
-    assert kinds(plan(seen(stopped, a_pod(), target, silence=Silence(frozenset({"node2"}))))) == ["WriteStatus", "DeletePod"]
-    assert written(plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node1"})))))["phase"] == "Unknown"
+    assert kinds(plan(seen(stopped, a_pod(), target, unreachable=Unreachable(frozenset({"node2"}))))) == ["WriteStatus", "DeletePod"]
+    assert written(plan(seen(vm, a_pod(), target, unreachable=Unreachable(frozenset({"node1"})))))["phase"] == "Unknown"
 
 
-def test_pod_stuck_on_a_silent_node_is_reported_once_and_cleared() -> None:
+def test_pod_stuck_on_an_unreachable_node_is_reported_once() -> None:
     vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime="2026-01-01T00:00:00Z")], runStrategy="Manual")
-    actions = plan(seen(vm, a_pod(deleting=True), silence=MUTE))
+    actions = plan(seen(vm, a_pod(deleting=True), unreachable=MUTE))
     vm["status"] = written(actions)
     ready = condition(vm["status"]["conditions"], "Ready")
     assert ready is not None
     assert (vm["status"]["phase"], ready["status"], ready["reason"]) == ("Stopped", "False", "KubeletUnreachable")
     assert "do not force-delete the pod" in ready["message"]
-    assert plan(seen(vm, a_pod(deleting=True), silence=MUTE)) == (Requeue(17.0),)
+    assert plan(seen(vm, a_pod(deleting=True), unreachable=MUTE)) == (Requeue(17.0),)
     assert condition(written(plan(seen(vm)))["conditions"], "Ready") is None
 
 
 @pytest.mark.parametrize("silent", ["whole", "of_kubelet"])
-def test_pod_waiting_on_a_silent_node_is_reported_once(silent: str) -> None:
-    silence = LOST if silent == "whole" else MUTE
+def test_pod_waiting_on_an_unreachable_node_is_reported_once(silent: str) -> None:
+    unreachable = LOST if silent == "whole" else MUTE
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
     pod = a_pod(phase="Pending")
     pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": "ImagePullBackOff", "message": "no such image"}
-    vm["status"] = written(plan(seen(vm, pod, silence=silence)))
-    again = plan(seen(vm, pod, silence=silence, now=NOW + timedelta(hours=1)))
+    vm["status"] = written(plan(seen(vm, pod, unreachable=unreachable)))
+    again = plan(seen(vm, pod, unreachable=unreachable, now=NOW + timedelta(hours=1)))
     assert [each for each in again if not isinstance(each, Requeue)] == []
 
 
@@ -823,22 +823,22 @@ def test_a_node_that_there_is_not_is_not_called_silent(phase: str, pinned: bool,
     if phase == "Scheduling":
         del pod["status"]["containerStatuses"]
     ghost = frozenset({"ghost"})
-    silence = Silence(whole=ghost, missing=ghost if missing else frozenset())
-    actions = plan(seen(vm, pod, silence=silence))
+    unreachable = Unreachable(whole=ghost, missing=ghost if missing else frozenset())
+    actions = plan(seen(vm, pod, unreachable=unreachable))
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
     assert ready["reason"] == reason
     assert ('node "ghost" not found' in ready["message"]) == (reason == "NodeNotFound")
     assert ("spec.nodeName" in ready["message"]) == (pinned and reason == "NodeNotFound")
     vm["status"] = written(actions)
-    assert plan(seen(vm, pod, silence=silence)) == ()
+    assert plan(seen(vm, pod, unreachable=unreachable)) == ()
 
 
 def test_no_pod_is_made_for_a_node_that_there_is_not() -> None:
     """Otherwise Kubernetes removes each pod after 40 s: six failed attempts in four minutes."""
-    ghost = Silence(whole=frozenset({"ghost"}), missing=frozenset({"ghost"}))
+    ghost = Unreachable(whole=frozenset({"ghost"}), missing=frozenset({"ghost"}))
     vm = a_vm(nodeName="ghost")
-    actions = plan(seen(vm, silence=ghost))
+    actions = plan(seen(vm, unreachable=ghost))
     assert not [each for each in actions if isinstance(each, CreatePod)]
     assert written(actions)["phase"] == "Pending"
     ready = condition(written(actions)["conditions"], "Ready")
@@ -846,9 +846,9 @@ def test_no_pod_is_made_for_a_node_that_there_is_not() -> None:
     assert ready["reason"] == "NodeNotFound"
     assert ready["message"].startswith('node "ghost" not found; change spec.nodeName')
     vm["status"] = written(actions)
-    assert plan(seen(vm, silence=ghost)) == ()
+    assert plan(seen(vm, unreachable=ghost)) == ()
     assert [each for each in plan(seen(vm)) if isinstance(each, CreatePod)]
-    assert [each for each in plan(seen(a_vm(nodeName="node1"), silence=ghost)) if isinstance(each, CreatePod)]
+    assert [each for each in plan(seen(a_vm(nodeName="node1"), unreachable=ghost)) if isinstance(each, CreatePod)]
 
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
@@ -1051,12 +1051,12 @@ def observations(draw: st.DrawFn) -> Observed:
     mute = draw(st.sets(st.sampled_from(["node1", "node2"]))) - silent
     missing = draw(st.sampled_from([silent, set[str]()]))
     off = draw(st.sampled_from([missing, silent]))
-    silence = Silence(frozenset(silent), dict.fromkeys(sorted(mute), 17.0), frozenset(missing), frozenset(off))
+    unreachable = Unreachable(frozenset(silent), dict.fromkeys(sorted(mute), 17.0), frozenset(missing), frozenset(off))
     targets = draw(st.sampled_from([frozenset(), TARGETS]))
     now = NOW + timedelta(hours=draw(st.integers(0, 1)))
     absent = draw(st.sampled_from([(), (ABSENT,), (dataclasses.replace(ABSENT, lingers=0.0),)]))
     lingers = draw(st.sampled_from([0.0, 50.0]))
-    return seen(vm, *draw(PODS), silence=silence, now=now, targets=targets, lingers=lingers, absent_targets=absent)
+    return seen(vm, *draw(PODS), unreachable=unreachable, now=now, targets=targets, lingers=lingers, absent_targets=absent)
 
 
 def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
@@ -1108,10 +1108,10 @@ def test_pod_is_never_created_while_another_may_run(observed: Observed) -> None:
         # A living pod of the same name is this attempt's lock: kube-apiserver creates no second one.
         assert all(pod_state.is_over(pod) or name_of(pod) == name_of(created[0].pod) for pod in observed.pods)
         own = [pod for pod in observed.pods if uid_of(pod) == observed.vm["status"].get("podUID")]
-        silence, (absent, *targets) = observed.evidence.silence, observed.evidence.absent
-        assert own or not (absent.lingers and is_handled(observed.vm)) or absent.node in silence.whole
+        unreachable, (absent, *targets) = observed.evidence.unreachable, observed.evidence.absent
+        assert own or not (absent.lingers and is_handled(observed.vm)) or absent.node in unreachable.whole
         for each in targets:
-            assert each.node in silence.whole or not (each.lingers or each.node in silence.of_kubelet)
+            assert each.node in unreachable.whole or not (each.lingers or each.node in unreachable.of_kubelet)
         assert not is_deleting(observed.vm)
     assert (observed.vm, observed.pods) == before
     assert plan(observed) == actions

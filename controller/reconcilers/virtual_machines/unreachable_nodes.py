@@ -21,7 +21,7 @@ REASONS: Final = frozenset({NODE_UNREACHABLE, KUBELET_UNREACHABLE, NODE_NOT_FOUN
 EDIT_NODE_NAME: Final = "change spec.nodeName to a node that kubectl get nodes lists"
 
 
-def until_silent(seen: Observed) -> tuple[Action, ...]:
+def until_unreachable(seen: Observed) -> tuple[Action, ...]:
     """Return a requeue for when the last sign of life of a virt-handler expires, which no event tells."""
     found = (liveness.verdict(pod, seen.evidence) for pod in seen.pods)
     left = [each.seconds for each in found if isinstance(each, Unknown) and each.seconds is not None]
@@ -36,7 +36,7 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
         pods = (own,)  # a migration's other node may be unreachable while the machine's virt-handler reports
     found = [(pod, liveness.verdict(pod, seen.evidence)) for pod in pods]
     lost = next((pod for pod, each in found if each == liveness.LOST), None)
-    if lost is not None and pod_state.node_of(lost) in seen.evidence.silence.missing and not handled and not pod_state.has_run(lost):
+    if lost is not None and pod_state.node_of(lost) in seen.evidence.unreachable.missing and not handled and not pod_state.has_run(lost):
         return _report_missing(seen, lost)
     if lost is not None:
         return _report_lost(seen, lost)
