@@ -53,7 +53,10 @@ def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: st
         table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
         when = "".join(f"- **{each.name}**: {each.when}.\n" for each in columns)
         parts.append(f"## {operation.capitalize()}\n\n{table}\n{when}")
-    parts.append("## Cuts\n\n" + "".join(f"- **{each.name}**: {each.what}.\n" for each in CUTS))
+    alike: dict[str, list[str]] = {}
+    for each in CUTS:
+        alike.setdefault(each.what, []).append(f"**{each.name}**")
+    parts.append("## Cuts\n\n" + "".join(f"- {', '.join(names)}: {what}.\n" for what, names in alike.items()))
     return "\n".join(parts)
 
 
