@@ -60,12 +60,12 @@ class Outcomes:
 
     def note(self, old: Object | None, new: Object | None) -> None:
         """Record the result of an evacuation if this change of a Migration ends it."""
-        known = new or old or {}
-        if evictions.POD_LABEL not in labels_of(known) or (old is not None and not phases.is_unfinished(old)):
+        migration = new or old or {}
+        if evictions.POD_LABEL not in labels_of(migration) or (old is not None and not phases.is_unfinished(old)):
             return
-        key, now = evictions.machine_of(known), self._clock.now()
+        key, now = evictions.machine_of(migration), self._clock.now()
         if new is None:
-            self._add(key, Ended(name_of(known), now, "it was deleted", is_cancelled=True))
+            self._add(key, Ended(name_of(migration), now, "it was deleted", is_cancelled=True))
         elif phases.phase_of(new) in _IN_VAIN and not ended_drains.has_ended(new):  # cordoning the node again continues an ended drain
             at = now if old is not None else _ended(new, now)
             why = one_line(str(dig_migration(new, "status", "message") or ""), MAX_MESSAGE)
@@ -76,23 +76,23 @@ class Outcomes:
 
     def of(self, vm: Object) -> History:
         """Return a machine's history of the last hour, without earlier machines of the same name."""
-        known = self._machines.get(key_of(vm), NOTHING)
+        history = self._machines.get(key_of(vm), NOTHING)
         made = dig_vm(vm, "metadata", "creationTimestamp")
-        since = max(self._clock.now() - REMEMBERED, *([times.parse(str(made))] if made else []), known.moved or _LONG_AGO)
-        moved = known.moved if known.moved is not None and known.moved >= since else None
-        return History(tuple(each for each in known.in_vain if each.at >= since), moved)
+        since = max(self._clock.now() - REMEMBERED, *([times.parse(str(made))] if made else []), history.moved or _LONG_AGO)
+        moved = history.moved if history.moved is not None and history.moved >= since else None
+        return History(tuple(each for each in history.in_vain if each.at >= since), moved)
 
     def __len__(self) -> int:
         return len(self._machines)
 
     def _add(self, key: NamespacedName, ended: Ended) -> None:
-        known = self._machines.pop(key, NOTHING)
-        ends = sorted((*known.in_vain, ended), key=lambda each: each.at)
-        self._machines[key] = History(tuple(ends[-MAX_ENDS:]), known.moved)
+        history = self._machines.pop(key, NOTHING)
+        ends = sorted((*history.in_vain, ended), key=lambda each: each.at)
+        self._machines[key] = History(tuple(ends[-MAX_ENDS:]), history.moved)
 
     def _moved(self, key: NamespacedName, at: datetime) -> None:
-        known = self._machines.pop(key, NOTHING)
-        self._machines[key] = History(known.in_vain, max(at, known.moved or at))
+        history = self._machines.pop(key, NOTHING)
+        self._machines[key] = History(history.in_vain, max(at, history.moved or at))
 
     def _forget(self, now: datetime) -> None:
         while self._machines:

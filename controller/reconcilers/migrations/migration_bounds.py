@@ -68,8 +68,8 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
     """Return True if virt-controller must record when the target got a node, because only the node reports it."""
     is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
-    known = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
-    return not is_timed and known is None and bool(pod_state.node_of(target))
+    stored = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
+    return not is_timed and stored is None and bool(pod_state.node_of(target))
 
 
 def begin_left(migration: Object, now: datetime) -> float | None:

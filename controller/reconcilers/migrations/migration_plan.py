@@ -179,8 +179,8 @@ def _wait(seen: Observed) -> tuple[Action, ...]:
     again = Requeue(seen.settings.times.queue)
     if status == (seen.migration.get("status") or {}):
         return (again,)
-    known = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
-    new = () if known.get("reason") == QUEUED else (Emit("Normal", QUEUED, seen.turn.message),)
+    stored = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    new = () if stored.get("reason") == QUEUED else (Emit("Normal", QUEUED, seen.turn.message),)
     return (WriteStatus(status), *new, again)
 
 
@@ -329,8 +329,8 @@ def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
     """Remove the kubelet's report once the target has its volumes and networks."""
-    known = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
-    if known.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
+    stored = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    if stored.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
         return ()
     message = f"pod {name_of(target)} has its volumes and networks; the kubelet is creating its container"
     return (WriteStatus({**_without_obstacle(seen), "message": message}),)
@@ -479,8 +479,8 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
     if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
         return _finish(seen, phases.FAILED, reason, message)
     if failure is None:
-        known = dig_migration(seen.migration, "status", "targetNode")
-        node = pod_state.node_of(seen.target) or known
+        stored = dig_migration(seen.migration, "status", "targetNode")
+        node = pod_state.node_of(seen.target) or stored
         attempt = {**seen.migration, "status": {**_status(seen), "targetNode": node}}
         status = {**_status(seen), "attempts": migration_attempts.failed(attempt, reason, message, seen.now)}
         if phase == phases.RUNNING:
@@ -534,9 +534,9 @@ def _tidy_up(seen: Observed) -> tuple[Action, ...]:
 
 
 def _conclude(seen: Observed) -> tuple[Action, ...]:
-    phase, known = phases.phase_of(seen.migration), condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    phase, stored = phases.phase_of(seen.migration), condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     outcome = "True" if phase == phases.SUCCEEDED else "False"
-    if known.get("status") == outcome:
+    if stored.get("status") == outcome:
         return ()
     message = str(dig_migration(seen.migration, "status", "message") or "")
     return (WriteStatus({**_status(seen), "conditions": _conditions(seen, outcome, phase, message)}),)

@@ -62,8 +62,8 @@ def _that_stands_in(vm: Object, pods: Iterable[Object]) -> str | None:
 
 def _wanted(vm: Object, pod: Object, now: datetime) -> SetPodCondition | None:
     status, reason, message = _state(vm, pod)
-    known = condition(dig(pod, "status", "conditions"), names.GUEST_RUNNING_GATE)
-    if status == (known or {}).get("status", "False"):
+    stored = condition(dig(pod, "status", "conditions"), names.GUEST_RUNNING_GATE)
+    if status == (stored or {}).get("status", "False"):
         return None
     wanted = {"type": names.GUEST_RUNNING_GATE, "status": status, "reason": reason, "message": message}
     return SetPodCondition(name_of(pod), uid_of(pod), {**wanted, "lastTransitionTime": times.to_rfc3339(now)})

@@ -30,7 +30,7 @@ class Memory:
     def __init__(self, clock: Clock, limit: int = MAX_REMEMBERED) -> None:
         self._clock = clock
         self._limit = limit
-        self._known: OrderedDict[str, tuple[Object, datetime]] = OrderedDict()
+        self._stored: OrderedDict[str, tuple[Object, datetime]] = OrderedDict()
         """Each with the time of its last change, the newest last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
@@ -39,35 +39,35 @@ class Memory:
         uid = uid_of(found)
         if not uid or not labels_of(found).get(names.WORKLOAD_UPDATE_LABEL) or structure.of_migration(found):
             return
-        before = self._known[uid][0] if uid in self._known else None
+        before = self._stored[uid][0] if uid in self._stored else None
         if new is None and not phases.is_unfinished(before or found):
             return
-        known = _kept(found, before)
+        stored = _kept(found, before)
         if new is None:
-            known["status"] = {**known["status"], "phase": phases.CANCELLED, "endTime": times.to_rfc3339(now)}
-        if known != before:
-            self._known.pop(uid, None)
-            self._known[uid] = known, now
+            stored["status"] = {**stored["status"], "phase": phases.CANCELLED, "endTime": times.to_rfc3339(now)}
+        if stored != before:
+            self._stored.pop(uid, None)
+            self._stored[uid] = stored, now
         self._forget(now)
 
     def with_forgotten(self, migrations: Iterable[Object]) -> tuple[Object, ...]:
         """Return these Migrations, those of upgrades with their first owners, plus finished ones of upgrades that were deleted."""
         there = {uid_of(each): each for each in migrations}
-        restored = {uid: _as_made(each, self._known[uid][0]) if uid in self._known else each for uid, each in there.items()}
+        restored = {uid: _as_made(each, self._stored[uid][0]) if uid in self._stored else each for uid, each in there.items()}
         return (
             *restored.values(),
-            *(known for uid, (known, _) in self._known.items() if uid not in there and not phases.is_unfinished(known)),
+            *(stored for uid, (stored, _) in self._stored.items() if uid not in there and not phases.is_unfinished(stored)),
         )
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._stored)
 
     def _forget(self, now: datetime) -> None:
-        while self._known:
-            uid, (_, since) = next(iter(self._known.items()))
-            if len(self._known) <= self._limit and since >= now - REMEMBERED:
+        while self._stored:
+            uid, (_, since) = next(iter(self._stored.items()))
+            if len(self._stored) <= self._limit and since >= now - REMEMBERED:
                 return
-            del self._known[uid]
+            del self._stored[uid]
 
 
 def _kept(migration: Object, before: Object | None) -> Object:
@@ -88,6 +88,6 @@ def _kept(migration: Object, before: Object | None) -> Object:
     }
 
 
-def _as_made(migration: Object, known: Object) -> Object:
-    metadata: Object = {**migration["metadata"], "ownerReferences": known["metadata"]["ownerReferences"]}
+def _as_made(migration: Object, stored: Object) -> Object:
+    metadata: Object = {**migration["metadata"], "ownerReferences": stored["metadata"]["ownerReferences"]}
     return {**migration, "metadata": metadata}

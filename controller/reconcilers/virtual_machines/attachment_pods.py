@@ -95,9 +95,9 @@ def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None)
     if wait is None and pod is not None and pod_state.is_running(pod) and not is_deleting(pod) and _is_with_guest(seen, pod):
         volume = {"attachPodName": name_of(pod), "attachPodUID": uid_of(pod)}
         return {**entry, "phase": hot_plug.ATTACHED_TO_NODE, "hotplugVolume": volume}
-    known = hot_plug.entry_of(seen.vm, str(disk["name"]))
-    if wait is None and known is not None and hot_plug.pod_of(seen.vm, disk) is not None:
-        return known
+    stored = hot_plug.entry_of(seen.vm, str(disk["name"]))
+    if wait is None and stored is not None and hot_plug.pod_of(seen.vm, disk) is not None:
+        return stored
     name = hot_plug.pod_name(seen.vm, disk)
     why = wait or _Wait("PodNotRunning", f"pod {name} does not run yet: kubectl describe pod {name}")
     return {**entry, "phase": hot_plug.PENDING, "reason": why.reason, "message": why.message}

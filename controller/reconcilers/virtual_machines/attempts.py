@@ -60,10 +60,10 @@ def is_outdated(vm: Object, pod: Object | None) -> bool:
 
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
     """Return ``status.attempts`` with ``changes`` applied to the attempt of this number, which is added if missing."""
-    known = _all(vm)
-    if not any(int(each["number"]) == number for each in known):
-        known = [*known, {"number": number}]
-    return [{**each, **changes} if int(each["number"]) == number else dict(each) for each in known][-power.MAX_ATTEMPTS_KEPT :]
+    stored = _all(vm)
+    if not any(int(each["number"]) == number for each in stored):
+        stored = [*stored, {"number": number}]
+    return [{**each, **changes} if int(each["number"]) == number else dict(each) for each in stored][-power.MAX_ATTEMPTS_KEPT :]
 
 
 def failed_nodes(vm: Object) -> tuple[str, ...]:

@@ -54,15 +54,15 @@ SETTLE_SECONDS: Final = 10.0
 
 def report(seen: Observed) -> tuple[Action, ...]:
     """Return actions that add ``DisruptionTarget``, or remove it from a machine in another pod."""
-    found, known = _of_pod(seen), _known(seen)
-    if found is not None and (known is None or known.get("reason") == conditions.EVICTION_ALLOWED):
+    found, stored = _of_pod(seen), _stored(seen)
+    if found is not None and (stored is None or stored.get("reason") == conditions.EVICTION_ALLOWED):
         reason, message = found
         new = new_condition(seen.vm, conditions.DISRUPTION_TARGET, "True", reason, message)
         changed = with_condition(dig_vm(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
         return (WriteStatus({**statuses.status_of(seen), "conditions": changed}), Emit("Warning", reason, message))
-    if found is not None and known is not None and known.get("observedGeneration", generation_of(seen.vm)) != generation_of(seen.vm):
+    if found is not None and stored is not None and stored.get("observedGeneration", generation_of(seen.vm)) != generation_of(seen.vm):
         return (WriteStatus(with_conditions_judged(seen.vm, statuses.status_of(seen), (conditions.DISRUPTION_TARGET,))),)
-    if found is None and known is not None and _goes_on(seen) and not _settles(seen):
+    if found is None and stored is not None and _goes_on(seen) and not _settles(seen):
         changed = without_condition(dig_vm(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
         return (WriteStatus({**statuses.status_of(seen), "conditions": changed}),)
     return ()
@@ -76,11 +76,11 @@ def until_settled(seen: Observed) -> tuple[Action, ...]:
 
 def added(seen: Observed, message: str) -> str:
     """Return how an attempt ended, including the disruption if there was one."""
-    known = _known(seen)
-    return message if known is None else f"{known.get('message')} ({message})"
+    stored = _stored(seen)
+    return message if stored is None else f"{stored.get('message')} ({message})"
 
 
-def _known(seen: Observed) -> Mapping[str, object] | None:
+def _stored(seen: Observed) -> Mapping[str, object] | None:
     return condition(dig_vm(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
 
 
@@ -91,10 +91,10 @@ def _goes_on(seen: Observed) -> bool:
 
 def _settles(seen: Observed) -> float:
     """Return the remaining seconds for an allowed eviction to set the pod's own condition; 0 without one."""
-    known = _known(seen) or {}
-    if known.get("reason") != conditions.EVICTION_ALLOWED:
+    stored = _stored(seen) or {}
+    if stored.get("reason") != conditions.EVICTION_ALLOWED:
         return 0.0
-    since = known.get("lastTransitionTime")
+    since = stored.get("lastTransitionTime")
     age = (seen.now - times.parse(str(since))).total_seconds() if since else SETTLE_SECONDS
     return min(max(SETTLE_SECONDS - age, 0.0), SETTLE_SECONDS)  # another replica wrote it, by its own clock
 

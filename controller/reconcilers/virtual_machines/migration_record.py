@@ -27,20 +27,20 @@ def record(vm: Object, migrations: Sequence[Object], now: datetime) -> Migration
 
     ``migrations`` are all existing ones for the machine's name; ``now`` is the end of one that no longer exists.
     """
-    known = dig_vm(vm, "status", "migration")
+    stored = dig_vm(vm, "status", "migration")
     sound = [each for each in migrations if not structure.of_migration(each)]  # an invalid one would prevent writing the machine
     if (current := next((each for each in sound if _moves(each, vm)), None)) is not None:
         return _of(current)
-    if known is None or known.get("phase") in phases.MIGRATION_FINAL:
-        return known
-    found = next((each for each in migrations if uid_of(each) == known.get("uid")), None)
+    if stored is None or stored.get("phase") in phases.MIGRATION_FINAL:
+        return stored
+    found = next((each for each in migrations if uid_of(each) == stored.get("uid")), None)
     if found is not None and found not in sound:
-        return known
+        return stored
     if found is None:
-        return {**known, "phase": phases.CANCELLED, "endTime": times.to_rfc3339(now)}
+        return {**stored, "phase": phases.CANCELLED, "endTime": times.to_rfc3339(now)}
     if phases.phase_of(found) == phases.SUCCEEDED:
-        return known  # the machine was read before the target wrote its own record
-    return {**known, **_of(found)}
+        return stored  # the machine was read before the target wrote its own record
+    return {**stored, **_of(found)}
 
 
 def _moves(migration: Object, vm: Object) -> bool:

@@ -18,9 +18,9 @@ from controller.reconcilers.virtual_machines.observed import Observed
 
 def marked(seen: Observed, status: Object) -> Object:
     """Return the status with the condition RestartRequired set or removed."""
-    known = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
+    stored = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
     if not (found := live_changes.rest(seen.vm)):
-        return {**status, "conditions": without_condition(status.get("conditions"), conditions.RESTART_REQUIRED)} if known else status
+        return {**status, "conditions": without_condition(status.get("conditions"), conditions.RESTART_REQUIRED)} if stored else status
     message = _message(seen.vm, running.words(found))
     new = new_condition(seen.vm, conditions.RESTART_REQUIRED, "True", conditions.HARDWARE_DIFFERS, message)
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}

@@ -33,9 +33,9 @@ def status_of(seen: Observed) -> Object:
 
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
     """Return the conditions with this Ready, and without Stalled, because virt-controller works on the machine again."""
-    known = without_condition(dig_vm(seen.vm, "status", "conditions"), conditions.STALLED)
+    stored = without_condition(dig_vm(seen.vm, "status", "conditions"), conditions.STALLED)
     new = new_condition(seen.vm, conditions.READY, status, reason, message)
-    return with_condition(known, new, now=times.to_rfc3339(seen.now))
+    return with_condition(stored, new, now=times.to_rfc3339(seen.now))
 
 
 def disks_ready(seen: Observed) -> Object:

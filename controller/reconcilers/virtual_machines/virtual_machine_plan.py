@@ -237,8 +237,8 @@ def _waited_for(seen: Observed, decision: power.Power) -> Iterator[Absent]:
 
 
 def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
-    known = condition(dig_vm(seen.vm, "status", "conditions"), conditions.READY) or {}
-    if known.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
+    stored = condition(dig_vm(seen.vm, "status", "conditions"), conditions.READY) or {}
+    if stored.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return ()
     message = (
         f"target pod {target.name} of migration {target.migration} was deleted, but it is not certain that its containers ended: the "
