@@ -1,1 +1,1 @@
-"""The API as data, shared by all processes. It imports no other package of ours and does no I/O."""
+"""The API as data, shared by all processes. It imports no other package of ours."""

@@ -1,4 +1,1 @@
-"""Kubernetes' built-in kinds that our processes use, such as Pod and Lease.
-
-There are no models: these objects are plain JSON, read with :mod:`apiserver.apis.meta.objects`.
-"""
+"""Kubernetes' built-in kinds that our processes use: plain JSON, without models."""

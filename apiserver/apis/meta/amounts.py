@@ -1,6 +1,6 @@
 """Converts quantities in an object to strings, as Go does.
 
-``guest: 268435456`` is stored as ``"268435456"``, so that policies, columns and clients see one type. Strings remain as written.
+``guest: 268435456`` is stored as ``"268435456"``, so that all readers see one type. Strings remain as written.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pydantic import BaseModel, PlainValidator
 from apiserver.apis.meta import quantity, schema
 
 Places = dict[str, "Places | None"]
-"""Members of an object with quantities, by name. None marks a quantity. A list counts as its elements."""
+"""Members with quantities, by name. None marks a quantity. A list counts as its elements."""
 
 _EACH: Final = "*"
 """Key in :data:`Places` for each value of a map."""
 
 
 def write_as_strings(model: type[BaseModel], obj: dict[str, Any]) -> None:
-    """Replace each quantity in ``obj`` that is a number by Go's string for it."""
+    """Replace each quantity in ``obj`` that is a number by Go's string."""
     if places := _places_of(model):
         _write(places, obj)
 
@@ -68,7 +68,6 @@ def _places_of(model: Hashable) -> Places:
 
 
 def _places_below(annotation: Any) -> Places | None:  # noqa: ANN401 - any type
-    """Return the places in values of a type; None: it is a quantity."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return _places_of(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)

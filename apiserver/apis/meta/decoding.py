@@ -25,12 +25,12 @@ _TYPES: Final = {
 _OBJECTS: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})
 _MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 20_000
-"""In an object's lists and maps. Each wrong one takes 1.6 KB and ten microseconds of virt-api."""
+"""In an object's lists and maps. Each wrong one takes 1.6 KB and ten microseconds."""
 _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 
 
 def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], tuple[FieldError, ...]]:
-    """Return (paths of unknown fields, errors of wrong values), and drop unknown fields and nulls from ``obj``.
+    """Drop unknown fields and nulls from ``obj``; return (paths of unknown fields, errors of wrong values).
 
     As in Go, null means unset. Not checked: ``metadata``, ``apiVersion``, ``kind``, and an object of more than ``MAX_VALUES``.
     """
@@ -167,7 +167,7 @@ def _remove(obj: dict[str, Any], location: tuple[int | str, ...]) -> None:
 def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa: ANN401 - any JSON value
     """Remove nulls in place; return the path of too deep nesting, if any.
 
-    It builds the path while returning, because one long key would be copied for all values below it.
+    It builds the path while returning, so that a long key is not copied for all values below it.
     """
     if depth == 0:
         return ()

@@ -234,7 +234,7 @@ _BY_CODE: dict[int, type[StatusError]] = {
 
 
 def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
-    """Return the error of a ``Status``, by its reason, else by its code. Fields of a wrong type are ignored."""
+    """Return a Status's error, by its reason, else by its code. Fields of a wrong type are ignored."""
     code = _number(status.get("code")) or http_code or InternalError.code
     cls = _BY_REASON.get(_text(status.get("reason"))) or _BY_CODE.get(code) or UnknownStatus
     given = _members(status.get("details"))
@@ -252,7 +252,7 @@ def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
 
 
 def of_stranger(error: StatusError) -> StatusError:
-    """Return an untrusted source's error with only its class, one short line of its message, and a limited retry delay."""
+    """Return an untrusted source's error with only its class, one short line, and a limited retry delay."""
     details = Details(retry_after_seconds=min(error.details.retry_after_seconds, MAX_STRANGERS_RETRY_SECONDS))
     return type(error)(one_line(error.message, MAX_STRANGERS_MESSAGE), details)
 
@@ -262,7 +262,6 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    """Return a non-negative int32; 0 for anything else."""
     return value if type(value) is int and 0 <= value < 1 << 31 else 0
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 MAX_LENGTH: Final = 64 * 1024
 MAX_TERMS: Final = 1000
-"""Each watch with the selector evaluates all of them for each change."""
+"""Each watch evaluates all of them for each change."""
 
 
 @dataclass(frozen=True, slots=True)

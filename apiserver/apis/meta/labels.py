@@ -14,7 +14,7 @@ from apiserver.apis.meta.validation import FieldError, Path, invalid
 MAX_LENGTH: Final = 64 * 1024
 """More than fits into a URL."""
 MAX_REQUIREMENTS: Final = 1000
-"""Each watch with the selector evaluates all terms for each change."""
+"""Each watch evaluates all of them for each change."""
 _FEW: Final = 8
 
 
@@ -33,7 +33,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One term of a selector."""
+    """One term."""
 
     key: str
     operator: Operator
@@ -185,7 +185,7 @@ def _longest_symbol(text: str, position: int) -> str:
 
 
 class _Parser:
-    """Recursive-descent parser; ``in`` and ``notin`` are words where a key or value may be."""
+    """Recursive-descent; ``in`` and ``notin`` are words where a key or value may be."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
         self._tokens = tokens
@@ -296,7 +296,6 @@ def _checked(requirement: Requirement) -> Requirement:
 
 
 def _integer(text: str | None) -> int | None:
-    """Parse a decimal 64-bit integer like Go's ``strconv.ParseInt``; None if invalid."""
     if text is None or len(text) > 20 or not text.removeprefix("-").removeprefix("+").isdecimal() or not text.isascii():
         return None
     number = int(text)

@@ -1,4 +1,4 @@
-"""Makes untrusted text (of a guest, its launcher, a registry) safe for statuses, events and logs."""
+"""Makes untrusted text safe for statuses, events and logs."""
 
 from __future__ import annotations
 

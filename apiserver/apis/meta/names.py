@@ -1,4 +1,4 @@
-"""The syntax of names: RFC 1123 labels and subdomains, label keys and values. Error texts are apimachinery's.
+"""The syntax of names, label keys and label values, with apimachinery's error texts.
 
 A text that is too long gets only that error.
 """
@@ -111,19 +111,18 @@ def are_label_values(values: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
-    """Check the keys, cached; the caller limits them."""
+    """Check cached keys; the caller limits them."""
     compared = list(map(str.lower, keys)) if in_lower_case else keys
     return max(map(len, compared), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, compared))
 
 
 @lru_cache(maxsize=8192)
 def _is_qualified_name(key: str) -> bool:
-    """Check a key, cached; the caller limits it."""
     return not qualified_name_errors(key)
 
 
 def generate(base: str) -> str:
-    """Return a name for ``generateName: base``: the base, cut to 58 bytes, and five random characters without vowels."""
+    """Return a name for ``generateName``: the base, cut to 58 bytes, and five random characters without vowels."""
     import secrets  # 0.3 MiB, and virt-launcher generates no names
 
     suffix = "".join(secrets.choice(GENERATED_ALPHABET) for _ in range(GENERATED_SUFFIX))

@@ -1,7 +1,6 @@
 """``metadata``: its structure and valid values, with rules and texts of apimachinery's ``api/validation``.
 
-:func:`read` checks a client's metadata before :func:`validate` and :func:`validate_update`. ``managedFields`` are read here and validated
-where they are merged.
+:func:`read` precedes :func:`validate` and :func:`validate_update`. ``managedFields`` are read here and validated where they are merged.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
 
 
 def _validate_common(metadata: Mapping[str, Any], *, known: Mapping[str, str] | None = None) -> list[FieldError]:
-    """Validate labels, annotations and owners; ``known``: annotations that existed before."""
+    """``known``: annotations that existed before."""
     return [
         *validate_labels(metadata.get("labels") or {}, _LABELS),
         *_validate_annotations(metadata.get("annotations") or {}, known or {}),
@@ -232,7 +231,7 @@ def _reads_as_time(value: str) -> bool:
 
 _is_known_time: Final = lru_cache(maxsize=1024)(_reads_as_time)
 _USUAL_TIME: Final = 40
-"""Not cached for longer ones, because clients may make them any length."""
+"""Clients may make longer ones of any length, so these are not cached."""
 
 
 def _scalar(holds: Callable[[object], bool], rule: str) -> Check:
@@ -246,8 +245,6 @@ _string: Final = _scalar(lambda value: isinstance(value, str), "must be a string
 
 
 def _text_of(most: int) -> Check:
-    """Return a check of printable text of at most ``most`` bytes."""
-
     def read_text(value: Any, place: Place, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
         if found := _string(value, place, unknown):
             return found

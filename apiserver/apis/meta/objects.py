@@ -1,6 +1,6 @@
 """Plain JSON objects ("unstructured") and accessors in place of typed attributes.
 
-Accessors accept any stored object and never change it. An absent or null field reads as empty. Informers share their objects; copy before
+Accessors accept any stored object and never change it. An absent or null field reads as empty. Copy informers' shared objects before
 writing.
 """
 
@@ -13,7 +13,7 @@ from apiserver.apis.meta.resources import Resource
 
 Object: TypeAlias = dict[str, Any]
 HubObject = NewType("HubObject", dict[str, Any])
-"""An object of the hub, its kind's stored version; mypy refuses others in its place."""
+"""Of the hub, its kind's stored version; mypy refuses others in its place."""
 Json: TypeAlias = Any
 """Any JSON value."""
 
@@ -143,7 +143,7 @@ def new_condition(obj: Mapping[str, Any], type_: str, status: str, reason: str, 
 def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[str, Any], *, now: str) -> list[Object]:
     """Return the list with ``new`` in place of the condition of its type, or appended.
 
-    ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes, as the API conventions require.
+    ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes.
     """
     result: list[Object] = [dict(each) for each in conditions or ()]
     placed = dict(new)

@@ -1,6 +1,6 @@
 """Quantities such as ``512Mi``, ``1500m``, ``1e3``, like apimachinery's ``resource.Quantity``.
 
-A quantity is exact to 10⁻⁹ (rounded up, away from zero, beyond) and at most 2⁶³-1.
+Exact to 10⁻⁹ (rounded up, away from zero, beyond) and at most 2⁶³-1.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def shown(amount: float) -> str:
 
 
 def about(amount: int) -> str:
-    """Format a number of bytes rounded down to two digits, for texts that rarely change: ``50Gi``, ``5000Mi``."""
+    """Format bytes rounded down to two digits, for texts that rarely change: ``50Gi``, ``5000Mi``."""
     power = 0
     while (amount >= 10 * 1024 or (amount and amount % 1024 == 0)) and power < len(_BINARY) - 1:
         amount, power = amount // 1024, power + 1

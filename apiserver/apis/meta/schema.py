@@ -1,4 +1,4 @@
-"""Common parts of the kinds' pydantic models: strictness, JSON names, and scalar types of the Kubernetes API."""
+"""Common parts of the kinds' pydantic models: strictness, JSON names, scalar types."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ Used by ``kubectl apply``, plain ``kubectl patch`` and the garbage collector. In
 - ``$retainKeys: [a, b]`` removes all other keys of the map;
 - ``$deleteFromPrimitiveList/x: [v]`` removes values from list ``x``, and ``$setElementOrder/x: […]`` orders it.
 
-The schema is the published OpenAPI (:class:`Shape`), so that client and server merge alike: a list merges if
-``x-kubernetes-patch-strategy`` says so, by ``x-kubernetes-patch-merge-key`` if its elements are maps. As in apimachinery, the patch's
-elements keep their order, and the others their relative positions.
+The schema is the published OpenAPI (:class:`Shape`): a list merges if ``x-kubernetes-patch-strategy`` says so, by
+``x-kubernetes-patch-merge-key`` if its elements are maps. As in apimachinery, the patch's elements keep their order, and the others their
+relative positions.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ def _merge_map(original: Mapping[str, Any], patch: Mapping[str, Any], shape: Sha
 
 
 def _touched(patch: Mapping[str, Any]) -> list[str]:
-    """Return the fields in a patch, including those with only a directive."""
     fields: dict[str, None] = {}
     for key in patch:
         if key in (_PATCH, _RETAIN_KEYS):
@@ -157,7 +156,6 @@ def _list_directive(patch: Mapping[str, Any], key: str, message: str) -> list[An
 
 
 def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, order: Sequence[Any]) -> list[Any]:
-    """Return ``original`` merged with ``patch``, in this ``order``, or in the patch's if that is empty."""
     if not any(isinstance(each, dict) for each in (*original, *patch)):
         once = {_identity(each): each for each in (*original, *patch)}  # also removes duplicates of the original
         return _ordered([*once.values()], order or patch, original, "")
@@ -201,7 +199,7 @@ def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, An
 
 
 def _ordered(merged: list[Any], order: Sequence[Any], original: Sequence[Any], key: str) -> list[Any]:
-    """Return ``merged`` in this order, others at their relative positions in ``original``."""
+    """Sort ``merged``, others at their relative positions in ``original``."""
     wanted, before = _positions(order, key), _positions(original, key)
     named = sorted((each for each in merged if _key(each, key) in wanted), key=lambda each: wanted[_key(each, key)])
     others = [each for each in merged if _key(each, key) not in wanted]
@@ -241,7 +239,7 @@ def _unknown_directive(directive: Any) -> errors.BadRequest:  # noqa: ANN401 - a
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a patch's value as new content: without nulls in maps and without directives."""
+    """Drop nulls in maps, and directives."""
     if isinstance(value, dict):
         return {} if value.get(_PATCH) == "delete" else _clean_map(value)
     if isinstance(value, list):

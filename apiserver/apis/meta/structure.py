@@ -1,7 +1,6 @@
 """Checks members and types of JSON without pydantic.
 
-As in structural schemas of CustomResourceDefinitions, unknown members are ignored, and a null is absent. A check takes a value and returns
-pairs of path and problem.
+Unknown members are ignored, and a null is absent. A check takes a value and returns pairs of path and problem.
 """
 
 from __future__ import annotations

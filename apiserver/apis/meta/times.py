@@ -1,4 +1,4 @@
-"""Times and durations of the API: RFC 3339 in UTC, Go durations, and the ages in ``kubectl get``."""
+"""Times and durations of the API: RFC 3339 in UTC, Go durations, and ages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse(text: str) -> datetime:
     """Parse an RFC 3339 time into UTC with at most six digits of a second.
 
     Raises:
-        ValueError: it is not an RFC 3339 time with a time zone.
+        ValueError: it is no RFC 3339 time with a zone.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:

@@ -50,7 +50,7 @@ _WITHOUT_VALUE: Final = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO
 MAX_CAUSES: Final = 200
 """In an answer, so that a hundred thousand wrong disks do not cause as many messages."""
 MAX_VALUE: Final = 1024
-"""Characters of a value in an error, so that a body of 3 MiB does not cause an error of 3 MiB."""
+"""Of a value in an error, so that a body of 3 MiB does not cause an error of 3 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def duplicate(path: Path, value: Any) -> FieldError:  # noqa: ANN401 - any JSON 
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    """Return the error of a field or value that is not allowed now."""
+    """Return the error of a field or value not allowed now."""
     return FieldError(str(path), Reason.FORBIDDEN, "", detail)
 
 
@@ -142,7 +142,7 @@ def too_many(path: Path, actual: int, limit: int) -> FieldError:
 
 
 def unknown_field(path: str, prefix: str = "") -> FieldError:
-    """Return the error of a field that the schema lacks; ``prefix`` names the text, if it is not the object.
+    """Return the error of an unknown field; ``prefix`` names the text, if it is not the object.
 
     Go answers 400 ("strict decoding error") to it alone; here one Invalid has all errors.
     """

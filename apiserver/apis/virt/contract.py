@@ -1,7 +1,7 @@
 """Versions of the contract between virt-controller and virt-handlers: statuses, labels and annotations of pods, Leases.
 
-Any change except an added optional field increments ``VERSION``. A virt-handler annotates its node's Lease with the versions that it
-supports. virt-controller assigns guests only to nodes with a version in ``SPOKEN``, because an upgrade replaces them one after another.
+Any change except an added optional field increments ``VERSION``. A virt-handler annotates its node's Lease with its versions.
+virt-controller assigns guests only to nodes with a version in ``SPOKEN``, because an upgrade replaces them one after another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def written(versions: Iterable[int] = SPOKEN) -> str:
 
 
 def spoken_by(lease: Object) -> frozenset[int]:
-    """Return the versions of the virt-handler with this Lease; empty if the annotation is invalid."""
+    """Return the versions of this Lease's virt-handler; empty if the annotation is invalid."""
     text = annotations_of(lease).get(ANNOTATION)
     if text is None:
         return BEFORE
@@ -39,7 +39,7 @@ def spoken_by(lease: Object) -> frozenset[int]:
 
 
 def is_understood(lease: Object) -> bool:
-    """Return whether the virt-handler with this Lease and virt-controller share a version."""
+    """Return whether this Lease's virt-handler and virt-controller share a version."""
     return not SPOKEN.isdisjoint(spoken_by(lease))
 
 

@@ -42,8 +42,6 @@ _AFFINITY: Final = members({"nodeAffinity?": _NODE_AFFINITY})
 
 
 def _of_kinds() -> tuple[Check, Check, Check, Check, Check]:
-    """Return the checks of a VirtualMachine, its domain, and the other kinds."""
-
     def of_other(shape: Any) -> Check:  # noqa: ANN401  # JSON
         return members({"metadata": _METADATA, **{name: check_of(each) for name, each in shape.items()}})
 

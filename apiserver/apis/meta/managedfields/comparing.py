@@ -26,7 +26,7 @@ def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Field
 
 
 def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields:
-    """Return the fields that :func:`compare` finds added to an object of only empty ``structs``.
+    """Return the fields that :func:`compare` finds added to an object of empty ``structs``.
 
     Raises:
         Mismatch: it does not fit the schema.
@@ -47,7 +47,7 @@ def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields
 
 
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the tree of a value added or removed as a whole: each node is itself a member (``SELF``)."""
+    """Return the tree of a value added or removed as a whole: each node is itself a member."""
     if type(value) in atom.accepted or value is None:
         return LEAF
     if isinstance(value, dict):
@@ -86,7 +86,7 @@ _LONGEST_KNOWN: Final = 4096
 
 
 def _flat(names: tuple[str, ...]) -> Fields:
-    """Return the tree of a map of scalars, cached: objects of one author have the same labels."""
+    """Return a map's tree, cached: objects of one author have the same labels."""
     tree = _known.get(names)
     if tree is None:
         tree = {SELF: LEAF, **dict.fromkeys(["f:" + name for name in sorted(names)], LEAF)}

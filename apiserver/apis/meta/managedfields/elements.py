@@ -44,7 +44,7 @@ _EXACT: Final = 2**53
 _CACHED: Final = 8192
 """Number of cached steps; most recur in every object."""
 _LONGEST: Final = 256
-"""Characters of a cached step; others may be as long as an object."""
+"""Characters; other steps may be as long as an object."""
 
 
 class ElementError(ValueError):
@@ -104,7 +104,7 @@ def rank(text: str) -> Rank:
 
 
 def show(text: str, *, stored: bool = False) -> str:
-    """Return the step as messages show it; ``stored``: as Go shows a step from an entry, where numbers are floats."""
+    """Return the step as messages show it; ``stored``: as Go shows an entry's step, where numbers are floats."""
     if text[:2] == "f:":
         return "." + text[2:]
     return (_show if len(text) <= _LONGEST else _show.__wrapped__)(text, stored)
@@ -161,7 +161,7 @@ def _float(number: float, *, exponent_from: float, exponent_below: float = 1e-6)
 
 
 def _number(text: str) -> int:
-    """Return an integer as Go reads it in a step: through a float."""
+    """Read like Go, through a float."""
     number = int(text)
     return number if -_EXACT <= number <= _EXACT else int(float(text))
 

@@ -134,7 +134,7 @@ def _place(item: tuple[Owner, Entry]) -> tuple[str, str, str, str, str]:
 
 
 def capped(managed: Managed) -> Managed:
-    """Return the entries with the oldest updaters merged per version, down to the limit."""
+    """Return the entries, the oldest updaters merged per version down to the limit."""
     if len(managed) <= MAX_UPDATERS:
         return managed
     updaters = [owner for owner in managed if owner.operation == UPDATE]

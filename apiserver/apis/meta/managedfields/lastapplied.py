@@ -38,7 +38,7 @@ def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
 
 
 def follow(obj: Object, applied: Object) -> Object:
-    """Return the object with its annotation, if any, updated to the applied configuration, or dropped if too large."""
+    """Return the object with its annotation, if any, updated to ``applied``, or dropped if too large."""
     annotations = annotations_of(obj)
     if not annotations.get(ANNOTATION):
         return obj

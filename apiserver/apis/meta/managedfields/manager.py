@@ -75,7 +75,7 @@ class FieldManager:
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
         """Set ``managedFields`` of a new object that a write made from ``live`` (None: created).
 
-        Never raises: if ownership cannot be determined, there is none.
+        If ownership cannot be determined, there is none.
         """
         metadata = new.get("metadata")
         if not isinstance(metadata, dict):
@@ -89,7 +89,7 @@ class FieldManager:
             metadata["managedFields"] = write(managed)
 
     def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
-        """Return ``live`` (None: to be created) merged with ``applied``, with ``managedFields``. Changes neither argument.
+        """Return ``live`` (None: to be created) merged with ``applied``, with ``managedFields``. Changes neither.
 
         Raises:
             BadRequest: another version or kind, or managedFields in ``applied``.

@@ -1,7 +1,4 @@
-"""Converts a published OpenAPI v3 document to a schema, like kube-openapi's ``schemaconv``.
-
-Clients get the same document, so kubectl and the server treat lists alike.
-"""
+"""Converts a published OpenAPI v3 document to a schema, like kube-openapi's ``schemaconv``."""
 
 from __future__ import annotations
 
@@ -158,7 +155,6 @@ def _is_reference(schema: Json) -> bool:
 
 
 def _map_relation(schema: Json, where: str) -> bool | None:
-    """Return whether a map is atomic; None if unspecified."""
     match schema.get("x-kubernetes-map-type"):
         case None:
             return None

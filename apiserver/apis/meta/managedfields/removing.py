@@ -72,7 +72,7 @@ def _fields_of(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - any J
 
 
 def _step_to(shape: ListAtom, item: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return the step to an item. After pruning, an item may lack its keys, but still exists."""
+    """Return the step to an item, which may lack its keys after pruning."""
     try:
         return shape.step_to(item)
     except Mismatch:
@@ -122,7 +122,7 @@ def with_parents(fields: Fields, atom: Atom | None) -> Fields:
 
 
 def reconciled(fields: Fields, atom: Atom | None) -> Fields:
-    """Return a set of another schema adapted to this one: parts that became atomic are owned as a whole."""
+    """Return another schema's set adapted to this one: parts that became atomic are owned as a whole."""
     if not fields or atom is None:
         return fields
     if atom.map is not None:

@@ -1,7 +1,7 @@
 """The schema for sets of fields: valid values and their ownership.
 
-A type (:class:`Atom`) is a scalar, a list, a map, or several of them; then the value decides. A struct is a map with named fields. An
-atomic list or map is owned as a whole, a granular one field by field, an associative list (``set``: by value, ``map``: by keys) by item.
+A type (:class:`Atom`) is a scalar, a list, a map, or several of them. A struct is a map with named fields. An atomic list or map is owned
+as a whole, a granular one field by field, an associative list (``set``: by value, ``map``: by keys) by item.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Atom:
         self.accepted: frozenset[type] = frozenset()
         """Of its scalars."""
         self.exact = False
-        """Nothing in it may be either a number or a boolean, so Python's ``==`` (with 1 == True) is sufficient."""
+        """No part may be both number and boolean, so Python's ``==`` (1 == True) is sufficient."""
         self.single = True
         """It allows only one kind of value."""
         self.is_scalar = False

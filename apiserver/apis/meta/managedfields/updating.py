@@ -44,7 +44,7 @@ class Updater:
         return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
 
     def first(self, structs: Object, new: Object, version: str) -> Fields:
-        """Return the fields that a writer takes by creating an object from only empty ``structs``.
+        """Return the fields that a writer takes by creating an object from empty ``structs``.
 
         Raises:
             Mismatch: the object does not fit the schema.
@@ -142,7 +142,7 @@ class Updater:
         at: str,
         managed: Managed,
     ) -> Any:  # noqa: ANN401 - as above
-        """Return the pruned object at version ``at`` with owned fields put back, first those at that version."""
+        """Put owned fields back into the pruned object at version ``at``, first those at that version."""
         owned: dict[str, Fields] = {}
         for entry in managed.values():
             owned[entry.api_version] = sets.union(owned.get(entry.api_version, EMPTY), entry.fields)

@@ -53,7 +53,7 @@ def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[st
 def problems(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> list[Problem]:
     """Return mismatches between the XML (``found``, ``root``) and the fields next to it.
 
-    ``domain`` is as written; its disks have the defaults of :func:`apiserver.apis.virt.hardware.disks.defaulted`.
+    ``domain`` is as written, disks as of :func:`apiserver.apis.virt.hardware.disks.defaulted`.
     """
     devices = domain.get("devices") or {}
     disks = {str(each.get("name")): each for each in devices.get("disks") or ()}

@@ -1,4 +1,4 @@
-"""Serial ports, consoles and channels: only sockets of the pod, no files or devices."""
+"""Serial ports, consoles and channels: only sockets of the pod."""
 
 from __future__ import annotations
 

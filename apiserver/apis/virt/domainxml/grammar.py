@@ -63,7 +63,7 @@ def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[P
 
     Args:
         node: its root.
-        allowed: the grammar of its root.
+        allowed: the root's grammar.
         reasons: by name of an element or attribute, why it is never allowed.
     """
     found: dict[str, Problem] = {}

@@ -21,14 +21,14 @@ MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
 """For reading: earlier releases admitted this many."""
 MAX_ELEMENTS_ADMITTED: Final = 1600
-"""For new documents: the grammar allows at most 1462 at once, without ``<metadata>``.
+"""For new documents: the grammar allows at most 1462, without ``<metadata>``.
 
 Engines write about a hundred; our own fields with full lists give 600.
 """
 MAX_ATTRIBUTES: Final = 32
 """Per element."""
 MAX_NAMESPACE: Final = 1024
-"""Characters of a namespace's name, which expat repeats for each element and attribute; real ones have some forty."""
+"""Of a namespace's name, which expat repeats for each element and attribute; real ones have some forty."""
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
 """Namespaces with elements that bypass libvirt's checks: ``qemu:commandline`` and others."""
 
@@ -40,7 +40,7 @@ _TAG_END: Final = re.compile(rb"\s*(/?)>")
 _SEPARATOR: Final = " "
 
 Span = tuple[int, int]
-"""Offsets of the first byte and after the last one, in UTF-8."""
+"""First byte, and after the last one, in UTF-8."""
 
 
 class Malformed(ValueError):
@@ -58,7 +58,7 @@ class Node:
     """Between its tags, including blanks; empty if it has child elements."""
     children: tuple[Node, ...]
     is_foreign: bool
-    """It or one of its attributes has a namespace; libvirt's own elements have none."""
+    """It or one of its attributes has a namespace, which libvirt's own lack."""
     spans: Mapping[str, Span]
     """Of its attributes' values; empty for foreign elements, which are never filled in."""
     inner: Span | None
@@ -217,7 +217,7 @@ def parse(text: str) -> Node:
     """Return a document's root.
 
     Raises:
-        Malformed: it is not XML, or contains something that is never allowed.
+        Malformed: it is not XML, or contains something never allowed.
     """
     try:
         data = text.encode()

@@ -1,4 +1,4 @@
-"""Parts common to all devices: an address in the guest, and an alias."""
+"""Parts common to all devices: address and alias."""
 
 from __future__ import annotations
 

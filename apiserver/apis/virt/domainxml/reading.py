@@ -82,7 +82,7 @@ class Reading:
     """Of huge pages, as a quantity; empty for ordinary pages."""
     disks: tuple[Disk, ...]
     networks: tuple[tuple[str, str], ...]
-    """Names of the interfaces next to the XML, and their MAC addresses in it."""
+    """Interfaces next to the XML, and their MAC addresses in it."""
     has_serial: bool
     graphics: tuple[str, ...]
     device_bytes: int
@@ -108,7 +108,7 @@ def read(text: str) -> Reading:
 
 
 def read_anew(text: str) -> Reading:
-    """Read a document like :func:`read`, without the cache, for callers with their own.
+    """Read a document without the cache, for callers with their own.
 
     Raises:
         Malformed: as :func:`read`.
@@ -164,7 +164,7 @@ def _reading(root: Node) -> Reading:
 
 
 def _cpu(root: Node) -> CPU:
-    """Return the facts of ``<cpu>``. Defaults: ``mode`` custom, ``match`` exact, and QEMU's own model, which each node supports."""
+    """Return ``<cpu>``. Defaults: ``mode`` custom, ``match`` exact, and QEMU's own model, which each node supports."""
     element, model = root.child("cpu"), root.find("cpu", "model")
     if element is None:
         return CPU(is_the_nodes=False, model="", model_path="", features=())

@@ -37,7 +37,7 @@ def problems(root: Node) -> list[Problem]:
 
 
 def memory_bytes(root: Node) -> int:
-    """Return the guest's memory: in libvirt, the sum of the NUMA cells, if any, overrides ``<memory>``."""
+    """Return the guest's memory: in libvirt, the sum of NUMA cells overrides ``<memory>``."""
     cells = _cells(root)
     return sum(values.in_bytes(each.get("memory"), each.get("unit")) for each in cells) if cells else _amount(root, "memory")
 

@@ -1,4 +1,4 @@
-"""A large cache of documents' processors and memory, which lists show for each machine."""
+"""A large cache of documents' processors and memory, for lists of machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Size:
 
 
 class Sizes:
-    """Sizes by documents' digests, so that lists read each document once."""
+    """Sizes by documents' digests."""
 
     def __init__(self, read: Callable[[str], Reading] = reading.read_anew, most: int = REMEMBERED) -> None:
         self._read = read

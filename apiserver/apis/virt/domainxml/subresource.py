@@ -17,7 +17,7 @@ def parse(text: str) -> Object:
     """Check virt-launcher's XML and return it as ``{"xml": text}``.
 
     Raises:
-        ValueError: it is too long, or has control characters or characters that change how text is displayed.
+        ValueError: it is too long, or has characters that :mod:`characters` refuses.
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"longer than {MAX_CHARACTERS} characters")

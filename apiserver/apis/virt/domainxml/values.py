@@ -26,7 +26,7 @@ UNITS: Final[Mapping[str, int]] = {
         for spelling, base in ((letter, 1024), (f"{letter}iB", 1024), (f"{letter}B", 1000))
     },
 }
-"""In bytes: ``KB`` is 1000, ``K`` and ``KiB`` are 1024, in upper or lower case (virScaleInteger)."""
+"""In bytes: ``KB`` is 1000, ``K`` and ``KiB`` are 1024, in either case (virScaleInteger)."""
 KIB: Final = 1024
 
 
@@ -40,7 +40,7 @@ def _factor(value: str) -> int:
 
 
 def in_bytes(number: str, unit: str) -> int:
-    """Return an amount in bytes, rounded up to KiB, libvirt's default unit of memory."""
+    """Return bytes, rounded up to KiB, libvirt's default unit of memory."""
     amount = int(number) * (_factor(unit) if unit else KIB)
     return -(-amount // KIB) * KIB
 

@@ -14,11 +14,11 @@ TIMERS: Final = ("hpet", "hyperv", "kvm", "pit", "rtc")
 ZONE: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 """They cannot leave their directory."""
 ZONES: Final = Path("/usr/share/zoneinfo")
-"""The same release in the images of virt-api and virt-launcher. QEMU treats a missing zone as UTC."""
+"""The same release in both images, virt-api's and virt-launcher's. QEMU treats a missing zone as UTC."""
 
 
 def is_zone(name: str, zones: Path = ZONES) -> bool:
-    """Return whether a time zone exists; on systems without time zones, whether the name is valid."""
+    """Return whether a time zone exists; without installed time zones, whether the name is valid."""
     return bool(ZONE.fullmatch(name)) and _is_there(name, zones)
 
 
@@ -34,7 +34,7 @@ def timers(domain: Domain) -> dict[str, Mapping[str, Any]]:
 
 
 def is_present(domain: Domain, timer: str) -> bool:
-    """Return whether the guest has a timer: each specified one unless disabled; an hpet only if enabled.
+    """Return whether the guest has a timer: a specified one unless disabled; an hpet only if enabled.
 
     With an hpet, guests keep worse time and cost more.
     """

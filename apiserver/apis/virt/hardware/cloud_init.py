@@ -32,11 +32,11 @@ LABELS: Final[Mapping[str, str]] = {NO_CLOUD: "cidata", CONFIG_DRIVE: "config-2"
 MAX_INLINE: Final = 64 << 10
 """Bytes of a datum in the machine itself."""
 MAX_VALUES: Final = 1 << 20
-"""Bytes of all values of a Secret or ConfigMap, as in Kubernetes."""
+"""Of all values of a Secret or ConfigMap, as in Kubernetes."""
 MAX_FILES: Final = 512
 """Keys of a Secret or ConfigMap."""
 MAX_FILE_NAME: Final = 103
-"""Characters of such a key: Joliet's limit. libisofs 1.5.4 writes wrong directories with hundreds of names of 180 characters."""
+"""Of such a key: Joliet's limit. libisofs 1.5.4 writes wrong directories with hundreds of names of 180 characters."""
 
 
 def inline(source: Mapping[str, Any], datum: str) -> bytes | None:

@@ -9,13 +9,13 @@ from apiserver.apis.virt.hardware.given import Domain
 
 COUNTS: Final = ("sockets", "cores", "threads")
 OF_THE_NODE: Final = frozenset({"host-model", "host-passthrough"})
-"""In place of a model. With KVM the guest has the node's processor features, as without any model."""
+"""In place of a model. With KVM the guest has the node's features, as without a model."""
 Policy = Literal["force", "require", "optional", "disable", "forbid"]
 POLICIES: Final = get_args(Policy)
 POLICY: Final = "require"
 """libvirt's default for features."""
 MAX_QUEUES: Final = 8
-"""More make a pod's disk or network card no faster, and each costs an interrupt and memory in QEMU."""
+"""More make a pod's disk or network card no faster, and each costs an interrupt and memory."""
 
 
 def counts(domain: Domain) -> dict[str, int]:
@@ -53,7 +53,7 @@ def grows(domain: Domain, other: Domain) -> bool:
 def highest_apic_id(domain: Domain) -> int:
     """Return the highest APIC id after hot-plug.
 
-    Socket, core and thread are bit fields, so numbers are skipped if cores or threads are not a power of two (Intel SDM, volume 3, 10.9.1).
+    Socket, core and thread are bit fields, so numbers are skipped if cores or threads are no power of two (Intel SDM, volume 3, 10.9.1).
     """
     each = counts(domain)
     threads, cores = (max(each[name] - 1, 0).bit_length() for name in ("threads", "cores"))

@@ -13,7 +13,7 @@ from apiserver.apis.meta.objects import dig
 from apiserver.apis.virt.hardware.given import Domain
 
 MIB: Final = 1 << 20
-"""libvirt rounds each node's memory up to MiB, so other amounts would exceed the request."""
+"""libvirt rounds each node's memory up to it, so other amounts would exceed the request."""
 MIN_BYTES: Final = 16 * MIB
 """Of a node: Linux ignores nodes with less than 4 MiB."""
 _RANGES: Final = re.compile(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?){0,255}")
@@ -57,7 +57,7 @@ def following(nodes: Sequence[int], amount: int) -> list[Cell]:
         amount: bytes of memory.
 
     Raises:
-        ValueError: there is too little memory for this many nodes.
+        ValueError: there is too little memory for so many nodes.
     """
     members: dict[int, list[int]] = {}
     for cpu, node in enumerate(nodes):

@@ -1,4 +1,4 @@
-"""All devices of a domain with defaults, and the comparison of two domains."""
+"""All devices of a domain with defaults, and a comparison of domains."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
 
 
 def _differing(one: object, other: object, place: _Place = ()) -> list[_Place]:
-    """Return the innermost places that differ. Lists of different lengths are one place, because the new element is unknown."""
+    """Return the innermost places that differ. Lists of different lengths are one place."""
     if one == other:
         return []
     if isinstance(one, dict) and isinstance(other, dict):

@@ -17,7 +17,7 @@ CHECKSUMS: Final[Mapping[str, int]] = {"sha256": 64, "sha512": 128}
 MAX_URL: Final = 2048
 HEAD_BYTES: Final = 1 << 20
 UNFINISHED: Final = b"kubevirt.io/v1alpha1 import unfinished\n".ljust(512, b"\0")
-"""First bytes of a block device with an unfinished import, defined by ``importer.device``, which no package imports."""
+"""First bytes of a block device with an unfinished import. ``importer.device``, which no package imports, defines them."""
 
 Object = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ def of(disk: Object) -> Object | None:
 
 
 def is_due(head: bytes) -> bool:
-    """Return whether a block device with these first ``HEAD_BYTES`` still needs its import."""
+    """Return whether a block device with these first bytes still needs its import."""
     return head.startswith(UNFINISHED) or not any(head)
 
 
@@ -44,7 +44,7 @@ def secret(disk: Object) -> str:
 
 
 def authorities(disk: Object) -> tuple[str, str] | None:
-    """Return name and key of the ConfigMap with the server's certificate authorities, or None."""
+    """Return name and key of the ConfigMap with the server's authorities, or None."""
     given = place(of(disk) or {}).get("caConfigMapRef")
     return None if not given else (str(given.get("name") or ""), str(given.get("key") or AUTHORITIES_KEY))
 

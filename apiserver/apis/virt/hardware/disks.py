@@ -14,7 +14,7 @@ from apiserver.apis.virt.hardware.given import Domain
 MAX_DISKS: Final = 26
 """Of a machine, and so imports in its status."""
 MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "ide": 20, "scsi": 36, "usb": 36}
-"""Characters by bus. QEMU truncates longer ones, so two could become equal."""
+"""By bus. QEMU truncates longer ones, so two could become equal."""
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
 """Types of disks; those made in the pod are :data:`cloud_init.MADE`."""
@@ -112,7 +112,7 @@ def is_overlaid(disk: Mapping[str, Any]) -> bool:
 
 
 def block_size(disk: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the bytes of a logical block (default 512) and of a physical one (default: the logical)."""
+    """Return the bytes of a logical block (default 512) and a physical one (default: the logical)."""
     said = disk.get("blockSize") or {}
     logical = said.get("logical") or BLOCK
     return logical, said.get("physical") or logical

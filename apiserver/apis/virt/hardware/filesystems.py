@@ -27,5 +27,5 @@ def claim_of(filesystem: Mapping[str, Any]) -> str | None:
 
 
 def max_files(filesystem: Mapping[str, Any]) -> int:
-    """Return how many files the guest may reference at a time; opening more fails in the guest until it drops others."""
+    """Return how many files the guest may reference at a time; opening more fails until it drops others."""
     return MAX_FILES_OF_CLAIM if filesystem.get("type") == CLAIM else MAX_FILES

@@ -25,5 +25,5 @@ def state_claim(domain: Domain) -> str:
 
 
 def state_directory(domain: Domain, uid: str) -> str:
-    """Return the claim's directory for this machine's state: its specified UUID, else the object's ``uid``."""
+    """Return the claim's directory for this machine: its specified UUID, else the object's ``uid``."""
     return str(dig(domain, "firmware", "uuid") or uid).lower()

@@ -20,7 +20,7 @@ PLUGIN: Final = "plugin"
 PASST: Final = "passt"
 """passt relays its connections in the pod."""
 PASST_FILES: Final = 16384
-"""Descriptors: two per TCP connection, one per port and other flow."""
+"""Two per TCP connection, one per port and other flow."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
@@ -44,7 +44,7 @@ def emulated(domain: Domain) -> list[Object]:
 
 
 def of_passt(domain: Domain) -> list[Object]:
-    """Return the interfaces of type passt: at most one, because the pod has one network of its own."""
+    """Return the interfaces of type passt: at most one, because the pod has one own network."""
     return [each for each in defaulted(domain) if each["type"] == PASST]
 
 
@@ -85,5 +85,5 @@ def queues(domain: Domain, model: str) -> int:
 
 
 def has_several_queues(domain: Domain) -> bool:
-    """Return whether virtio cards have several queues on machines with several processors."""
+    """Return whether virtio cards have several queues with several processors."""
     return bool((domain.get("devices") or {}).get("networkInterfaceMultiqueue"))

@@ -1,4 +1,4 @@
-"""QEMU's threads for disks: ``ioThreads``, and ``dedicatedIOThread`` of a disk. Only disks of bus virtio have them."""
+"""QEMU's threads for virtio disks: ``ioThreads``, and ``dedicatedIOThread`` of a disk."""
 
 from __future__ import annotations
 

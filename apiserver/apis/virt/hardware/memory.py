@@ -30,8 +30,8 @@ def max_guest_bytes(domain: Domain) -> int:
 def grows(domain: Domain) -> bool:
     """Return whether a device gives the running guest memory, and takes it.
 
-    A pod cannot get huge pages later. A NUMA node of the user's has exactly its memory. Other processes and devices of the node that use
-    the guest's memory would have to follow.
+    A pod cannot get huge pages later. A user's NUMA node has exactly its memory. Other processes and devices of the node that use the
+    guest's memory would have to follow.
     """
     return (
         (domain.get("memory") or {}).get("maxGuest") is not None
@@ -43,12 +43,12 @@ def grows(domain: Domain) -> bool:
 
 
 def is_shared(domain: Domain) -> bool:
-    """Return whether other processes of the pod map the guest's memory, for its file systems or network."""
+    """Return whether other processes of the pod map the guest's memory, for file systems or network."""
     return bool(filesystems.defaulted(domain) or interfaces.of_passt(domain))
 
 
 def pluggable_bytes(domain: Domain) -> int:
-    """Return how much memory the guest can get while it runs, in whole blocks."""
+    """Return how much memory the guest can get while running, in whole blocks."""
     return (max_guest_bytes(domain) - guest_bytes(domain)) // BLOCK_BYTES * BLOCK_BYTES if grows(domain) else 0
 
 
@@ -58,7 +58,7 @@ def page_size(domain: Domain) -> str:
 
 
 def has_balloon(domain: Domain) -> bool:
-    """Return whether there is a balloon, with which the guest returns unused memory."""
+    """Return whether the guest returns unused memory with a balloon."""
     return (domain.get("devices") or {}).get("autoattachMemBalloon") is not False
 
 

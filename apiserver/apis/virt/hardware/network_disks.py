@@ -22,17 +22,17 @@ REQUESTS: Final = 32
 
 MAX_LUN: Final = 255
 LOGIN_KEYS: Final[Mapping[str, str]] = {"node.session.auth.username": "username", "node.session.auth.password": "password"}
-"""Files of a login in the pod, by the keys of its Secret (Kubernetes' type ``kubernetes.io/iscsi-chap``)."""
+"""Files of a login in the pod, by keys of its Secret (Kubernetes' type ``kubernetes.io/iscsi-chap``)."""
 KEYRING_KEYS: Final[Mapping[str, str]] = {"key": "key"}
 """File with a Ceph user's key, by the key of its Secret (Kubernetes' type ``kubernetes.io/rbd``)."""
 AUTHORITY_KEYS: Final[Mapping[str, str]] = {"ca.crt": "ca-cert.pem"}
 CLIENT_KEYS: Final[Mapping[str, str]] = {"tls.crt": "client-cert.pem", "tls.key": "client-key.pem"}
-"""TLS files with QEMU's names, by the keys of their Secret (Kubernetes' type ``kubernetes.io/tls``). The client's two are optional."""
+"""TLS files with QEMU's names, by keys of their Secret (Kubernetes' type ``kubernetes.io/tls``). The client's two are optional."""
 
 _ISCSI_PORT: Final = 3260
 _MONITOR_PORT: Final = 6789
 NFS_PORT: Final = 2049
-"""QEMU first asks the server's portmapper (111) for this port and that of the mount protocol."""
+"""QEMU first asks the server's portmapper (111) for this port and the mount protocol's."""
 MAX_IDENTITY: Final = 2**31 - 1
 """Largest user or group id on an NFS server."""
 _IQN: Final = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[A-Za-z0-9.:_-]+)?|eui\.[0-9A-Fa-f]{16}|naa\.([0-9A-Fa-f]{16}){1,2}")
@@ -42,7 +42,7 @@ _FILE: Final = re.compile(r"(/[^/]+){2,}")
 MAX_FILE: Final = 1024
 """Bytes of a path: the mount protocol's limit (RFC 1813, 5.1.4)."""
 MAX_NAME: Final = 255
-"""Bytes of a path component (``NAME_MAX`` of Linux and of its exported file systems)."""
+"""Of a path component (``NAME_MAX`` of Linux and of its exported file systems)."""
 _RBD_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 _EXPORT: Final = re.compile(r"[A-Za-z0-9_.:/@+=~-]{1,255}")
 
@@ -57,12 +57,12 @@ def is_host(text: str) -> bool:
 
 
 def is_export(text: str) -> bool:
-    """Return whether a text is a supported export name of an NBD server; those in QEMU's and nbd-server's manuals are."""
+    """Return whether a text is a supported export name; those in QEMU's and nbd-server's manuals are."""
     return bool(_EXPORT.fullmatch(text))
 
 
 def is_rbd_name(text: str) -> bool:
-    """Return whether a text is a supported name of a Ceph pool, image or user: it needs no escapes in QEMU's options."""
+    """Return whether a text is a supported name of a Ceph pool, image or user: without escapes in QEMU's options."""
     return bool(_RBD_NAME.fullmatch(text))
 
 

@@ -1,4 +1,4 @@
-"""Disks that a storage plugin sets up on the node: type, and data from virt-handler to virt-launcher."""
+"""Disks that a storage plugin sets up on the node, and data from virt-handler to virt-launcher."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Served:
     export: str = ""
     """Name, for ``nbd``."""
     live_migration: bool = False
-    """The plugin serves the same content on all nodes, and on two nodes at once during a migration."""
+    """The plugin serves the same content on all nodes, and on two at once during a migration."""
 
 
 def is_plugin(disk: Mapping[str, Any]) -> bool:
@@ -66,10 +66,7 @@ def path(name: str, protocol: Protocol) -> str:
 
 
 def with_served(domain: Domain, served: Mapping[str, Served]) -> Object:
-    """Return ``spec.domain`` for virt-launcher: with the plugins' answers, by disk name, in place of their requests.
-
-    ``domain`` is of ``devices.defaulted``, so its disks have names.
-    """
+    """Return ``spec.domain``, of ``devices.defaulted``, with the plugins' answers, by disk name, in place of their requests."""
     if not served:
         return dict(domain)
     disks = [_with_served(each, served.get(str(each.get("name")))) for each in given.devices(domain, "disks", [])]

@@ -1,1 +1,1 @@
-"""The lifecycle of machines and migrations: phases, power, conditions, and transitions. Pure."""
+"""The lifecycle of machines and migrations: phases, power, conditions."""

@@ -54,7 +54,7 @@ WILL_BE_EVICTED: Final = "WillBeEvicted"
 STAYS: Final = "Stays"
 """``LauncherOutdated=True`` until a user migrates or restarts the machine."""
 RESTART_REQUIRED: Final = "RestartRequired"
-"""Only True, by virt-controller: the guest runs with the hardware before an edit, until it ends."""
+"""Only True, by virt-controller: the guest runs with the hardware before an edit."""
 HARDWARE_DIFFERS: Final = "HardwareDiffers"
 """``RestartRequired=True``; the message names the fields."""
 START_TIMEOUT: Final = "StartTimeout"
@@ -160,7 +160,7 @@ class Wait(enum.Enum):
     VOLUME = "volume"
     """A claim is not bound."""
     NETWORK = "network"
-    """A NetworkAttachmentDefinition does not exist or is unusable, or the node's plugins refuse the network."""
+    """A NetworkAttachmentDefinition is missing or unusable, or the node's plugins refuse the network."""
     NETWORK_PLUGIN = "network plugin"
     """A plugin that sets up an interface."""
 
@@ -183,7 +183,7 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
         ),
     }
 )
-"""By type and reason of a False condition. With any other reason, the machine waits for its pod."""
+"""By type and reason of a False condition. With other reasons, the machine waits for its pod."""
 
 
 def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:

@@ -24,7 +24,7 @@ DRAIN_LABEL: Final = "kubevirt.io/drain"
 
 
 def strategy_of(vm: Object) -> Strategy | None:
-    """Return ``spec.evictionStrategy``; None for the cluster's, also if a later release wrote an unknown one."""
+    """Return ``spec.evictionStrategy``; None for the cluster's, also if it is a later release's."""
     found = dig_vm(vm, "spec", "evictionStrategy")
     return cast("Strategy", found) if found in get_args(Strategy) else None
 
@@ -40,7 +40,7 @@ def is_by_controller(migration: Object) -> bool:
 
 
 def machine_of(migration: Object) -> NamespacedName:
-    """Return the machine of a Migration, perhaps with an empty name."""
+    """Return a Migration's machine, perhaps with an empty name."""
     return NamespacedName(namespace_of(migration), str(dig_migration(migration, "spec", "selector", "name") or ""))
 
 

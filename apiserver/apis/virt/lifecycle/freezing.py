@@ -1,4 +1,4 @@
-"""Frozen file systems of a guest: the field of the status, and limits of time."""
+"""Frozen file systems of a guest: field of the status, and time limits."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ REASONS: Final = (CONNECTION_BROKEN, TARGET_POD_ENDED, TARGET_POD_DELETED)
 
 
 def number_of(migration: Mapping[str, Any]) -> int:
-    """Return the number of the current attempt; 0 if unset or invalid, because callers may not have validated the Migration."""
+    """Return the number of the current attempt; 0 if unset or invalid: callers may not have validated the Migration."""
     found = dig_migration(migration, "status", "attempt")
     return found if type(found) is int else 0
 
@@ -40,7 +40,7 @@ def uid_of(migration: Mapping[str, Any]) -> str:
 
 
 def failure_of(migration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the current attempt's entry in ``status.attempts``; None if it has not failed."""
+    """Return the current attempt's entry in ``status.attempts``, if it failed."""
     number = number_of(migration)
     failed = dig_migration(migration, "status", "attempts") or ()
     return next((each for each in failed if each["number"] == number), None) if number else None

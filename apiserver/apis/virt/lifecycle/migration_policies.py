@@ -1,6 +1,6 @@
 """Selects the MigrationPolicy of a machine, and computes a migration's options.
 
-Policies are plain JSON checked by :func:`apiserver.apis.virt.structure.of_migration_policy`. ``status.options`` keeps the options.
+:func:`apiserver.apis.virt.structure.of_migration_policy` has checked policies.
 """
 
 from __future__ import annotations
@@ -70,14 +70,7 @@ def asks_for_namespaces(policies: Iterable[Object]) -> bool:
 
 
 def options(policy: Object, memory_bytes: int, defaults: Defaults, *, copied_bytes: int = 0) -> dict[str, Any]:
-    """Return ``status.options`` of a migration.
-
-    Args:
-        policy: the machine's, or ``NO_POLICY``.
-        memory_bytes: of the guest.
-        defaults: the cluster's.
-        copied_bytes: total size of disks to copy.
-    """
+    """Return ``status.options`` of a migration; ``policy`` is the machine's, or ``NO_POLICY``."""
     spec = policy.get("spec") or {}
     completion = spec.get("completionTimeoutPerGiB")
     per_gib, bandwidth = _given(completion, defaults.completion_timeout_per_gib), str(_given(spec.get("bandwidth"), defaults.bandwidth))

@@ -18,7 +18,7 @@ from apiserver.apis.virt.lifecycle import power
 
 Action = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"]
 """``Resume`` after a fault; ``SoftReboot`` by the guest itself; ``Suspend`` saves the guest's memory and ends the attempt; ``Freeze`` and
-``Thaw`` are about file systems."""
+``Thaw``: file systems."""
 RESET: Final[Action] = "Reset"
 RESUME: Final[Action] = "Resume"
 SOFT_REBOOT: Final[Action] = "SoftReboot"

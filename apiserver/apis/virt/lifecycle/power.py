@@ -80,7 +80,7 @@ MAX_ATTEMPTS_KEPT: Final = 10
 """Enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
 MAX_CALLS_KEPT: Final = 10
 GOOD_RUN: Final = timedelta(minutes=10)
-"""A run of this length ends a row of failures; a kubelet's back-off resets after the same time."""
+"""A longer run ends a row of failures; a kubelet's back-off resets after the same time."""
 
 
 ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Suspended", "Halted", "NotRequested"})
@@ -247,7 +247,7 @@ def grace_of_spec(vm: Mapping[str, Any]) -> int:
 
 
 def requested_grace(vm: Mapping[str, Any]) -> int | None:
-    """Return the grace period that the verb stop gave, or None."""
+    """Return the verb stop's grace period, or None."""
     request = effective_request(vm) or {}
     given = request.get("gracePeriodSeconds") if request.get("action") == STOP else None
     return None if given is None else int(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 REPLICA_FAILURE: Final = "ReplicaFailure"
-"""Only True: a machine could not be created or deleted, or finished machines wait to be replaced."""
+"""Only True: creating or deleting a machine failed, or finished machines wait to be replaced."""
 FAILED_CREATE: Final = "FailedCreate"
 FAILED_DELETE: Final = "FailedDelete"
 BACK_OFF: Final = "BackOff"

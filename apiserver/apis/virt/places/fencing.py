@@ -1,4 +1,4 @@
-"""The statement on a Node that it is off: Kubernetes' taint ``out-of-service`` (KEP-2268) and annotations."""
+"""The statement on a Node that it is off: the taint ``out-of-service`` (KEP-2268) and annotations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ _BOOT_ID: Final = re.compile(r"[0-9a-f-]{8,48}[0-9a-f]")
 def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
     """Return the Node with the taint, and with who fenced it.
 
-    ``boot``, the ended boot ID, asks for unfencing after the next start. The taint keeps it, because a kubelet cannot write its Node's
-    taints.
+    ``boot``, the ended boot ID, asks for unfencing after the next start. A kubelet cannot write its Node's taints, so the taint keeps it.
     """
     found = copy.deepcopy(node)
     value = {"value": f"{_BOOT}{boot}"} if _BOOT_ID.fullmatch(boot) else {}

@@ -35,7 +35,7 @@ IN_MEMORY: Final = (
     Volume(CACHE_VOLUME, CACHE_DIRECTORY, 4 << 20),
     Volume(TEMPORARY_VOLUME, TEMPORARY_DIRECTORY, 1 << 20),
 )
-"""All writable places without image disks; the root file system is read-only. The kernel enforces the sizes."""
+"""All writable places without image disks; the root is read-only. The kernel enforces the sizes."""
 HUGEPAGES_VOLUME: Final = "hugepages"
 HUGEPAGES_DIRECTORY: Final = "/var/lib/kubevirt/hugepages"
 """emptyDir of huge pages for libvirt's file with the guest's memory."""
@@ -74,18 +74,18 @@ LIBVIRT_SOCKET: Final = "libvirt/libvirt-sock"
 MIGRATION_LIBVIRT_SOCKET: Final = "migration/libvirt.sock"
 """In the source pod: made by virt-handler, leads to the target's libvirt."""
 MIGRATION_DATA_SOCKET: Final = "migration/data.sock"
-"""Made by virt-handler in the source pod, by QEMU in the target pod."""
+"""By virt-handler in the source pod, by QEMU in the target pod."""
 MIGRATION_DISKS_SOCKET: Final = "migration/disks.sock"
 """The same for copied disks: QEMU's NBD server, one connection per disk."""
 MIGRATION_MADE_DISKS_SOCKET: Final = "migration/made-disks.sock"
-"""For disks made in the pod: made by virt-handler in the source pod, by virt-launcher in the target pod."""
+"""For disks made in the pod: by virt-handler in the source pod, by virt-launcher in the target pod."""
 
 DISKS_VOLUME: Final = "disks"
 DISKS_DIRECTORY: Final = "/var/lib/kubevirt/disks"
-"""Filesystem claims, with ``disk.img``: ``<here>/<disk name>``. virt-handler mounts a running guest's in an emptyDir there, because the
-root is read-only."""
+"""Filesystem claims, with ``disk.img``: ``<here>/<disk name>``. The root is read-only, so virt-handler mounts a running guest's in an
+emptyDir."""
 DEVICES_DIRECTORY: Final = "/dev/kubevirt-disks"
-"""Block claims: ``<here>/<disk name>``. The container's read-only root forbids changing a device's owner."""
+"""Block claims: ``<here>/<disk name>``. The read-only root forbids changing a device's owner."""
 DISK_IMAGE: Final = "disk.img"
 IMAGES_DIRECTORY: Final = "/var/lib/kubevirt/images"
 """Image volumes, read-only: ``<here>/<disk name>``, in the same emptyDir."""

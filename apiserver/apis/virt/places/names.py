@@ -27,7 +27,7 @@ ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"
 SPEC_ANNOTATION: Final = "kubevirt.io/spec-hash"
 """On a launcher pod: a hash of the spec's fields for pod and domain."""
 GUEST_RUNNING_GATE: Final = "kubevirt.io/guest-running"
-"""A launcher pod's readiness gate: the guest runs in this pod."""
+"""A launcher pod's readiness gate: the guest runs there."""
 
 VM_FINALIZER: Final = "kubevirt.io/virtual-machine"
 MIGRATION_FINALIZER: Final = "kubevirt.io/migration"
@@ -42,7 +42,7 @@ MACVTAP_RESOURCE: Final = "devices.kubevirt.io/macvtap"
 VHOST_VSOCK_RESOURCE: Final = "devices.kubevirt.io/vhost-vsock"
 
 CPU_MODEL_LABELS: Final = "cpu-model.node.kubevirt.io/"
-"""Prefix of a Node's labels for KVM guests' CPU models there. The value is ``true``."""
+"""Prefix of a Node's labels for KVM guests' CPU models. The value is ``true``."""
 CPU_FEATURE_LABELS: Final = "cpu-feature.node.kubevirt.io/"
 HOST_MODEL_LABELS: Final = "host-model-cpu.node.kubevirt.io/"
 """The same for libvirt's ``host-model`` there."""
@@ -80,17 +80,17 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return the attempt's unique pod name, so that a second creation fails with AlreadyExists."""
+    """Return the attempt's pod name, unique so that a second creation fails."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
 def handler_username(namespace: str) -> str:
-    """Return the user name of virt-handler's service account in a namespace."""
+    """Return the user name of virt-handler's service account."""
     return f"system:serviceaccount:{namespace}:{HANDLER}"
 
 
 def handler_lease(node: str) -> str:
-    """Return the name of the Lease that a node's virt-handler renews."""
+    """Return the Lease that a node's virt-handler renews."""
     return f"{HANDLER}-{node}"
 
 
@@ -100,22 +100,22 @@ def node_lease_namespace(namespace: str) -> str:
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Return the unique name of a target pod; the uid is the migration attempt's."""
+    """Return the unique name of a migration attempt's target pod."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
 def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> str:
-    """Return the unique name of the pod with a disk's claim for the guest in pod ``pod_uid``."""
+    """Return the unique name of a disk's attachment pod for the guest in pod ``pod_uid``."""
     return f"{_attachments(vm_name)}{_suffix(pod_uid, disk, claim)}"
 
 
 def is_attachment_pod(name: str, vm_name: str) -> bool:
-    """Return whether a machine's pod of this name only has a disk's claim, and no guest."""
+    """Return whether a machine's pod has a disk's claim, and no guest."""
     return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
 
 
 def _attachments(vm_name: str) -> str:
-    """Return the start of attachment pods' names; the rest is longer than in guests' pods' names."""
+    """Attachment pods' names are longer than guests' pods'."""
     return f"virt-launcher-{vm_name}-volume-"
 
 
@@ -125,7 +125,7 @@ def removal_pod_name(vm_name: str, vm_uid: str) -> str:
 
 
 def handler_server_name(node: str) -> str:
-    """Return the server name in the certificate of a node's virt-handler: ``<node>.virt-handler``.
+    """Return the server name in a virt-handler's certificate: ``<node>.virt-handler``.
 
     Raises:
         ValueError: the node's name does not fit into a certificate.

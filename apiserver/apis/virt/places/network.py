@@ -23,11 +23,11 @@ UPLINK: Final = "eth0"
 BRIDGE: Final = "k6t-eth0"
 TAP: Final = "tap0"
 BRIDGE_MAC: Final = "02:00:00:00:00:01"
-"""The guest's gateway. Fixed, because a guest keeps it after a live migration."""
+"""The guest's gateway, the same after a live migration."""
 MACVTAP_INDEX: Final = 1_000_000
 """A macvtap's link index minus its character device's minor number: libvirt opens /dev/tap<index>."""
 MACVTAP_HOLDER: Final = "kvhold"
-"""Name prefix of links that occupy minor numbers for a moment."""
+"""Prefix of links that occupy minor numbers for a moment."""
 TAP_MAC: Final = "02:00:00:00:00:02"
 """The pod's end of the guest's tap."""
 GATEWAY: Final = "10.0.2.1"
@@ -36,10 +36,10 @@ PREFIX: Final = 24
 NETMASK: Final = "255.255.255.0"
 BROADCAST: Final = "10.0.2.255"
 BRIDGED_SERVER: Final = "169.254.75.1"
-"""virt-launcher's DHCP server if the guest has the pod's own address (RFC 3927: in no network)."""
+"""virt-launcher's DHCP server for a guest with the pod's own address (RFC 3927: in no network)."""
 GATEWAY6: Final = "fd10:0:2::1"
 GUEST6: Final = "fd10:0:2::2"
-"""Unique local addresses (RFC 4193) for the guest if the pod has IPv6."""
+"""Unique local (RFC 4193), if the pod has IPv6."""
 ROUTER6: Final = "fe80::1"
 """The guest's IPv6 gateway, for which virt-launcher answers."""
 BRIDGED_ROUTER6: Final = "fe80::a9fe:4b01"
@@ -94,8 +94,7 @@ def _mac_of(digest: bytes) -> str:
 def mac_problem(mac: str) -> str:
     """Return why a guest cannot have this MAC address, or "".
 
-    With the bridge's address, a guest would receive its gateway's packets; a source address with the group bit violates IEEE 802, section
-    8.2.
+    With the bridge's address, it would receive its gateway's packets; a source address with the group bit violates IEEE 802, section 8.2.
     """
     if not is_mac(mac):
         return f"must be six pairs of hexadecimal digits such as {EXAMPLE_MAC}"

@@ -37,7 +37,7 @@ def kubelet_is_unreachable(node: Object | None) -> bool:
 
 
 def empties(taint: Object) -> bool:
-    """Return whether a taint means that a node is being drained."""
+    """Return whether a taint means a drain."""
     return taint.get("key") in EMPTYING_TAINTS and taint.get("effect") == "NoSchedule"
 
 

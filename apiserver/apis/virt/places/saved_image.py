@@ -10,7 +10,7 @@ _WORDS: Final = re.compile(
     r"saved as ([A-Za-z0-9][A-Za-z0-9-]{0,62}), sha256:([0-9a-f]{64}), ([0-9]{1,18}) bytes"
     r"(?:, machine type ([A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)(?![A-Za-z0-9._-]))?"
 )
-"""The id as :func:`apiserver.apis.virt.places.forms.uid_errors` says, the machine type as a label's value: the status takes both."""
+"""The id is a uid (:func:`apiserver.apis.virt.places.forms.uid_errors`), the machine type a label's value, as in the status."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
 """virt-api's opaque token for the user, by which virt-handler groups streams."""
 
 CONNECTIONS: Final = 4
-"""``portforward`` and ``spice`` take a stream for each connection, so they may have this many times more."""
+"""``portforward`` and ``spice`` take a stream for each connection."""
 _OF_CONNECTIONS: Final = frozenset({"portforward", "spice"})
 
 HANDLER_PORT: Final = 8444
@@ -40,7 +40,7 @@ CLOSE_POLICY_VIOLATION: Final = 1008
 
 
 def share(kind: str) -> int:
-    """Return how many times the limits per machine apply to a kind of stream."""
+    """Return the factor for a kind of stream's limits per machine."""
     return CONNECTIONS if kind in _OF_CONNECTIONS else 1
 
 

@@ -92,14 +92,7 @@ def _of_filesystem(filesystem: Object) -> Content:
 
 
 def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]:
-    """Return why the machine's status may not contain this pod.
-
-    Args:
-        vm: the machine.
-        pod: the current one of this name in its namespace, or None.
-        name: in the status.
-        uid: in the status.
-    """
+    """Return why the machine's status may not contain the pod with this name and uid; ``pod`` is the current one of the name."""
     if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
     found = []
@@ -156,10 +149,7 @@ def _is_partial(mount: Object) -> bool:
 def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:
     """Return why a Migration may not contain these target addresses, to which the source's pod forwards connections.
 
-    Args:
-        pod: the current target, or None.
-        uid: the target's, in the status.
-        addresses: in the status.
+    ``pod`` is the current target, ``uid`` the one in the status.
     """
     if pod is None or uid_of(pod) != uid:
         return ["the pod with these addresses does not exist"]
@@ -171,7 +161,7 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
     """Return whether an unfinished Migration brings the machine into the pod with this uid.
 
-    A Migration created before the machine belongs to an earlier one of that name. If servers' clocks differ, the pod may be checked again.
+    One created before the machine belongs to an earlier machine. If servers' clocks differ, the pod may be checked again.
     """
     return (
         phases.is_unfinished(migration)

@@ -1,6 +1,6 @@
 """The ConfigMap ``kubevirt-trust``: the trusted authorities and the revoked nodes.
 
-virt-controller writes ``ca.crt``; the operator writes ``revoked.<node>``. If that value is a time (RFC 3339), only certificates that begin
+virt-controller writes ``ca.crt``; the operator writes ``revoked.<node>``. If that is a time (RFC 3339), only certificates that begin
 earlier are invalid, so a node can return with new keys. Any other value is a reason and revokes all: virt-controller signs none, and
 virt-api and other virt-handlers refuse the node's connections.
 """
@@ -21,7 +21,7 @@ REVOKED_PREFIX: Final = "revoked."
 
 @dataclass(frozen=True, slots=True)
 class Revocations:
-    """The revoked nodes: the time before which certificates are invalid, or None if all are."""
+    """The time before which a node's certificates are invalid, or None for all."""
 
     nodes: Mapping[str, datetime | None] = field(default_factory=dict)
 

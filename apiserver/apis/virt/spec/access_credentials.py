@@ -28,7 +28,7 @@ class Credential:
 
 
 def of(spec: Mapping[str, Any]) -> tuple[Credential, ...]:
-    """Return the elements in order, without those that have no method, which virt-api refuses."""
+    """Return the elements in order; those without method, which virt-api refuses, are left out."""
     found = (_credential(each) for each in spec.get("accessCredentials") or ())
     return tuple(each for each in found if each is not None)
 

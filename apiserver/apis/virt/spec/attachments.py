@@ -27,7 +27,7 @@ DEFAULT_NETWORK_ANNOTATION: Final = "v1.multus-cni.io/default-network"
 COMMON_NAMESPACE: Final = "default"
 """Its networks are for all pods if Multus isolates namespaces."""
 _DIGITS: Final = 10
-"""Hexadecimal, so that link names have at most 14 characters (IFNAMSIZ is 16 with the final zero)."""
+"""Link names have at most 14 characters (IFNAMSIZ is 16 with the final zero)."""
 
 
 @dataclass(frozen=True, slots=True)

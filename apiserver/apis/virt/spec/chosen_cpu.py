@@ -1,7 +1,7 @@
 """The CPU that virt-controller chose for a KVM machine without one: ``status.cpu``.
 
-virt-handler passes it on like a specified CPU. Only virt-launcher's report (``status.domain.cpuModel``) shows a running guest's CPU,
-because an older virt-handler starts guests with the node's.
+Only virt-launcher's report (``status.domain.cpuModel``) shows a running guest's CPU, because an older virt-handler starts guests with the
+node's.
 """
 
 from __future__ import annotations

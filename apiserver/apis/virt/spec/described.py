@@ -1,6 +1,6 @@
 """The domain of a machine's running form: by ``domain``, ``domainXML``, or both.
 
-The grammar of ``domainXML`` is imported late, because it takes 2 MiB in each process, and few machines need it.
+The grammar of ``domainXML`` takes 2 MiB, and few machines need it, so it is imported late.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apiserver.apis.virt.spec import running
 def domain_of(vm: Mapping[str, Any]) -> Domain:
     """Return the domain that the guest runs with, or starts with (:func:`running.spec_of`).
 
-    Of XML, it has the typed fields of the same meaning; invalid XML, which virt-api refuses and ``structure`` reports, is ignored.
+    Of XML, it has the typed fields of the same meaning. Invalid XML is ignored: virt-api refuses it, and ``structure`` reports it.
     """
     spec = running.spec_of(vm)
     domain: Domain = spec.get("domain") or {}

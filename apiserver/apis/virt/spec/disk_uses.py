@@ -3,9 +3,9 @@
 A claim that a guest writes to as a disk belongs to one machine, because two guests without coordination destroy a file system. Guests that
 only read may share it. Machines with ``shareable``, whose guests coordinate, may share it with each other, but not with readers.
 
-Machines may share a claim as a file system: the node's kernel or the network file system orders writes, as among pods. Meanwhile it cannot
-be a disk or hold firmware state of another, because a guest that writes files could change those. State of firmware and TPM has a directory
-per machine, so a claim may hold many. Read-only file systems need no lock.
+Machines may share a claim as a file system: the node's kernel or the network file system orders writes. Meanwhile it cannot be a disk or
+hold firmware state of another, because a guest that writes files could change those. State of firmware and TPM has a directory per machine,
+so a claim may hold many. Read-only file systems need no lock.
 
 ``docs/decisions/disks.md`` has the locks of servers' and plugins' disks.
 """
@@ -60,11 +60,7 @@ def server_uses(domain: Domain) -> dict[str, Use]:
 def locks(domain: Domain, uid: str, node: str = "", image_claim: str = "") -> frozenset[Lock]:
     """Return all locks of a machine on claims, servers' disks and files of its node.
 
-    Args:
-        domain: of the running form.
-        uid: the machine's.
-        node: the machine's.
-        image_claim: for images of its memory, in a directory of its uid: no guest may have its files.
+    ``domain`` is of the running form. ``image_claim`` has images of its memory, in a directory of its uid: no guest may have its files.
     """
     images = (Lock(f"{_FILES}/{image_claim}", _STATE),) if image_claim else ()
     return frozenset((*_locks(domain, uid), *_files_of_node(domain, node), *images))

@@ -1,7 +1,6 @@
 """Fields of ``…/virtualmachines/NAME/guestinfo`` from the guest agent, and their limits.
 
-The guest may send false values of any size and type. So virt-launcher, virt-handler and virt-api each limit what they receive
-(:func:`bounded`).
+The guest may send false values of any size and type, so each process limits what it receives (:func:`bounded`).
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 virt-controller makes an *attachment pod* on the guest's node, with the claim of a disk that only the desired form has. It records the pod
 in ``status.volumeStatus``. In this write, virt-api copies the disk to the running form, which also locks the claim; virt-handler then
-attaches the disk. A removed disk stays in the running form until virt-handler writes that the guest released it (``live_changes``).
+attaches it. A removed disk stays in the running form until virt-handler writes that the guest released it.
 
-A drive stays; only its medium comes and goes. Another medium takes two steps, with an empty drive in between. ``docs/decisions/disks.md``
-says why.
+A drive stays; only its medium comes and goes. Another medium takes two steps, with an empty drive in between (``docs/decisions/disks.md``).
 """
 
 from __future__ import annotations
@@ -233,7 +232,7 @@ def _running(vm: Mapping[str, Any]) -> Domain:
 
 
 def _domain(spec: Mapping[str, Any], vm: Mapping[str, Any]) -> Domain:
-    """Return a form's domain; empty for a machine with XML, which lists its disks itself."""
+    """Return {} for XML, which lists its disks itself."""
     has_xml = (vm.get("spec") or {}).get("domainXML") or running.spec_of(vm).get("domainXML")
     return {} if has_xml else spec.get("domain") or {}
 

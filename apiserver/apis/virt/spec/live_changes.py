@@ -29,7 +29,7 @@ FIELD: Final = "changes"
 PENDING: Final = "Pending"
 FAILED: Final = "Failed"
 APPLIED: Final = "Applied"
-"""virt-api removes such an entry when it has copied the setting."""
+"""virt-api removes the entry when it has copied the setting."""
 STATES: Final = (PENDING, FAILED, APPLIED)
 MAX_CHANGES: Final = 64
 """Most entries of ``status.changes``."""
@@ -93,7 +93,7 @@ def values(domain: Domain) -> dict[Change, str]:
 
 
 def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
-    """Return the desired values of the settings that the guest has as well; none of a machine with XML."""
+    """Return the desired values of the guest's settings; none of a machine with XML."""
     desired, runs = vm.get("spec") or {}, running.spec_of(vm)
     if desired.get("domainXML") or runs.get("domainXML"):
         return {}
@@ -115,7 +115,7 @@ def _claims(domain: Domain) -> dict[str, str | None]:
 
 
 def _gets_processors(runs: Domain, desired: Domain) -> bool:
-    """Return whether the guest gets processors. Devices with a queue per processor keep the queues of the start."""
+    """Exclude devices with a queue per processor: they keep the queues of the start."""
     several = interfaces.has_several_queues(runs) or bool((runs.get("devices") or {}).get("blockMultiQueue"))
     return cpu.grows(runs, desired) and not several
 
@@ -129,7 +129,7 @@ def of(vm: Mapping[str, Any]) -> tuple[Change, ...]:
 
 
 def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return the differences that need a restart: all but changes that the virt-launcher supports, and that have not failed."""
+    """Return the differences that need a restart: all but supported changes that have not failed."""
     supported = dig_vm(vm, "status", "domain", "liveChanges") or ()
     failed = {entry.get("path") for entry in entries(vm) if entry.get("state") == FAILED}
     live = [change for change in of(vm) if change.what in supported and str(change) not in failed]

@@ -1,7 +1,7 @@
 """Placeholders ``$(vm.name)`` and ``$(vm.suffix)`` in a set's template.
 
-Other texts in ``$(…)``, such as commands of a shell in cloud-init's data, stay. ``$$(vm.name)`` becomes ``$(vm.name)``, as in containers'
-environment.
+Other texts in ``$(…)``, such as a shell's in cloud-init's data, stay. As in containers' environment, ``$$(vm.name)`` becomes
+``$(vm.name)``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _OPTION_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is valid as a plugin's name, which is a file name in the node's plugin directory."""
+    """Return whether a text is valid as a plugin's name, which is a file name on the node."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 

@@ -1,7 +1,7 @@
 """The memory that the pod has room for, and that the guest may take.
 
-For more memory, virt-controller resizes the pod and records that in ``status.podResize`` before virt-handler requests the memory, because
-the kernel kills a guest with more than its pod. For less, the guest releases it, virt-controller lowers the record, then resizes the pod.
+For more memory, virt-controller resizes the pod and records that in ``status.podResize`` before virt-handler requests it, because the
+kernel kills a guest with more than its pod. For less, the guest releases it, virt-controller lowers the record, then resizes the pod.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def recorded(vm: Mapping[str, Any]) -> int:
 
 
 def granted(vm: Mapping[str, Any]) -> int:
-    """Return the most memory that the guest may have in its pod now, in bytes."""
+    """Return the most memory that the guest may have now, in bytes."""
     return max(of_guest(vm), recorded(vm))
 
 
 def wanted(vm: Mapping[str, Any]) -> int | None:
-    """Return the desired memory in bytes; None if the guest's virt-launcher does not change it."""
+    """Return the desired memory in bytes; None if the virt-launcher does not change it."""
     if live_changes.MEMORY.what not in (dig_vm(vm, "status", "domain", "liveChanges") or ()):
         return None
     value = live_changes.wanted(vm).get(live_changes.MEMORY)

@@ -1,9 +1,9 @@
 """The desired and the running hardware of a machine.
 
 The *desired* form is the spec. The *running* form is the hardware of a guest's start, until it ends, also over live migrations and while
-suspended; it takes only the edits of ``live_changes``. When a user edits a machine with a guest, virt-api copies the fields in
-:data:`FIELDS` from the old spec to ``status.running``, in the same transaction. It removes the copy when the machine loses its guest, and
-when an edit restores the running hardware. It ignores clients' writes to that field.
+suspended; it takes only the edits of ``live_changes``. When a user edits a machine with a guest, virt-api copies :data:`FIELDS` from the
+old spec to ``status.running``, in the same transaction. It removes the copy when the machine loses its guest, and when an edit restores the
+running hardware. It ignores clients' writes to that field.
 
 Locks, pods, migration targets, virt-handler and virt-launcher use the running form (:func:`spec_of`), the next attempt the desired form.
 """
@@ -26,10 +26,10 @@ FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave", "lif
 RUNNING: Final = "running"
 """Field of the status with the copy."""
 POD_RESIZE: Final = "podResize"
-"""Field of the status with the memory that the guest's pod has room for."""
+"""Field with the memory that the guest's pod has room for."""
 DEVICES: Final = "devices"
 OF_A_GUEST: Final = (RUNNING, POD_RESIZE, DEVICES, "changes", "volumeStatus")
-"""Fields of the status that virt-api removes in each write that leaves a machine without a guest."""
+"""virt-api removes these fields in each write that leaves a machine without a guest."""
 MAX_TOLD: Final = 8
 """Maximum differences in a message."""
 MAX_WORDS: Final = 700
@@ -73,7 +73,7 @@ def between(desired: Object, runs: Object) -> tuple[Difference, ...]:
 
 
 def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
-    """Copy the running hardware to the status if an update changes it; remove the copy if the update restores it.
+    """Copy the running hardware to the status if an update changes it, or remove a copy that the update restores.
 
     ``obj``, changed in place, is the updated machine with the status of ``old``.
     """
@@ -88,10 +88,9 @@ def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
 
 
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
-    """Restore the copy of the running hardware in a new status; remove it, and the devices, when the machine loses its guest.
+    """Restore the copy of the running hardware in ``obj``, which has a new status, or remove it without a guest, in place.
 
-    A suspended guest keeps its devices, because its image has libvirt's names of them. ``obj`` is changed in place; ``has_guest``: the
-    machine may have a guest with the new status.
+    A suspended guest keeps its devices, because its image has libvirt's names of them.
     """
     status = obj.get("status")
     if not isinstance(status, dict):
@@ -134,7 +133,7 @@ def _device_field(path: str) -> str:
 
 
 def _of_list(path: str, desired: Sequence[Object], runs: Sequence[Object]) -> Iterator[Difference]:
-    """Yield the devices that differ, by name; the list itself if they have no names, or only their order differs."""
+    """Yield differing devices by name; the list itself if they have no names, or only their order differs."""
     named = all("name" in each for each in (*desired, *runs))
     found = list(_of_devices(path, *({each["name"]: each for each in listed} for listed in (desired, runs)))) if named else []
     yield from found or [Difference(path)]

@@ -1,7 +1,6 @@
 """The subresource ``screenshot``: a guest's screen as PNG, checked but not decoded.
 
-A guest may control the program that encodes it. So a reader's decoder gets only an RGB picture of limited size, in QEMU's three kinds of
-chunks.
+A guest may control the encoder. So a reader's decoder gets only an RGB picture of limited size, in QEMU's three kinds of chunks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fields of KubeVirt's manifests with their names here, for hints in errors about unknown fields and values."""
+"""Fields of KubeVirt's manifests with their names here, for hints in errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _VALUES: Final = {("spec.evictionStrategy", "None"): "Shutdown"}
 
 
 def hint(field: str, value: object = None) -> str:
-    """Return a text that names the replacement of a KubeVirt field or value, or ""."""
+    """Return a hint that names the replacement of a KubeVirt field or value, or ""."""
     path = _SELECTOR.sub("", field)
     instead = _NAMES.get(path) or (_VALUES.get((path, value), "") if isinstance(value, str) else "")
     return f"this is a KubeVirt field; use {instead} ({PAGE})" if instead else ""

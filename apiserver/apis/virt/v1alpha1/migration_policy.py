@@ -1,6 +1,6 @@
 """``MigrationPolicy``: limits for live migrations of selected machines.
 
-It is cluster-scoped because it distributes the nodes' network bandwidth and the waiting time of other migrations.
+Cluster-scoped, because it distributes the nodes' network bandwidth and the waiting time of other migrations.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def validate_selector(spec: Object, path: Path) -> list[FieldError]:
 
 
 def _with(elements: Sequence[Object] | None, *needed: str) -> Iterator[tuple[int, Object]]:
-    """Yield position and element of those with the required fields; the schema reports the others."""
+    """Yield position and element; the schema reports those without a required field."""
     return ((position, each) for position, each in enumerate(elements or ()) if all(field in each for field in needed))
 
 
@@ -82,7 +82,7 @@ def _affinity(affinity: Object, path: Path) -> list[FieldError]:
 
 
 def _node_term(term: Object, path: Path, *, with_values: bool) -> list[FieldError]:
-    """Validate a term; ``with_values``: also of label values, which Kubernetes checks only for required terms."""
+    """``with_values``: also check label values, as Kubernetes does only for required terms."""
     found = []
     for position, each in _with(term.get("matchExpressions"), "key", "operator"):
         place = path.child("matchExpressions").index(position)
@@ -126,10 +126,10 @@ def validate_label_selector(selector: Object | None, path: Path) -> list[FieldEr
 
 
 def _label_keys(holder: Object, path: Path) -> list[FieldError]:
-    """Validate matchLabelKeys and mismatchLabelKeys.
+    """Validate matchLabelKeys and mismatchLabelKeys, which need a labelSelector.
 
-    They need a labelSelector. A key of matchLabelKeys may be neither in the selector nor in mismatchLabelKeys, because kube-apiserver adds
-    the pod's values to the selector.
+    A key of matchLabelKeys may be neither in the selector nor in mismatchLabelKeys, because kube-apiserver adds the pod's values to the
+    selector.
     """
     selector, found = holder.get("labelSelector"), []
     matched, mismatched = (holder.get(each) or [] for each in ("matchLabelKeys", "mismatchLabelKeys"))

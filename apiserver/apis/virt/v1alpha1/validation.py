@@ -1,4 +1,4 @@
-"""Validation of VirtualMachines and Migrations after defaulting; returns all errors.
+"""Validation of VirtualMachines and Migrations after defaulting.
 
 It also runs if the schema found errors. Required fields may be missing then.
 """

@@ -86,7 +86,7 @@ TAKEN_OVER: Final = frozenset({"nodeName", "podName", "podUID", "migration"})
 
 @dataclass(frozen=True, slots=True)
 class MachineWrite:
-    """A write of a machine's status, with the data to check it."""
+    """A write with the data to check it."""
 
     node: str
     """Of the virt-handler that writes."""
@@ -96,7 +96,7 @@ class MachineWrite:
     now: datetime
     """By virt-api's clock."""
     migration: Object | None = None
-    """The stored one of the new ``status.migration``; used if the machine is not on the node."""
+    """The one in the new ``status.migration``; used if the machine is not on the node."""
 
 
 def validate(write: MachineWrite) -> list[FieldError]:

@@ -73,7 +73,7 @@ ONCE: Final = ("startTime", "endTime")
 
 @dataclass(frozen=True, slots=True)
 class MigrationWrite:
-    """A write of a Migration's status, with the data to check it."""
+    """A write with the data to check it."""
 
     node: str
     """Of the virt-handler that writes."""
@@ -117,7 +117,6 @@ def validate(write: MigrationWrite) -> list[FieldError]:
 
 
 def _address(write: MigrationWrite) -> Iterator[FieldError]:
-    """Check the address to which the source sends the guest's memory."""
     given = _status(write.new).get("targetAddress")
     is_entered = phases.phase_of(write.new) == phases.TARGET_READY != phases.phase_of(write.old)
     if given == _status(write.old).get("targetAddress") and not is_entered:
@@ -165,7 +164,7 @@ def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _outcome(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield why the Migration may not end this way; the machine shows where the guest is, also by ``podName`` after its end."""
+    """Yield why the Migration may not end this way. The machine shows where the guest is, also by ``podName`` after its end."""
     after = phases.phase_of(write.new)
     if after not in phases.MIGRATION_FINAL:
         return

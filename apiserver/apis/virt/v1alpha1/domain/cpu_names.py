@@ -1,4 +1,4 @@
-"""Names of CPU models and features that libvirt 11.3 (``cpu_map``) and QEMU 10.0 (``qemu-system-x86_64 -cpu help``) both have."""
+"""CPU models and features that libvirt 11.3 (``cpu_map``) and QEMU 10.0 (``qemu-system-x86_64 -cpu help``) both have."""
 
 from __future__ import annotations
 

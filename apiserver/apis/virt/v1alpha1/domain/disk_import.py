@@ -168,7 +168,7 @@ def _validate_references(given: Object, url: str, path: Path) -> list[FieldError
 
 
 def validate_url(url: str, path: Path) -> list[FieldError]:
-    """Validate an address; errors do not repeat it, because it may contain a secret."""
+    """Validate an address, which errors do not repeat, because it may contain a secret."""
     if not url:
         return [required(path)]
     if len(url) > disk_imports.MAX_URL:
