@@ -1,7 +1,4 @@
-"""Converts quantities in an object to strings, as Go does.
-
-``guest: 268435456`` is stored as ``"268435456"``, so that all readers see one type. Strings remain as written.
-"""
+"""Converts quantities in an object to strings, as Go does. Strings remain as written."""
 
 from __future__ import annotations
 

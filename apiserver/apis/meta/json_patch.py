@@ -1,7 +1,7 @@
 """JSON patch, RFC 6902, as in Kubernetes: at most 10 000 operations, and copies of at most 3 MiB in total.
 
-As lenient as Go's library: ``test`` for null succeeds for a missing value, ``replace`` adds one, ``copy`` of one gives null, list positions
-may count from the end (``/-1``), and a missing ``value`` is null.
+As in Go's library, ``test`` for null succeeds for a missing value, ``replace`` adds one, ``copy`` of one gives null, list positions may
+count from the end (``/-1``), and a missing ``value`` is null.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ Object: TypeAlias = dict[str, Any]
 HubObject = NewType("HubObject", dict[str, Any])
 """Of the hub, its kind's stored version; mypy refuses others in its place."""
 Json: TypeAlias = Any
-"""Any JSON value."""
 
 
 class NamespacedName(NamedTuple):

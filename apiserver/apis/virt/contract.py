@@ -1,7 +1,7 @@
 """Versions of the contract between virt-controller and virt-handlers: statuses, labels and annotations of pods, Leases.
 
 Any change except an added optional field increments ``VERSION``. A virt-handler annotates its node's Lease with its versions.
-virt-controller assigns guests only to nodes with a version in ``SPOKEN``, because an upgrade replaces them one after another.
+virt-controller assigns guests only to nodes with a version in ``SPOKEN``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ BEFORE: Final = frozenset({1})
 ANNOTATION: Final = f"{names.GROUP}/contract-versions"
 """On a node's Lease: its virt-handler's versions, as comma-separated numbers."""
 MAX_TEXT: Final = 64
-"""Maximum length."""
 _NUMBERS: Final = re.compile(r"[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 

@@ -1,10 +1,7 @@
-"""Checks the structure of our kinds for processes that read plain JSON.
-
-virt-api validates what it stores, but an object may be from an older release, a backup, or a direct write to etcd. Errors are sentences
-with the path.
+"""Checks the structure of our kinds for processes that read plain JSON. Errors are sentences with the path.
 
 ``make fields`` writes the shapes of ``spec`` and ``status`` to ``structure.json``, so that pydantic is not imported. Shapes without a model
-are here: metadata, and the affinity that virt-controller reads. kube-apiserver checks the rest of affinity, tolerations and so on.
+are here: metadata, and the affinity that virt-controller reads.
 """
 
 from __future__ import annotations

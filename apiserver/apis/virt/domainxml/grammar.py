@@ -22,9 +22,7 @@ class Element:
     attributes: Mapping[str, Rule] = field(default_factory=dict)
     children: Mapping[str, Allowed] = field(default_factory=dict)
     text: Rule | None = None
-    """None: it has no text."""
     required: frozenset[str] = frozenset()
-    """Attributes that it needs for its meaning."""
     required_children: frozenset[str] = frozenset()
     """An attribute and a child may share a name (``<controller model=''><model/>``)."""
     most: int = 1

@@ -209,7 +209,7 @@ class _Builder:
 
 
 def element_count(text: str) -> int:
-    """Return the number of elements in a document, including those in comments, without parsing it."""
+    """Count a document's elements, including those in comments, without parsing it."""
     return text.count("<") - text.count("</") - text.count("<!") - text.count("<?")
 
 

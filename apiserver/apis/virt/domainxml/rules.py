@@ -52,7 +52,7 @@ def topology(root: Node) -> tuple[int, int, int]:
 
 
 def io_thread_count(root: Node) -> int:
-    """Return the number of I/O threads."""
+    """Count the I/O threads."""
     return _number(root, "iothreads")
 
 

@@ -20,7 +20,6 @@ class Size:
 
     memory_bytes: int
     topology: tuple[int, int, int]
-    """As in :class:`Reading`."""
 
 
 class Sizes:

@@ -19,7 +19,7 @@ MAX_QUEUES: Final = 8
 
 
 def counts(domain: Domain) -> dict[str, int]:
-    """Return the initial numbers of sockets, cores per socket and threads per core."""
+    """Return the initial numbers of sockets, cores and threads."""
     cpu = domain.get("cpu") or {}
     return {each: int(cpu.get(each) or 1) for each in COUNTS}
 
@@ -61,7 +61,7 @@ def highest_apic_id(domain: Domain) -> int:
 
 
 def queues(domain: Domain) -> int:
-    """Return the number of a multi-queue device's queues."""
+    """Count a multi-queue device's queues."""
     return min(vcpus(domain), MAX_QUEUES)
 
 
@@ -82,5 +82,5 @@ def isolates_emulator(domain: Domain) -> bool:
 
 
 def dedicated(domain: Domain) -> int:
-    """Return the number of dedicated processors; 0: the machine shares the node's."""
+    """Count the dedicated processors; 0: the machine shares the node's."""
     return vcpus(domain) + isolates_emulator(domain) if is_dedicated(domain) else 0

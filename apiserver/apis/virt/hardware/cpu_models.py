@@ -1,12 +1,12 @@
-"""CPU models for machines that specify none, the best first, by vendor.
+"""CPU models for machines that specify none, the best first, by vendor (``docs/decisions/hardware.md``).
 
 The order is the reverse of libvirt's ``src/cpu_map/index.xml`` (11.3), from the newest to the oldest. Within a generation, the newest
 version comes first (``qemu-system-x86_64 -cpu help`` lists the aliases), models with speculation control (IBRS) before others, and without
 TSX before those with it, because processors lose TSX with new microcode. The last of each vendor is the oldest with all of x86-64-v2, which
 current distributions need.
 
-KVM shows a guest the node's vendor with any model (QEMU's ``host_cpu_instance_init``), and libvirt calls a model usable if its features
-exist: an EPYC supports Nehalem. So each model is only for its vendor's nodes, or a migration would change the guest's processor.
+Each model is only for its vendor's nodes: KVM shows a guest the node's vendor (QEMU's ``host_cpu_instance_init``), and libvirt calls a
+model usable if its features exist.
 """
 
 from __future__ import annotations

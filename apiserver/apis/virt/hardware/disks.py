@@ -27,12 +27,10 @@ OVERLAY_SIZE_LIMIT: Final = "4Gi"
 """Default of ``source.sizeLimit``, more than the cloud images of most distributions."""
 MIB: Final = 1 << 20
 LUN: Final = "lun"
-"""A value of ``device``."""
 EMPTY: Final = "EmptyDisk"
 """A blank disk made in the pod."""
 _MEDIUM: Final = ("type", "source")
 WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
-"""A World Wide Name."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
@@ -87,7 +85,7 @@ def on_written_claims(domain: Domain) -> list[Object]:
 
 
 def queues(domain: Domain) -> int:
-    """Return the number of each disk's queues; 0: QEMU's default for the machine type, one per processor."""
+    """Count each disk's queues; 0: QEMU's default for the machine type, one per processor."""
     several = (domain.get("devices") or {}).get("blockMultiQueue")
     return 0 if several is None else cpu.queues(domain) if several else 1
 

@@ -80,7 +80,7 @@ def state_of(interface: Mapping[str, Any]) -> str:
 
 
 def queues(domain: Domain, model: str) -> int:
-    """Return a card's number of queue pairs."""
+    """Count a card's queue pairs."""
     return cpu.queues(domain) if has_several_queues(domain) and model == "virtio" else 1
 
 

@@ -16,12 +16,12 @@ THREAD_BYTES: Final = 2 << 20
 
 
 def shared(domain: Domain) -> int:
-    """Return the number of threads that disks share."""
+    """Count the threads that disks share."""
     return int((domain.get("ioThreads") or {}).get("count") or 0)
 
 
 def total(domain: Domain) -> int:
-    """Return the number of shared and dedicated threads."""
+    """Count shared and dedicated threads."""
     return shared(domain) + sum(is_alone(each) for each in disks.defaulted(domain))
 
 

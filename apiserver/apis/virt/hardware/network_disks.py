@@ -18,7 +18,7 @@ NBD: Final = "NBD"
 NFS: Final = "NFS"
 RBD: Final = "RBD"
 REQUESTS: Final = 32
-"""Parallel, to a disk with a driver that copies written data: each copy exists until the server answers."""
+"""Parallel requests to a disk with a driver that copies written data: each copy exists until the server answers."""
 
 MAX_LUN: Final = 255
 LOGIN_KEYS: Final[Mapping[str, str]] = {"node.session.auth.username": "username", "node.session.auth.password": "password"}
@@ -110,7 +110,6 @@ class Kind:
     login_keys: Mapping[str, str] = field(default_factory=dict)
     """Files of a login in the pod, by the keys of the Secret in ``secretRef``."""
     has_tls: bool = False
-    """It supports ``tlsSecretRef``."""
     copies: bool = False
     """QEMU's driver copies what the guest writes."""
 

@@ -1,7 +1,6 @@
 """The image of a suspended guest's memory: ``spec.managedSave`` names its claim, ``status.managedSave`` the image.
 
-virt-launcher writes ``<machine's uid>/<operation's id>`` into the claim, and reports the digest. A start resumes only from the status's
-image.
+The claim has ``<machine's uid>/<operation's id>``. A start resumes only from the status's image.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 may be temporary if nothing runs in the target and the guest is on the source: it never began to move, or the source's virt-launcher
 reported it. A Migration from an older virt-controller has no number; its first failure is final.
 
-virt-launcher and the relays know each attempt by its own uid, so reports about an earlier one never apply to a later one.
+Each attempt has its own uid, so reports about an earlier one never apply to a later one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from apiserver.apis.virt.kinds import dig_migration
 MAX_ATTEMPTS: Final = 3
 """virt-launcher remembers four. It also bounds the cost of a node where every attempt fails."""
 CONNECTION_BROKEN: Final = "ConnectionBroken"
-"""The connection between the nodes, or a process at its ends, ended; the source's virt-handler reports that the guest stayed."""
+"""A connection or a process at its ends ended; the source's virt-handler reports that the guest stayed."""
 TARGET_POD_ENDED: Final = "TargetPodEnded"
 TARGET_POD_DELETED: Final = "TargetPodDeleted"
 REPORTED: Final = frozenset({CONNECTION_BROKEN})

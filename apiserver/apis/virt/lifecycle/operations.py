@@ -1,9 +1,7 @@
 """Operations on a running guest: reading and changing ``status.operations``.
 
 An operation is carried out at most once, unlike a level (power, pause). virt-handler sends it to virt-launcher with its id and number, and
-writes its result. The end of an attempt ends its operations in the same write.
-
-virt-launcher follows the order of ``number``, so the newest is enough to refuse old ones.
+writes its result. An attempt's end ends its operations in the same write. virt-launcher refuses a lower ``number`` than the newest.
 """
 
 from __future__ import annotations

@@ -57,7 +57,6 @@ ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 _PAUSES: Final = frozenset({PAUSE, UNPAUSE})
 
 Result = Literal["Succeeded", "Failed", "Stopped", "Suspended"]
-"""The end of an attempt."""
 RESULT_SUCCEEDED: Final[Result] = "Succeeded"
 RESULT_FAILED: Final[Result] = "Failed"
 RESULT_STOPPED: Final[Result] = "Stopped"

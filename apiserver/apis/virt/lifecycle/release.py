@@ -1,8 +1,7 @@
-"""The condition of a Migration that lets its guest run on the target.
+"""The condition of a Migration that lets its guest, which arrives paused, run on the target.
 
-The guest arrives paused. It may run only after its QEMU on the source is gone and the source's libvirt has released it. The source's
-virt-handler writes that, or virt-controller from the final report of the source's pod; usually virt-handlers tell each other over the
-relay. It is never revoked.
+It requires that the guest's QEMU on the source is gone and the source's libvirt has released it. The source's virt-handler writes that, or
+virt-controller from the final report of the source's pod; usually virt-handlers use the relay. It is never revoked.
 """
 
 from __future__ import annotations

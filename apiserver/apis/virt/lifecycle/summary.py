@@ -1,6 +1,6 @@
 """A machine's state in one word, and its reason, for ``kubectl get vms``.
 
-The words are those of KubeVirt's ``printableStatus``, ``kubectl get pods`` and the kubelet. Programs read conditions instead.
+The words are those of KubeVirt's ``printableStatus``, ``kubectl get pods`` and the kubelet.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ class Volume:
 
     name: str
     directory: str
-    """Its mount path."""
     size: int
     """In bytes."""
 
@@ -128,7 +127,6 @@ NBD_CERTIFICATES_DIRECTORY: Final = f"{RUN_DIRECTORY}/nbd-certificates"
 """These certificates, and the machine's key: in memory."""
 
 EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
-"""In virt-launcher's image."""
 AGENT_CHANNEL: Final = "org.qemu.guest_agent.0"
 """The guest agent's virtio port."""
 

@@ -80,32 +80,32 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return the attempt's pod name, unique so that a second creation fails."""
+    """Name an attempt's pod uniquely, so that a second creation fails."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
 def handler_username(namespace: str) -> str:
-    """Return the user name of virt-handler's service account."""
+    """Name the user of virt-handler's service account."""
     return f"system:serviceaccount:{namespace}:{HANDLER}"
 
 
 def handler_lease(node: str) -> str:
-    """Return the Lease that a node's virt-handler renews."""
+    """Name the Lease that a node's virt-handler renews."""
     return f"{HANDLER}-{node}"
 
 
 def node_lease_namespace(namespace: str) -> str:
-    """Return the namespace of virt-handlers' Leases: separate, so that their rights cover nothing else."""
+    """Name the namespace of virt-handlers' Leases: separate, so that their rights cover nothing else."""
     return f"{namespace}-node-lease"
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Return the unique name of a migration attempt's target pod."""
+    """Name a migration attempt's target pod uniquely."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
 def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> str:
-    """Return the unique name of a disk's attachment pod for the guest in pod ``pod_uid``."""
+    """Name a disk's attachment pod uniquely, for the guest in pod ``pod_uid``."""
     return f"{_attachments(vm_name)}{_suffix(pod_uid, disk, claim)}"
 
 
@@ -120,15 +120,15 @@ def _attachments(vm_name: str) -> str:
 
 
 def removal_pod_name(vm_name: str, vm_uid: str) -> str:
-    """Return the unique name of the pod that deletes a deleted machine's image."""
+    """Name the pod that deletes a deleted machine's image uniquely."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, 'images')}"
 
 
 def handler_server_name(node: str) -> str:
-    """Return the server name in a virt-handler's certificate: ``<node>.virt-handler``.
+    """Name the server in a virt-handler's certificate: ``<node>.virt-handler``.
 
     Raises:
-        ValueError: the node's name does not fit into a certificate.
+        ValueError: the node's name does not fit.
     """
     if len(node) > _MAX_NODE_NAME or not _NODE.fullmatch(node):
         raise ValueError(

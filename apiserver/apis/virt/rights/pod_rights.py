@@ -1,8 +1,8 @@
-"""Checks a pod before a status may name its uid.
+"""Checks a pod before a status may name its uid, because virt-handler starts a guest in it.
 
-virt-handler starts a guest in this pod, so a writer of the status could choose what the guest sees. Therefore the pod must be in the
-machine's namespace, controlled by the machine, and mount only its claims, images, Secrets, ConfigMaps and tokens. The result stays true:
-uids are not reused, and the checked fields are immutable except the owner and the annotation of networks, which nodes read at the start.
+The pod must be in the machine's namespace, controlled by the machine, and mount only its claims, images, Secrets, ConfigMaps and tokens.
+The result stays true: uids are not reused, and the checked fields are immutable except the owner and the annotation of networks, which
+nodes read at the start.
 """
 
 from __future__ import annotations

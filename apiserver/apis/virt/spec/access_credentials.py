@@ -13,7 +13,6 @@ NO_CLOUD: Final = "noCloud"
 CONFIG_DRIVE: Final = "configDrive"
 GUEST_AGENT: Final = "qemuGuestAgent"
 METHODS: Final = (NO_CLOUD, CONFIG_DRIVE, GUEST_AGENT)
-"""Fields of ``propagationMethod``."""
 DISKS: Final[Mapping[str, str]] = {NO_CLOUD: cloud_init.NO_CLOUD, CONFIG_DRIVE: cloud_init.CONFIG_DRIVE}
 """Type of the disk with the keys, by method."""
 

@@ -97,22 +97,22 @@ def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict
 
 
 def link(interface: str) -> str:
-    """Return the pod link's name for an interface."""
+    """Name an interface's link in the pod."""
     return f"net{_hash(interface)}"
 
 
 def link_of_network(interface: str, network: str) -> str:
-    """Return the pod link's name for a coming interface, which an edit can give another network."""
+    """Name a coming interface's link in the pod; an edit can give it another network."""
     return f"net{_hash(f'{interface} {network}')}"
 
 
 def tap(interface: str) -> str:
-    """Return the name of the guest's tap."""
+    """Name the guest's tap."""
     return f"tap{_hash(interface)}"
 
 
 def bridge(interface: str) -> str:
-    """Return the name of the bridge between link and tap."""
+    """Name the bridge between link and tap."""
     return f"k6t-{_hash(interface)}"
 
 

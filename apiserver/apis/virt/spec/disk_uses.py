@@ -1,13 +1,10 @@
-"""How machines use claims, and which machines may share one.
+"""How machines use claims, and which machines may share one (``docs/decisions/disks.md``).
 
 A claim that a guest writes to as a disk belongs to one machine, because two guests without coordination destroy a file system. Guests that
 only read may share it. Machines with ``shareable``, whose guests coordinate, may share it with each other, but not with readers.
 
-Machines may share a claim as a file system: the node's kernel or the network file system orders writes. Meanwhile it cannot be a disk or
-hold firmware state of another, because a guest that writes files could change those. State of firmware and TPM has a directory per machine,
-so a claim may hold many. Read-only file systems need no lock.
-
-``docs/decisions/disks.md`` has the locks of servers' and plugins' disks.
+Machines may share a claim as a file system, whose writes the kernel or the network file system orders. Meanwhile it cannot be a disk or
+hold firmware state of another, because a guest that writes files could change those. Read-only file systems need no lock.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Disks, and media of CD-ROM drives, that a running guest gets and loses.
+"""Disks, and media of CD-ROM drives, that a running guest gets and loses (``docs/decisions/disks.md``).
 
-virt-controller makes an *attachment pod* on the guest's node, with the claim of a disk that only the desired form has. It records the pod
-in ``status.volumeStatus``. In this write, virt-api copies the disk to the running form, which also locks the claim; virt-handler then
-attaches it. A removed disk stays in the running form until virt-handler writes that the guest released it.
+virt-controller makes an *attachment pod* on the guest's node, with the claim of a disk that only the desired form has, and records it in
+``status.volumeStatus``. In this write, virt-api copies the disk to the running form, and locks the claim; virt-handler then attaches it. A
+removed disk stays in the running form until virt-handler writes that the guest released it.
 
-A drive stays; only its medium comes and goes. Another medium takes two steps, with an empty drive in between (``docs/decisions/disks.md``).
+A drive stays; only its medium comes and goes. Another medium takes two steps, with an empty drive in between.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Network cards that a running guest gets and loses.
+"""Network cards that a running guest gets and loses (``docs/decisions/networks.md``).
 
 virt-handler attaches a card that only the desired form has, if the guest's pod has the network. On its report, virt-api copies the card to
-the running form (``live_changes``). The pod of a migration's target also has the networks of the coming cards. A removed card stays in the
-running form until virt-handler writes that the guest released it.
+the running form, where a removed card stays until the guest released it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Edits that a running guest takes without a restart.
+"""Edits that a running guest takes without a restart (``docs/decisions/life-cycle.md``).
 
-The running form of a machine (``running``) follows the desired one setting by setting. virt-handler requests a change where the desired
-value differs from the guest's, which virt-launcher reports. So a restart of a process repeats or loses nothing, and a reverted edit is
-reverted in the guest.
-
-virt-handler writes the outcome into ``status.changes``. On :data:`APPLIED`, virt-api copies the setting to the running form.
+virt-handler requests a change where the desired value of a setting differs from the guest's, which virt-launcher reports, and writes the
+outcome into ``status.changes``. On :data:`APPLIED`, virt-api copies the setting to the running form (``running``).
 """
 
 from __future__ import annotations

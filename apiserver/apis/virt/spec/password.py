@@ -1,7 +1,4 @@
-"""The body of the verb ``setpassword``: fields and limits.
-
-It goes from virt-api through virt-handler and virt-launcher to the guest agent. No process stores or logs it.
-"""
+"""The body of the verb ``setpassword``: fields and limits. No process stores or logs it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The memory that the pod has room for, and that the guest may take.
 
-For more memory, virt-controller resizes the pod and records that in ``status.podResize`` before virt-handler requests it, because the
-kernel kills a guest with more than its pod. For less, the guest releases it, virt-controller lowers the record, then resizes the pod.
+virt-controller resizes the pod, and records that in ``status.podResize`` before virt-handler requests more memory. For less, the guest
+first releases it (``docs/decisions/hardware.md``).
 """
 
 from __future__ import annotations

@@ -36,7 +36,6 @@ class Probe:
     """One probe."""
 
     handler: str
-    """One of :data:`HANDLERS`."""
     port: int = 0
     """0: the guest agent's, or invalid, so that the probe cannot run."""
     path: str = "/"

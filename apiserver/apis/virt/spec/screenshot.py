@@ -1,6 +1,6 @@
 """The subresource ``screenshot``: a guest's screen as PNG, checked but not decoded.
 
-A guest may control the encoder. So a reader's decoder gets only an RGB picture of limited size, in QEMU's three kinds of chunks.
+A guest may control the encoder, so a reader gets only an RGB picture of limited size, in QEMU's three kinds of chunks.
 """
 
 from __future__ import annotations

@@ -34,15 +34,15 @@ class AccessCredentialSource(Model):
 
 
 class NoCloudPropagation(Model):
-    """Puts the keys into the meta data of the disk of type CloudInitNoCloud."""
+    """Puts the keys into the meta data of the CloudInitNoCloud disk."""
 
 
 class ConfigDrivePropagation(Model):
-    """Puts the keys into the meta data of the disk of type CloudInitConfigDrive."""
+    """Puts the keys into the meta data of the CloudInitConfigDrive disk."""
 
 
 class GuestAgentPropagation(Model):
-    """Sets the keys with the guest agent while the guest runs."""
+    """Sets the keys by the guest agent, in a running guest."""
 
     users: list[str] = Field(
         description="Users of the guest that get the keys. The guest agent removes all other keys of a user.",
@@ -51,7 +51,7 @@ class GuestAgentPropagation(Model):
 
 
 class PropagationMethod(Model):
-    """How public keys get into the guest; exactly one field is set."""
+    """How public keys get into the guest: one of the fields."""
 
     no_cloud: NoCloudPropagation | None = Field(
         None, description="In the meta data of the disk of type CloudInitNoCloud: the guest takes them at its first boot."

@@ -17,7 +17,7 @@ MAX_COMMAND: Final = 4096
 
 
 class ExecAction(Model):
-    """A command that the guest agent runs in the guest. Exit code 0 is a success."""
+    """A command that the guest agent runs. Exit code 0 is a success."""
 
     command: list[str] = Field(
         description="The program and its arguments. It runs without a shell, with the agent's rights.", json_schema_extra=ATOMIC

@@ -41,7 +41,7 @@ class ObjectSelectorRequirement(Model):
 
 
 class ObjectSelector(Model):
-    """Conditions on labels, which all must hold. Without conditions it selects every object."""
+    """Conditions on labels, which all must hold. Without conditions it selects all."""
 
     match_labels: dict[str, str] | None = Field(None, description="Labels that an object must have with exactly these values.")
     match_expressions: list[ObjectSelectorRequirement] | None = Field(
@@ -61,7 +61,7 @@ class MigrationPolicySelectors(Model):
 
 
 class MigrationPolicySpec(Model):
-    """Limits for migrations of the selected machines. An absent field has the cluster's default from the chart's values."""
+    """Limits for migrations of the selected machines. Absent fields have the cluster's defaults."""
 
     selectors: MigrationPolicySelectors | None = Field(
         None,
@@ -100,13 +100,13 @@ class MigrationPolicySpec(Model):
 
 
 class MigrationPolicy(Kind):
-    """Limits for live migrations of selected machines: bandwidth, downtime, time-out, and the action after the time-out."""
+    """Limits for live migrations of selected machines: bandwidth, downtime, time-out."""
 
     spec: MigrationPolicySpec = Field(description="The machines, and the limits of their migrations.")
 
 
 class MigrationOptions(Model):
-    """Limits of one migration, from its policy and the cluster's defaults when it began."""
+    """Limits of one migration, from its policy and the cluster's defaults."""
 
     bandwidth: Quantity | None = Field(None, description="Bytes per second at most. 0: no limit.")
     max_downtime_milliseconds: Int64 | None = Field(None, description="Longest pause of the guest at the end, in milliseconds.")

@@ -51,7 +51,7 @@ class HTTPGetAction(Model):
 
 
 class TCPSocketAction(Model):
-    """A connection, closed once the guest accepted it. Not for interfaces of type passt, which accepts connections before the guest."""
+    """A connection, closed once accepted. Not for interfaces of type passt, which accepts connections before the guest."""
 
     port: Int32 = Field(description="The guest's TCP port, 1 to 65535.")
 
@@ -63,8 +63,8 @@ class GuestAgentPing(Model):
 class Probe(Model):
     """A periodic check of the running guest: one of httpGet, tcpSocket, exec and guestAgentPing.
 
-    The guest's node sends the first two to the pod's address, like the kubelet's probes. A probe is suspended while the guest is paused,
-    migrates or shuts down.
+    The guest's node sends the first two to the pod's address, like the kubelet. A probe pauses while the guest is paused, migrates or shuts
+    down.
     """
 
     http_get: HTTPGetAction | None = Field(None, alias="httpGet", description="An HTTP request.")

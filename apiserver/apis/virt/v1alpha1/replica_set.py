@@ -74,7 +74,7 @@ class VirtualMachineReplicaSetSpec(Model):
 
 
 class VirtualMachineReplicaSetStatus(Model):
-    """The machines that exist, counted by virt-controller. Machines in deletion and finished ones count only where that is said."""
+    """The machines that exist. Those in deletion and finished ones count only where that is said."""
 
     replicas: Int32 | None = Field(None, description="Number of machines.")
     fully_labeled_replicas: Int32 | None = Field(None, description="Number of machines that have all labels of the template.")

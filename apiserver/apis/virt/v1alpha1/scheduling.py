@@ -22,7 +22,7 @@ class LabelSelectorRequirement(Model):
 
 
 class LabelSelector(Model):
-    """Selects objects by their labels. All conditions must hold; without conditions it selects everything."""
+    """Selects objects by labels. All conditions must hold; without conditions it selects everything."""
 
     match_labels: dict[str, str] | None = Field(None, description="Labels that an object must have with exactly these values.")
     match_expressions: list[LabelSelectorRequirement] | None = Field(
@@ -97,14 +97,14 @@ class PodAffinityTerm(Model):
 
 
 class WeightedPodAffinityTerm(Model):
-    """A preference to be close to, or apart from, some pods."""
+    """A preference to be close to, or apart from, pods."""
 
     weight: Int32 = Field(description="Strength of the preference: 1 to 100.")
     pod_affinity_term: PodAffinityTerm = Field(description="The pods, and how they define places.")
 
 
 class PodAffinity(Model):
-    """Pods that the virtual machine must or should run close to."""
+    """Pods to run close to."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = Field(
         None, description="The pod is scheduled only to places with such a pod.", json_schema_extra=ATOMIC
@@ -115,7 +115,7 @@ class PodAffinity(Model):
 
 
 class PodAntiAffinity(Model):
-    """Pods that the virtual machine must not or should not run close to."""
+    """Pods to run apart from."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = Field(
         None, description="The pod is never scheduled to places with such a pod.", json_schema_extra=ATOMIC
@@ -149,7 +149,7 @@ class Toleration(Model):
 
 
 class TopologySpreadConstraint(Model):
-    """How evenly the matching pods are spread over the domains of a topology."""
+    """How evenly matching pods are spread over a topology's domains."""
 
     max_skew: Int32 = Field(description="Largest allowed difference between the numbers of pods in two places; at least 1.")
     topology_key: str = Field(description="Node label that defines places, one for each value.")

@@ -1,7 +1,6 @@
 """Validates formats, lengths and numbers in the status of a VirtualMachine or Migration, for every writer.
 
-virt-handler builds paths from uids and dials addresses; users read messages, which may quote guests, in terminals. Unchanged values are not
-validated again (ratcheting, KEP-4008); elements of lists are matched by key or equality.
+Unchanged values are not validated (ratcheting, KEP-4008); elements of lists are matched by key or equality.
 """
 
 from __future__ import annotations

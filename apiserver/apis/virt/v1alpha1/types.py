@@ -160,7 +160,7 @@ class DomainStatus(Model):
 
 
 class CPUStatus(Model):
-    """The CPU of a machine with KVM and without a model in its spec."""
+    """The CPU of a KVM machine without a model in its spec."""
 
     model: str = Field(description="The best libvirt model that all possible nodes of the machine had at its start, or host-passthrough.")
     features: list[str] | None = Field(None, description="Further features that all of these nodes had.", json_schema_extra=ATOMIC)
@@ -226,7 +226,7 @@ class GuestInterface(Model):
 
 
 class GuestStatus(Model):
-    """Facts from the QEMU guest agent, which may be false. None of our processes relies on them."""
+    """Facts from the QEMU guest agent, which may be false."""
 
     agent: GuestAgent | None = Field(None, description="The agent that reported this.")
     os: GuestOS | None = Field(None, description="The guest's operating system.")
@@ -325,7 +325,7 @@ class PhaseTransitionTimestamp(Model):
 
 
 class RunningHardware(Model):
-    """The fields of the spec that the guest runs with, where an edit changed them since it started."""
+    """Fields of the spec that the guest runs with, where an edit changed them."""
 
     generation: Int64 | None = Field(None, description="The last generation of the spec that had them all.")
     domain: Domain | None = Field(None, description="spec.domain of the guest.")
@@ -345,7 +345,7 @@ class HotplugVolumeStatus(Model):
 
 
 class VolumeStatus(Model):
-    """A claim that was added to a running machine, and that the machine's own pod does not have."""
+    """A claim that was added to a running machine, and that its own pod lacks."""
 
     name: str = Field(description="The disk's name in the spec.")
     claim_name: str | None = Field(None, description="The disk's PersistentVolumeClaim.")
@@ -378,7 +378,7 @@ class DeviceStatus(Model):
 
 
 class Change(Model):
-    """An edit of a setting that a running guest takes without a restart."""
+    """An edit that a running guest takes without a restart."""
 
     path: str = Field(description="The path of the setting, with the device's name in brackets.")
     state: Literal["Pending", "Failed", "Applied"] = Field(
@@ -485,7 +485,7 @@ class MigrationSelector(Model):
 
 
 class MigrationSpec(Model):
-    """Desired state of a migration: the machine, and constraints on its target node."""
+    """The machine, and constraints on its target node."""
 
     selector: MigrationSelector = Field(description="The virtual machine.")
     node_selector: dict[str, str] | None = Field(
@@ -502,7 +502,7 @@ class MigrationSpec(Model):
 
 
 class MigrationProgress(Model):
-    """Progress of a live migration, of memory and of copied disks: figures of virDomainGetJobStats."""
+    """Progress of memory and copied disks: figures of virDomainGetJobStats."""
 
     total_bytes: Int64 | None = Field(None, description="Bytes of the memory and the disks (data_total).")
     processed_bytes: Int64 | None = Field(
@@ -532,7 +532,7 @@ class MigrationProgress(Model):
 
 
 class MigrationAttempt(Model):
-    """A failed attempt to move the guest; the guest continued on the source."""
+    """A failed attempt; the guest continued on the source."""
 
     number: Int32 = Field(description="Counted from 1.")
     target_node: str | None = Field(None, description="The intended target node; absent if none was found.")
@@ -590,7 +590,7 @@ class MigrationStatus(Model):
 
 
 class Migration(Kind):
-    """Moves a running virtual machine to another node without stopping it. Deleting an unfinished one cancels it."""
+    """Moves a running virtual machine to another node. Deleting an unfinished Migration cancels it."""
 
     spec: MigrationSpec = Field(description="The machine to migrate and its possible nodes. Immutable.")
     status: MigrationStatus | None = Field(None, description="The state of the migration, written by the system.")

@@ -1,4 +1,1 @@
-"""Write permissions of a node's virt-handler, as tables of fields by phase and role.
-
-An attacker with a node's token cannot change other nodes' machines, a spec, or an attempt's node.
-"""
+"""Write permissions of a node's virt-handler, as tables of fields by phase and role."""

@@ -91,7 +91,6 @@ class MachineWrite:
     node: str
     """Of the virt-handler that writes."""
     old: Object
-    """As stored."""
     new: Object
     now: datetime
     """By virt-api's clock."""

@@ -78,7 +78,6 @@ class MigrationWrite:
     node: str
     """Of the virt-handler that writes."""
     old: Object
-    """As stored."""
     new: Object
     now: datetime
     """By virt-api's clock."""

@@ -17,7 +17,7 @@ _PRESENT: Final = "Whether the guest has it. Default true."
 
 
 class ClockOffsetUTC(Model):
-    """A clock that shows Coordinated Universal Time plus an offset in seconds."""
+    """Coordinated Universal Time plus an offset in seconds."""
 
     offset_seconds: Int32 | None = Field(
         None, description="Seconds that the clock is ahead of UTC, at most a day in either direction. Default 0."
@@ -67,7 +67,7 @@ class RTCTimer(Model):
 
 
 class Timer(Model):
-    """The timers of the machine. An emulated machine ignores kvm, hyperv and the tick policies."""
+    """The machine's timers. Emulated machines ignore kvm, hyperv and tick policies."""
 
     hpet: HPETTimer | None = Field(None, description="The high precision event timer.")
     hyperv: HyperVTimer | None = Field(None, description="Hyper-V's reference time. Default: none.")
@@ -77,7 +77,7 @@ class Timer(Model):
 
 
 class Clock(Model):
-    """The clock that the guest reads at its start, and its timers."""
+    """The clock that the guest reads at its start, and timers."""
 
     utc: ClockOffsetUTC | None = Field(None, description="The clock shows UTC. Default: UTC, unless timezone is set.")
     timezone: str | None = Field(

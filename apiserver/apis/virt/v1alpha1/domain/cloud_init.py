@@ -28,7 +28,7 @@ _HIDDEN: Final = "…"
 
 
 class SecretKey(Model):
-    """One value of a Secret in the machine's namespace."""
+    """A value of a Secret in the machine's namespace."""
 
     name: str = Field(description="The Secret's name.")
     key: str | None = Field(None, description="The key of the value. Default: userdata, networkdata or metadata.")

@@ -19,7 +19,7 @@ MIN_CELL: Final = quantity.parse("16Mi")
 
 
 class NUMACell(Model):
-    """A node of the guest's NUMA topology: processors and their local memory."""
+    """A NUMA node of the guest: processors and their local memory."""
 
     cpus: str = Field(
         description="Numbers of its processors, such as 0-3,8: counted from 0; threads of a core and cores of a socket have successive "
@@ -35,7 +35,7 @@ class NUMAGuestMappingPassthrough(Model):
 
 
 class NUMA(Model):
-    """The guest's NUMA topology. With several nodes, Linux and Windows keep a process close to its memory."""
+    """The guest's NUMA nodes. With several, Linux and Windows keep a process close to its memory."""
 
     cells: list[NUMACell] | None = Field(
         None,

@@ -44,7 +44,7 @@ class DiskDriver(Model):
 
 
 class BlockSize(Model):
-    """Block sizes of a disk, as reported to the guest."""
+    """A disk's block sizes for the guest."""
 
     logical: Int32 | None = Field(None, description="Bytes of the smallest block to read or write. Default 512.")
     physical: Int32 | None = Field(

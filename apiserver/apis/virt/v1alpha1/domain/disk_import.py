@@ -33,7 +33,7 @@ class SecretReference(Model):
 
 
 class ConfigMapKey(Model):
-    """One value of a ConfigMap in the machine's namespace."""
+    """A value of a ConfigMap in the machine's namespace."""
 
     name: str = Field(description="The ConfigMap's name.")
     key: str | None = Field(None, description="The key of the value. Default ca.crt.")
@@ -76,7 +76,7 @@ class S3Import(Model):
 
 
 class RegistryImport(Model):
-    """An image in a container registry: a file below disk/ of a container image, as in container disks."""
+    """An image in a container registry: a file below disk/, as in container disks."""
 
     reference: str = Field(description="The reference of the container image. The registry must use https.")
     secret_ref: SecretReference | None = Field(

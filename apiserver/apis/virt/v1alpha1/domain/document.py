@@ -91,7 +91,7 @@ _FAMILIES = (
 
 
 class Devices(Model):
-    """The devices of the guest. Each list is complete: applying a manifest replaces it as a whole."""
+    """The guest's devices. Applying a manifest replaces each list as a whole."""
 
     disks: list[Disk] | None = Field(None, description="Disks and CD-ROM drives.", json_schema_extra=ATOMIC)
     filesystems: list[Filesystem] | None = Field(

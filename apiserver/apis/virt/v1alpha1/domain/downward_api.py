@@ -31,7 +31,7 @@ class FieldReference(Model):
 
 
 class ResourceReference(Model):
-    """A resource of the machine's container, as for any container."""
+    """A resource of the machine's container."""
 
     resource: Literal[
         "limits.cpu",
@@ -45,7 +45,7 @@ class ResourceReference(Model):
 
 
 class DownwardItem(Model):
-    """One file of a disk of type DownwardAPI."""
+    """A file of the disk."""
 
     path: str = Field(description="The file's name.")
     field_ref: FieldReference | None = Field(None, description="The source field. Exactly one of fieldRef and resourceFieldRef.")

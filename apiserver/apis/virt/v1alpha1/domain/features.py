@@ -46,21 +46,21 @@ class FeatureKVM(Model):
 
 
 class FeatureSpinlocks(Model):
-    """Spin locks that the guest reports to the hypervisor."""
+    """Spin locks that the guest reports."""
 
     enabled: bool | None = Field(None, description="Whether it is enabled. Default true.")
     spinlocks: Int32 | None = Field(None, description="Attempts before the report, at least 4095. Default 4096.")
 
 
 class FeatureVendorID(Model):
-    """The name of the hypervisor for the guest."""
+    """The hypervisor's name for the guest."""
 
     enabled: bool | None = Field(None, description="Whether it is enabled. Default true.")
     vendorid: str | None = Field(None, description="The name, of at most 12 letters, digits, blanks, dots, dashes and underscores.")
 
 
 class FeatureHyperv(Model):
-    """Enlightenments, which make a Windows guest faster on KVM, as on Hyper-V. An emulated machine has none."""
+    """Enlightenments make a Windows guest faster on KVM, as on Hyper-V. Emulated machines have none."""
 
     relaxed: FeatureState | None = Field(None, description="The guest's watchdogs tolerate processors that pause for a while.")
     vapic: FeatureState | None = Field(None, description="A paravirtual interrupt controller.")

@@ -27,7 +27,7 @@ class FilesystemSource(Model):
 
 
 class Filesystem(Model):
-    """A file system that the guest shares with others, by virtiofs. Such a machine cannot migrate."""
+    """A file system shared with the guest by virtiofs. Such a machine cannot migrate."""
 
     name: str = Field(
         description="Its name, unique in the machine, at most 36 characters. It is the tag for mounting: mount -t virtiofs <name> /mnt."

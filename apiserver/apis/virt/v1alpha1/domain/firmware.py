@@ -64,7 +64,7 @@ class Bootloader(Model):
 
 
 class PersistentState(Model):
-    """Storage for the state of UEFI and TPM that is kept while the machine is off."""
+    """Storage for the state of UEFI and TPM while the machine is off."""
 
     claim_name: str = Field(
         description="Name of a PersistentVolumeClaim of volume mode Filesystem in the same namespace. The machine uses a directory named "

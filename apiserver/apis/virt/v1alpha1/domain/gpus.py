@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import MAX_HOST_DEVICES, Object, 
 
 
 class GPU(Model):
-    """A graphics processor of the node, or a part of one, assigned to the guest."""
+    """A graphics processor of the node, or a part of one, for the guest."""
 
     name: str = Field(description="Its name, unique among the machine's devices of the node.")
     device_name: str = Field(

@@ -12,7 +12,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import MAX_HOST_DEVICES, Object, 
 
 
 class HostDevice(Model):
-    """A PCI or mediated device of the node, assigned to the guest."""
+    """A PCI or mediated device of the node, for the guest."""
 
     name: str = Field(description="Its name, unique among the machine's devices of the node.")
     device_name: str = Field(

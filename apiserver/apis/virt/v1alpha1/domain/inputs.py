@@ -15,7 +15,7 @@ MAX_INPUTS: Final = 8
 
 
 class Input(Model):
-    """One keyboard or pointer, in addition to the PS/2 ones of every PC."""
+    """A keyboard or pointer, besides the PS/2 ones of every PC."""
 
     type: hardware.Type = Field(
         description="Kind of device that the guest sees. A tablet reports the viewer's pointer position, a mouse only movements."

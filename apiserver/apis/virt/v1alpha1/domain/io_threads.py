@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 
 
 class IOThreads(Model):
-    """Threads of QEMU that serve disks of bus virtio instead of its main thread."""
+    """Threads of QEMU that serve virtio disks instead of its main thread."""
 
     count: Int32 | None = Field(
         None,

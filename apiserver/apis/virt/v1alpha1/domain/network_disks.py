@@ -39,7 +39,7 @@ class Identity(Model):
 
 
 class NetworkSource(Model):
-    """The fields of a disk's source for a server. QEMU connects to it from the pod, so the pod must be able to reach it."""
+    """A disk's source on a server, which the pod must be able to reach."""
 
     host: str | None = Field(None, description="NBD, NFS: name or address of the server.")
     port: Int32 | None = Field(None, description="NBD: the server's port. Default 10809.")

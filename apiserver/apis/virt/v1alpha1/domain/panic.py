@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 class Panic(Model):
-    """The device through which the guest's kernel reports a panic, which ends the attempt."""
+    """The device by which the guest's kernel reports a panic, which ends the attempt."""
 
     model: hardware.Model | None = Field(
         None,

@@ -18,7 +18,7 @@ _ID: Final = re.compile(r"0x[0-9a-fA-F]{4}")
 
 
 class RedirectionRule(Model):
-    """Selects USB devices that match all given fields. A rule without fields matches all."""
+    """Selects USB devices that match all given fields; without fields, all."""
 
     device_class: str | None = Field(
         None,
@@ -31,7 +31,7 @@ class RedirectionRule(Model):
 
 
 class RedirectedDevices(Model):
-    """Slots for USB devices that clients connect through the subresource usbredir."""
+    """Slots for clients' USB devices, through the subresource usbredir."""
 
     slots: Int32 | None = Field(
         None,

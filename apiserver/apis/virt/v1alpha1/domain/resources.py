@@ -34,7 +34,7 @@ class ResourceRequests(Model):
 
 
 class ResourceLimits(Model):
-    """Maximum resources of a node that the machine may use."""
+    """Maximum resources that the machine may use."""
 
     cpu: Quantity | None = Field(
         None, description="Processors of the node for the guest and QEMU's own threads together. Default: no limit."
@@ -45,7 +45,7 @@ class ResourceLimits(Model):
 
 
 class Resources(Model):
-    """Requests and limits of the machine's pod, as for a container."""
+    """Requests and limits of the machine's pod."""
 
     requests: ResourceRequests | None = Field(None, description="Reserved amounts; the machine runs on a node with that much unreserved.")
     limits: ResourceLimits | None = Field(None, description="Maximum amounts.")

@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 class Sound(Model):
-    """A sound card, for guests and programs that need one. Only spice displays transmit its sound."""
+    """A sound card. Only spice displays transmit its sound."""
 
     model: hardware.Model | None = Field(None, description="The emulated card. Default ich9; ac97 is for older guests.")
 

@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 class Vsock(Model):
-    """AF_VSOCK sockets between the guest and its node. Every process of the node can reach the guest by its CID."""
+    """AF_VSOCK sockets between the guest and its node. Every process of the node can reach the guest."""
 
     model: hardware.Model | None = Field(
         None,

@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 class Watchdog(Model):
-    """A timer that the guest must reset regularly, and the action if it does not."""
+    """A timer that the guest must reset, and the action if it does not."""
 
     model: hardware.Model | None = Field(None, description="The emulated device. Default i6300esb, a card on the PCI bus.")
     action: hardware.Action | None = Field(
