@@ -99,7 +99,7 @@ def _take_out(obj: dict[str, Any], location: tuple[int | str, ...], *, is_object
 def _written(content: dict[str, Any]) -> bytes | None:
     try:
         return orjson.dumps(content)
-    except orjson.JSONEncodeError:  # nested too deeply, or an integer beyond 64 bits
+    except orjson.JSONEncodeError:  # nested too deeply, or beyond 64 bits
         return None
 
 

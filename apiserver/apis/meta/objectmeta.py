@@ -54,7 +54,7 @@ def read(
     if long := [too_many(path.child(field), len(value), MAX_ITEMS) for field, value in lists.items() if len(value) > MAX_ITEMS]:
         return [], long
     unknown: list[str] = []
-    # managedFields, most of the metadata, contain only texts and objects, so equal ones have the right types.
+    # managedFields contain only texts and objects, so equal ones have the right types.
     managed = metadata.get("managedFields", _NOTHING)
     repeated = managed == stored.get("managedFields")
     if not repeated and isinstance(managed, list):
@@ -179,7 +179,7 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
             found.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
-    if len(controllers) > 1:  # reported once; Go reports it for each further one
+    if len(controllers) > 1:  # Go reports each further one
         first, second, *_ = controllers
         text = f'Only one reference can have Controller set to true. Found "true" in references for {first} and {second}'
         found.append(invalid(path, list(owners), text))

@@ -18,9 +18,9 @@ Shape: TypeAlias = "str | Sequence[str] | Mapping[str, Shape]"
 """A check in JSON; see :func:`check_of`."""
 
 MAX_FAULTS: Final = 8
-"""Reported per object, to limit the message."""
+"""Reported per object."""
 _LONG_TIME: Final = 40
-"""Characters: most times are shorter, and are cached."""
+"""Longer times are not cached."""
 _SOUND: Final[Faults] = ()
 _KINDS: Final[Mapping[type, str]] = {
     str: "a string",
@@ -39,7 +39,7 @@ def anything(_: Json) -> Faults:
 
 
 def text(value: Json) -> Faults:
-    """Return the fault of a value other than Unicode text, such as half a surrogate pair."""
+    """Accept Unicode text, not half a surrogate pair."""
     if type(value) is not str:
         return _not("a string", value)
     if not value.isascii():
@@ -51,7 +51,7 @@ def text(value: Json) -> Faults:
 
 
 def boolean(value: Json) -> Faults:
-    """Return the fault of a value other than a boolean."""
+    """Accept a boolean."""
     return _SOUND if type(value) is bool else _not("a boolean", value)
 
 
@@ -68,14 +68,14 @@ def integer(bits: int) -> Check:
 
 
 def time(value: Json) -> Faults:
-    """Return the fault of a value other than an RFC 3339 time."""
+    """Accept an RFC 3339 time."""
     if type(value) is not str:
         return _not("a string", value)
     return _remembered_time(value) if len(value) < _LONG_TIME else _time(value)
 
 
 def amount(value: Json) -> Faults:
-    """Return the fault of a value other than a number or quantity."""
+    """Accept a number or quantity."""
     if type(value) not in (str, int, float):
         return _not("a quantity", value)
     try:
@@ -118,7 +118,7 @@ def values(check: Check) -> Check:
 
 
 texts: Final = values(text)
-"""Accepts an object with text values: labels, annotations, selectors."""
+"""Labels, annotations, selectors."""
 
 
 def members(known: Mapping[str, Check]) -> Check:

@@ -14,7 +14,7 @@ _GO_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3
 
 def to_rfc3339(moment: datetime) -> str:
     """Return ``metav1.Time``: whole seconds, UTC, ``Z``. ``moment`` must have a time zone."""
-    return _second(int(moment.replace(microsecond=0).timestamp()))  # in distant centuries a float is too imprecise for microseconds
+    return _second(int(moment.replace(microsecond=0).timestamp()))  # a float is too imprecise for distant centuries
 
 
 @lru_cache(maxsize=64)

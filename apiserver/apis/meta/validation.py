@@ -101,48 +101,48 @@ class FieldError:
 
 
 def required(path: Path, detail: str = "") -> FieldError:
-    """Return the error of a missing or empty required field."""
+    """Report a missing or empty required field."""
     return FieldError(str(path), Reason.REQUIRED, "", detail)
 
 
 def invalid(path: Path, value: Any, detail: str) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Return the error of a malformed value, or one out of range."""
+    """Report a malformed value, or one out of range."""
     return FieldError(str(path), Reason.INVALID, value, detail)
 
 
 def type_invalid(path: Path, value: Any, detail: str) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Return the error of a value of a wrong type."""
+    """Report a value of a wrong type."""
     return FieldError(str(path), Reason.TYPE_INVALID, value, detail)
 
 
 def not_supported(path: Path, value: Any, supported: Sequence[str]) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Return the error of a value outside of an enumeration."""
+    """Report a value outside of an enumeration."""
     detail = "supported values: " + ", ".join(quote(each) for each in supported) if supported else ""
     return FieldError(str(path), Reason.NOT_SUPPORTED, value, detail)
 
 
 def duplicate(path: Path, value: Any) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Return the error of a duplicate of a unique value."""
+    """Report a duplicate of a unique value."""
     return FieldError(str(path), Reason.DUPLICATE, value)
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    """Return the error of a field or value not allowed now."""
+    """Report a field or value not allowed now."""
     return FieldError(str(path), Reason.FORBIDDEN, "", detail)
 
 
 def too_long(path: Path, limit: int) -> FieldError:
-    """Return the error of a text of more than ``limit`` bytes, without the text."""
+    """Report a text of more than ``limit`` bytes, without the text."""
     return FieldError(str(path), Reason.TOO_LONG, "", f"may not be more than {limit} {'byte' if limit == 1 else 'bytes'}")
 
 
 def too_many(path: Path, actual: int, limit: int) -> FieldError:
-    """Return the error of a list of more than ``limit`` items."""
+    """Report a list of more than ``limit`` items."""
     return FieldError(str(path), Reason.TOO_MANY, actual, f"must have at most {limit} {'item' if limit == 1 else 'items'}")
 
 
 def unknown_field(path: str, prefix: str = "") -> FieldError:
-    """Return the error of an unknown field; ``prefix`` names the text, if it is not the object.
+    """Report an unknown field; ``prefix`` names the text, if it is not the object.
 
     Go answers 400 ("strict decoding error") to it alone; here one Invalid has all errors.
     """
@@ -150,7 +150,7 @@ def unknown_field(path: str, prefix: str = "") -> FieldError:
 
 
 def duplicate_field(path: str, prefix: str = "") -> FieldError:
-    """Return the error of a duplicate key in a text; ``prefix`` as in :func:`unknown_field`."""
+    """Report a duplicate key in a text; ``prefix`` as in :func:`unknown_field`."""
     return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}duplicate field {quote(path)}")
 
 

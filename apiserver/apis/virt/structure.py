@@ -66,12 +66,12 @@ _WITH_METADATA: Final = members({"metadata": _METADATA})
 
 
 def of_virtual_machine(vm: Any) -> tuple[str, ...]:  # noqa: ANN401  # whether it is an object is the question
-    """Return a VirtualMachine's structural errors."""
+    """Check a VirtualMachine."""
     return sentences(VIRTUAL_MACHINE(vm))
 
 
 def of_metadata(obj: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return the structural errors of an object's metadata."""
+    """Check an object's metadata."""
     return sentences(_WITH_METADATA(obj))
 
 
@@ -81,15 +81,15 @@ def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
 
 
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return a Migration's structural errors."""
+    """Check a Migration."""
     return sentences(MIGRATION(migration))
 
 
 def of_migration_policy(policy: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return a MigrationPolicy's structural errors."""
+    """Check a MigrationPolicy."""
     return sentences(MIGRATION_POLICY(policy))
 
 
 def of_replica_set(replica_set: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return a VirtualMachineReplicaSet's structural errors, except in its template's spec."""
+    """Check a VirtualMachineReplicaSet, except its template's spec."""
     return sentences(REPLICA_SET(replica_set))

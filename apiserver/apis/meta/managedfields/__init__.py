@@ -8,7 +8,8 @@
     entries ⇄ managedFields                              parsed and written, cached by their bytes
     manager.FieldManager                                 update (every other write) and apply
 
-Sets of fields have the stored form (``sets``), and are shared, never changed in place, and sorted.
+Sets of fields have the stored form (``sets``), and are shared, never changed in place, and sorted. Functions raise ``schema.Mismatch`` for
+values that do not fit the schema.
 
 ``tests/reference_library`` compares object, entries, their order and all errors with k8s.io/apimachinery. Where Go's result depends on a
 hash table's order (which of two conflicts comes first), ours is sorted.

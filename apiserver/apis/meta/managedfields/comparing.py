@@ -16,21 +16,13 @@ Found = tuple[Fields | None, Fields | None]
 
 
 def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Fields, Fields]:
-    """Return (added or modified fields, removed fields).
-
-    Raises:
-        Mismatch: a difference does not fit the schema.
-    """
+    """Return (added or modified fields, removed fields)."""
     touched, removed = _compare(atom, old, new)
     return touched or EMPTY, removed or EMPTY
 
 
 def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields:
-    """Return the fields that :func:`compare` finds added to an object of empty ``structs``.
-
-    Raises:
-        Mismatch: it does not fit the schema.
-    """
+    """Return the fields that :func:`compare` finds added to an object of empty ``structs``."""
     assert atom.map is not None  # noqa: S101 - the type of a kind
     tree: Fields = {}
     for name in sorted(new):

@@ -36,19 +36,11 @@ class Updater:
         self._ignored = ignored
 
     def update(self, live: Object, new: Object, version: str, managed: Managed, writer: Owner) -> tuple[Managed, Fields]:
-        """Return the entries without the fields that the writer took from others, and these fields.
-
-        Raises:
-            Mismatch: the objects do not fit the schema.
-        """
+        """Return the entries without the fields that the writer took from others, and these fields."""
         return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
 
     def first(self, structs: Object, new: Object, version: str) -> Fields:
-        """Return the fields that a writer takes by creating an object from empty ``structs``.
-
-        Raises:
-            Mismatch: the object does not fit the schema.
-        """
+        """Return the fields that a writer takes by creating an object from empty ``structs``."""
         return sets.without(appeared(self._schemas[version], structs, new), self._ignored.get(version, EMPTY))
 
     def apply(

@@ -63,7 +63,7 @@ class CPU:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All that other programs than libvirt need of a document."""
+    """What other programs than libvirt need of a document."""
 
     memory_bytes: int
     topology: tuple[int, int, int]
@@ -227,7 +227,7 @@ def _video_bytes(element: Node) -> int:
 
 
 def _card_bytes(model: Node, attribute: str, default_mib: int) -> int:
-    """Return the bytes of a card's memory, rounded up to a power of two as in libvirt and QEMU."""
+    """Return a card's memory in bytes, rounded up to a power of two as in libvirt and QEMU."""
     said = int(model.get(attribute, "0")) << 10 or default_mib * MIB
     return 1 << (said - 1).bit_length()
 

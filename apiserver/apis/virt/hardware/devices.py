@@ -102,7 +102,7 @@ def _path(place: _Place, path: Path) -> Path:
 
 
 def compared(domain: Domain) -> Object:
-    """Return a domain with defaults and normalized amounts, for comparisons."""
+    """Return a domain with defaults and normalized amounts."""
     found: Object = {
         **given.said(domain.get("devices") or {}),  # fields without defaults and unknown fields
         **defaulted(domain),

@@ -12,7 +12,7 @@ from apiserver.apis.virt.hardware import cloud_init, cpu, disk_imports, disk_io_
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_DISKS: Final = 26
-"""Of a machine, and so imports in its status."""
+"""Also of imports in a status."""
 MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "ide": 20, "scsi": 36, "usb": 36}
 """By bus. QEMU truncates longer ones, so two could become equal."""
 CLAIM: Final = "PersistentVolumeClaim"

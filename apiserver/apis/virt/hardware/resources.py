@@ -11,7 +11,7 @@ from apiserver.apis.virt.hardware import cpu, memory
 from apiserver.apis.virt.hardware.given import Domain
 
 CPU_REQUEST_MILLI: Final = 100
-"""Per processor, because guests are idle most of the time."""
+"""Per processor, because most guests idle."""
 
 
 def cpu_request(domain: Domain) -> int:

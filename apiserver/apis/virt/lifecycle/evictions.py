@@ -1,4 +1,4 @@
-"""Eviction of machines' pods: strategies, and labels of the migrations."""
+"""Eviction of machines' pods: strategies, and labels of migrations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def strategy_of(vm: Object) -> Strategy | None:
 
 
 def not_known(pod: str) -> str:
-    """Return the message for an eviction that cannot be decided now."""
+    """Return the message for an eviction that cannot be decided."""
     return f"cannot decide now whether pod {pod} may be evicted; retry the eviction"
 
 

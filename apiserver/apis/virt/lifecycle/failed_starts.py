@@ -20,7 +20,7 @@ from apiserver.apis.virt.places import names
 REPAIRED_ANNOTATION: Final = f"{names.GROUP}/repaired-at"
 """On a Node: failed starts before this time do not count."""
 MACHINES: Final = 3
-"""Failed to start on a node within :data:`TOGETHER`."""
+"""Least number that failed to start on a node within :data:`TOGETHER`."""
 TOGETHER: Final = timedelta(minutes=10)
 PAUSE: Final = timedelta(minutes=10)
 LONGEST_PAUSE: Final = timedelta(hours=2)

@@ -73,7 +73,7 @@ class Forward:
 
     @property
     def kind(self) -> str:
-        """Return the name for limits and messages."""
+        """Return the name in limits and messages."""
         return "portforward"
 
 

@@ -13,7 +13,7 @@ FIELDS: Final = ("metadata.name", "metadata.namespace", "metadata.uid", "metadat
 """Besides ``metadata.labels['<key>']`` and ``metadata.annotations['<key>']``."""
 MAX_ITEMS: Final = 64
 MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""Excluded from ``metadata.annotations`` because it contains the whole machine."""
+"""Excluded from ``metadata.annotations``: it contains the whole machine."""
 
 _ONE: Final = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 

@@ -232,7 +232,7 @@ def _running(vm: Mapping[str, Any]) -> Domain:
 
 
 def _domain(spec: Mapping[str, Any], vm: Mapping[str, Any]) -> Domain:
-    """Return {} for XML, which lists its disks itself."""
+    """Return a form's domain, or {} with XML, which lists its disks itself."""
     has_xml = (vm.get("spec") or {}).get("domainXML") or running.spec_of(vm).get("domainXML")
     return {} if has_xml else spec.get("domain") or {}
 

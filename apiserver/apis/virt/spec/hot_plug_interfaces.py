@@ -134,7 +134,7 @@ def _running(vm: Mapping[str, Any]) -> Domain:
 
 
 def _domain(spec: Mapping[str, Any], vm: Mapping[str, Any]) -> Domain:
-    """Return no cards for XML, which lists them itself."""
+    """Return a form's domain, without cards with XML, which lists them itself."""
     has_xml = (vm.get("spec") or {}).get("domainXML") or running.spec_of(vm).get("domainXML")
     return {"devices": {"interfaces": []}} if has_xml else spec.get("domain") or {}
 

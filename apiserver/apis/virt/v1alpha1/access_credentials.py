@@ -1,4 +1,4 @@
-"""Credentials for logging in to the guest: ``spec.accessCredentials``."""
+"""Models and rules of ``spec.accessCredentials``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that the guest agent runs in the guest: for probes, and ``spec.lifecycle``."""
+"""Commands of the guest agent, for probes and ``spec.lifecycle``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``VirtualMachineGuestInfo``: the response of the subresource ``guestinfo``; ``apis.virt.guestinfo`` limits its fields."""
+"""``VirtualMachineGuestInfo``: the response of the subresource ``guestinfo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placement of a virtual machine's pod, with the structures of a Pod's spec."""
+"""Placement of a machine's pod, with structures of a Pod's spec."""
 
 from __future__ import annotations
 

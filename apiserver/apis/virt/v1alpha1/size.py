@@ -15,7 +15,7 @@ Object = Mapping[str, Any]
 MAX_BYTES: Final = 128 << 10
 """As JSON without status: virt-controller keeps objects decoded, with up to ten times as much memory."""
 _LARGE: Final = MAX_BYTES // 4
-"""An error names the longest text itself if it has this many bytes."""
+"""An error names the longest text itself if it has so many bytes."""
 _NOT_KEPT: Final = "managedFields"
 
 

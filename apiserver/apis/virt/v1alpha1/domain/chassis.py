@@ -1,4 +1,4 @@
-"""The machine's chassis in SMBIOS: ``chassis``."""
+"""Models and rules of ``chassis``."""
 
 from __future__ import annotations
 

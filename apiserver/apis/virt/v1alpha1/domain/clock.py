@@ -1,4 +1,4 @@
-"""The guest's clock: ``clock``."""
+"""Models and rules of ``clock``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of the guest's NUMA topology: ``cpu.numa``."""
+"""Models and rules of ``cpu.numa``."""
 
 from __future__ import annotations
 

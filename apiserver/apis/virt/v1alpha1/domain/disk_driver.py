@@ -1,4 +1,4 @@
-"""How QEMU reads and writes a disk: ``driver`` and ``blockSize``."""
+"""Models and rules of a disk's ``driver`` and ``blockSize``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of a guest's reads and writes: ``ioTune`` of a disk."""
+"""Models and rules of a disk's ``ioTune``."""
 
 from __future__ import annotations
 

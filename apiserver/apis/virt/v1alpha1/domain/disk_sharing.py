@@ -15,7 +15,7 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
     found = []
     if why := _why_not(disk):
         found.append(forbidden(path.child("shareable"), why))
-    if hardware.is_cached(disk):  # libvirt refuses it, because a node's page cache misses writes of other nodes
+    if hardware.is_cached(disk):  # libvirt refuses it: a page cache misses writes of other nodes
         found.append(invalid(path.child("driver", "cache"), disk["driver"]["cache"], "must be none or directsync for a shareable disk"))
     return found
 

@@ -1,4 +1,4 @@
-"""Features of the hypervisor and the machine: ``features``."""
+"""Models and rules of ``features``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Firmware, and direct boot of a kernel: ``firmware``."""
+"""Models and rules of ``firmware``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphics processors of the node: ``devices.gpus``."""
+"""Models and rules of ``devices.gpus``."""
 
 from __future__ import annotations
 

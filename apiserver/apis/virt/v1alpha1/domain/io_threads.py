@@ -1,4 +1,4 @@
-"""Threads of QEMU that serve disks: ``ioThreads``."""
+"""Models and rules of ``ioThreads``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""USB devices of clients: ``devices.redirectedDevices``."""
+"""Models and rules of ``devices.redirectedDevices``."""
 
 from __future__ import annotations
 

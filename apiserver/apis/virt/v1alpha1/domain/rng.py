@@ -1,4 +1,4 @@
-"""The source of random numbers: ``devices.rng``."""
+"""Models and rules of ``devices.rng``."""
 
 from __future__ import annotations
 

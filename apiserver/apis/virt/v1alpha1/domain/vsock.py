@@ -1,4 +1,4 @@
-"""Sockets between the guest and its node: ``devices.vsock``."""
+"""Models and rules of ``devices.vsock``."""
 
 from __future__ import annotations
 
