@@ -127,7 +127,7 @@ async def test_no_terminal_obeys_why_a_node_does_not_tell(scene: Scene) -> None:
         with pytest.raises(errors.Conflict, match=r"song of virtual machine default/vm1: \[2J no \| voice") as raised:
             await scene.song.read(scene.vm())
 
-    assert raised.value.details.retry_after_seconds == errors.MAX_STRANGERS_RETRY_SECONDS
+    assert raised.value.details.retry_after_seconds == errors.MAX_UNTRUSTED_RETRY_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Final
 
 from apiserver.apis.meta.lines import one_line
 
-MAX_STRANGERS_MESSAGE: Final = 1024
-MAX_STRANGERS_RETRY_SECONDS: Final = 60
+MAX_UNTRUSTED_MESSAGE: Final = 1024
+MAX_UNTRUSTED_RETRY_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +251,10 @@ def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
     return cls(_text(status.get("message")) or f"the server answered {code}", details, dict(_members(status.get("metadata"))))
 
 
-def of_stranger(error: StatusError) -> StatusError:
+def of_untrusted(error: StatusError) -> StatusError:
     """Return an untrusted source's error with only its class, one short line, and a limited retry delay."""
-    details = Details(retry_after_seconds=min(error.details.retry_after_seconds, MAX_STRANGERS_RETRY_SECONDS))
-    return type(error)(one_line(error.message, MAX_STRANGERS_MESSAGE), details)
+    details = Details(retry_after_seconds=min(error.details.retry_after_seconds, MAX_UNTRUSTED_RETRY_SECONDS))
+    return type(error)(one_line(error.message, MAX_UNTRUSTED_MESSAGE), details)
 
 
 def _text(value: object) -> str:

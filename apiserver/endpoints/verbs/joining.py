@@ -14,7 +14,7 @@ from websockets.frames import CloseCode
 from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
-from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, UnknownStatus, from_http, from_status, of_stranger
+from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, UnknownStatus, from_http, from_status, of_untrusted
 from apiserver.apis.meta.lines import one_line
 from apiserver.endpoints.http.upgrade import GOING_AWAY, Closed, End
 from apiserver.endpoints.http.websocket import WebSocket
@@ -115,7 +115,7 @@ def _refusal(answer: Response) -> StatusError:
         error = from_status(status, answer.status_code)
     else:
         error = from_http(answer.status_code, answer.body[:_MAX_TEXT_BYTES].decode(errors="replace") or answer.reason_phrase)
-    error = of_stranger(error)
+    error = of_untrusted(error)
     return error if not isinstance(error, UnknownStatus) else ServiceUnavailable(error.message, error.details)
 
 

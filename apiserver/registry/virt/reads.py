@@ -135,7 +135,7 @@ def _object(response: Response, body: bytes, where: str) -> dict[str, Any]:
         error = errors.from_status(found, response.status)
     else:
         error = errors.from_http(response.status, body[:MAX_ERROR_TEXT].decode(errors="replace"))
-    error = errors.of_stranger(error)  # root on the node controls virt-handler
+    error = errors.of_untrusted(error)  # root on the node controls virt-handler
     if isinstance(error, errors.UnknownStatus) or response.status < 400:
         raise errors.ServiceUnavailable(f"{where} returned an invalid response: {error.message}", error.details)
     raise error

@@ -44,9 +44,9 @@ def test_foreign_error_messages_are_sanitized_and_bounded() -> None:
     told = errors.TooManyRequests(
         "\x1b]0;pwned\x07 no\nvoice\u202e" + "x" * 5000, errors.Details("n", causes=causes, retry_after_seconds=1 << 30)
     )
-    found = errors.of_stranger(told)
+    found = errors.of_untrusted(told)
 
     assert isinstance(found, errors.TooManyRequests)
     assert found.message.startswith("]0;pwned no | voicexxx")
-    assert len(found.message) == errors.MAX_STRANGERS_MESSAGE
-    assert found.details == errors.Details(retry_after_seconds=errors.MAX_STRANGERS_RETRY_SECONDS)
+    assert len(found.message) == errors.MAX_UNTRUSTED_MESSAGE
+    assert found.details == errors.Details(retry_after_seconds=errors.MAX_UNTRUSTED_RETRY_SECONDS)
