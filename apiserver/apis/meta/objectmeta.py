@@ -111,7 +111,7 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
     # Unchanged fields, the usual case, were valid before.
     fresh = {key: metadata[key] for key in _COMMON if key in metadata and metadata[key] != old.get(key)}
     if fresh:
-        found += _validate_common(fresh, known=old.get("annotations") or {})
+        found += _validate_common(fresh, stored=old.get("annotations") or {})
     return found + validate_finalizers(finalizers) if finalizers != old_finalizers else found
 
 
@@ -139,18 +139,18 @@ def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
     return found
 
 
-def _validate_common(metadata: Mapping[str, Any], *, known: Mapping[str, str] | None = None) -> list[FieldError]:
-    """``known``: annotations that existed before."""
+def _validate_common(metadata: Mapping[str, Any], *, stored: Mapping[str, str] | None = None) -> list[FieldError]:
+    """``stored``: annotations that existed before."""
     return [
         *validate_labels(metadata.get("labels") or {}, _LABELS),
-        *_validate_annotations(metadata.get("annotations") or {}, known or {}),
+        *_validate_annotations(metadata.get("annotations") or {}, stored or {}),
         *_validate_owners(metadata.get("ownerReferences") or []),
     ]
 
 
-def _validate_annotations(annotations: Mapping[str, str], known: Mapping[str, str]) -> list[FieldError]:
+def _validate_annotations(annotations: Mapping[str, str], stored: Mapping[str, str]) -> list[FieldError]:
     found = []
-    new = annotations.keys() - known.keys() if known else annotations
+    new = annotations.keys() - stored.keys() if stored else annotations
     if new and not names.are_qualified_names(new, in_lower_case=True):
         found = [invalid(_ANNOTATIONS, key, each) for key in sorted(new) for each in names.qualified_name_errors(key.lower())]
     characters = sum(map(len, annotations)) + sum(map(len, annotations.values()))

@@ -24,7 +24,7 @@ _IDENTITY: Final = frozenset({"apiVersion", "kind"})
 _SERVERS: Final = frozenset(
     {"name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields", "resourceVersion"}
 )
-_NOBODYS: Final = sets.of(
+_UNOWNED: Final = sets.of(
     *((f"f:{name}",) for name in sorted(_IDENTITY)), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in sorted(_SERVERS))
 )  # fmt: skip
 """Fields without an owner: the server sets them, or they identify the object."""
@@ -82,7 +82,7 @@ class FieldManager:
             return
         given = metadata.pop("managedFields", None)
         try:
-            managed = self._update(live, new, self._known(live, given), manager, now)
+            managed = self._update(live, new, self._initial(live, given), manager, now)
         except (Mismatch, StatusError):
             return
         if managed:
@@ -110,7 +110,7 @@ class FieldManager:
             metadata["managedFields"] = write(managed)
         return {**merged, "metadata": metadata}
 
-    def _known(self, live: Object | None, given: Any) -> Managed:  # noqa: ANN401 - a client's JSON
+    def _initial(self, live: Object | None, given: Any) -> Managed:  # noqa: ANN401 - a client's JSON
         """Return the initial entries. A subresource cannot set them; an empty list, or one empty entry, resets them."""
         stored = dig(live, "metadata", "managedFields")
         if given is not None and not self._subresource and given != stored:
@@ -135,7 +135,7 @@ class FieldManager:
         else:
             before = self._empty if live is None else without_managed_fields(live)
             managed, taken = self._updater.update(before, new, self._api_version, managed, owner)
-            taken = sets.difference(taken, _NOBODYS)
+            taken = sets.difference(taken, _UNOWNED)
         if taken:
             previous = managed.get(owner)
             fields = taken if previous is None else sets.union(previous.fields, taken)
@@ -174,7 +174,7 @@ class FieldManager:
         last = managed.get(owner)
         merged, managed = self._updater.apply(live, applied, self._api_version, managed, owner, force=force)
         if (own := managed.get(owner)) is not None:
-            fields = sets.difference(own.fields, _NOBODYS)
+            fields = sets.difference(own.fields, _UNOWNED)
             if not fields:
                 del managed[owner]
             else:

@@ -28,25 +28,25 @@ class Sizes:
     def __init__(self, read: Callable[[str], Reading] = reading.read_anew, most: int = REMEMBERED) -> None:
         self._read = read
         self._most = most
-        self._known: dict[bytes, Size | None] = {}
+        self._sizes: dict[bytes, Size | None] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._sizes)
 
     def of(self, text: str) -> Size | None:
         """Return the size in a document; None if invalid."""
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
-        if digest in self._known:
-            return self._known[digest]
+        if digest in self._sizes:
+            return self._sizes[digest]
         try:
             found = self._read(text)
         except parsing.Malformed:
             size = None
         else:
             size = Size(found.memory_bytes, found.topology)
-        while len(self._known) >= self._most:
-            del self._known[next(iter(self._known))]
-        self._known[digest] = size
+        while len(self._sizes) >= self._most:
+            del self._sizes[next(iter(self._sizes))]
+        self._sizes[digest] = size
         return size
 
 

@@ -25,7 +25,7 @@ _MAX_ADDRESS: Final = 45
 """An IPv6 address as text (RFC 4291, 2.2)."""
 _MAX_HOST_PORT: Final = _MAX_ADDRESS + len("[]:65535")
 
-_NOBODYS: Final = tuple(
+_WITHOUT_PODS: Final = tuple(
     map(
         ipaddress.ip_network,
         (
@@ -152,7 +152,7 @@ def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if found is None or (isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None):
         return None
     nobodys = found.is_unspecified or found.is_loopback or found.is_link_local or found.is_multicast or found.is_reserved
-    return None if nobodys or any(found in each for each in _NOBODYS) else found
+    return None if nobodys or any(found in each for each in _WITHOUT_PODS) else found
 
 
 def host_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:

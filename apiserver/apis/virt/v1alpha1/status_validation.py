@@ -102,13 +102,13 @@ def _list(limit: int, form: Form) -> Form:
         if len(value) > max(limit, len(before)):
             yield too_many(_path(place), len(value), limit)
             return
-        known: frozenset[str] | None = None
+        stored: frozenset[str] | None = None
         for position, each in enumerate(value):
             if position < len(before) and before[position] == each:
                 continue
             for wrong in form(each, None, (place, position)):
-                known = frozenset(map(repr, before)) if known is None else known
-                if repr(each) not in known:
+                stored = frozenset(map(repr, before)) if stored is None else stored
+                if repr(each) not in stored:
                     yield wrong
 
     return validate
@@ -120,15 +120,15 @@ def _keyed_list(limit: int, key: str, form: Form) -> Form:
         if len(value) > max(limit, len(before)):
             yield too_many(_path(place), len(value), limit)
             return
-        known = {each.get(key): each for each in before}
-        was_unique = len(known) == len(before)
+        stored = {each.get(key): each for each in before}
+        was_unique = len(stored) == len(before)
         seen: set[Any] = set()
         for position, each in enumerate(value):
             which = each[key]
             if which in seen and was_unique:
                 yield duplicate(_path(((place, position), key)), which)
             seen.add(which)
-            if each != (earlier := known.get(which)):
+            if each != (earlier := stored.get(which)):
                 yield from form(each, earlier, (place, position))
 
     return validate
