@@ -44,7 +44,7 @@ class Definition:
     targets: Mapping[str, str] = field(default_factory=dict)
     """libvirt's names (``vda``) of existing disks, by the disks' names."""
     pci_panic: bool = True
-    """Whether libvirt supports QEMU's PCI panic device."""
+    """libvirt supports QEMU's PCI panic device."""
 
 
 @dataclass(frozen=True, slots=True)

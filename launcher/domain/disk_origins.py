@@ -23,24 +23,24 @@ class Origin:
     path: PurePosixPath
     """The mount point of a claim (:attr:`device` if it is a block device), or the file of an image."""
     image: bool
-    """Whether the path is a file that is never written to."""
+    """The path is a file that is never written to."""
     read_only: bool
     overlaid: bool = False
-    """Whether the guest's writes go to an overlay file in this pod."""
+    """The guest's writes go to an overlay file in this pod."""
     limit: int = 0
     """Bytes of the disk below an overlay, or of a blank disk."""
     blank: bool = False
-    """Whether the overlay lacks a backing file."""
+    """The overlay lacks a backing file."""
     created: int = 0
     """Bytes of the blank disk to create in an empty claim; 0: none."""
     made: bool = False
-    """Whether this pod makes the file."""
+    """This pod makes the file."""
     empty: bool = False
-    """Whether a drive has no medium."""
+    """A drive without a medium."""
     network: bool = False
-    """Whether QEMU connects to a server; there is no path."""
+    """QEMU connects to a server; there is no path."""
     plugin: bool = False
-    """Whether a node's plugin put the file there."""
+    """A node's plugin put the file there."""
 
     @property
     def device(self) -> PurePosixPath:
@@ -58,11 +58,11 @@ class Found:
     """Properties of an existing origin."""
 
     block: bool = False
-    """Whether a claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
+    """The claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
     format: Format = "raw"
     """Of an image. Claims are always raw: with format detection, a guest could make its disk an overlay of another file."""
     direct: bool = True
-    """Whether the file system supports O_DIRECT."""
+    """The file system supports O_DIRECT."""
 
 
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:

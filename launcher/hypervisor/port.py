@@ -87,7 +87,7 @@ class DiskFault:
     error: str
     """``NO_SPACE``, or another text for users."""
     ignored: bool
-    """Whether the guest saw a success."""
+    """The guest saw a success."""
     time: float
 
 
@@ -104,7 +104,7 @@ class Device:
     limits: tuple[tuple[str, int], ...] = ()
     """By their names in ``ioTune``."""
     is_empty: bool = False
-    """Whether a drive has no medium."""
+    """A drive without a medium."""
     is_up: bool | None = None
     """Link state of an emulated card; None for others."""
 

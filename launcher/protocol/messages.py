@@ -116,7 +116,7 @@ class Interface:
     lease6: Lease6 | None = None
     """None: no IPv6 address from us."""
     ipv4: bool = True
-    """Whether the pod, and so the guest, has an IPv4 address."""
+    """The pod, and so the guest, has an IPv4 address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class SetPassword:
     user: str
     password: str = field(repr=False)
     encrypted: bool = False
-    """Whether it is a hash, as in ``/etc/shadow``."""
+    """It is a hash, as in ``/etc/shadow``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +419,7 @@ class DeviceStatus:
     address: str = ""
     """In the guest, such as ``pci 0000:01:00.0``."""
     empty: bool = False
-    """Whether a drive has no medium."""
+    """A drive without a medium."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,7 +597,7 @@ class Status:
     domain: DomainStatus | None = None
     """None before and after the domain exists."""
     started: bool = False
-    """Whether the domain ever ran in this pod, booted or migrated and released here."""
+    """The domain has run in this pod, booted or migrated and released here."""
     ending: Ending | None = None
     """The run is over. Nothing will run in this pod again, and virt-launcher is about to exit."""
     stopping: bool = False

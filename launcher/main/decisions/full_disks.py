@@ -37,7 +37,7 @@ class Tries:
 
     failures: int = 0
     offered: bool = False
-    """Whether a resume was offered, and has not happened yet."""
+    """A resume was offered, and has not happened yet."""
     next: float = 0.0
     stood: float = float("-inf")
     """When the guest was last seen paused by a full disk."""

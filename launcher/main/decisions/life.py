@@ -50,7 +50,7 @@ class Stopping:
     attempts: int = 0
     last_attempt: float = float("-inf")
     prepared: bool = False
-    """Whether ``PREPARE`` has begun."""
+    """``PREPARE`` has begun."""
 
 
 def next_step(
