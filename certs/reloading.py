@@ -132,7 +132,7 @@ class ServerTls:
         self._trusted = ""
         self._reloader = Reloader(files, self._load, interval=interval)
         self.context = self._build(files.resolved())
-        self.context.sni_callback = self._hand_over
+        self.context.sni_callback = self._use_newest
 
     @property
     def newest(self) -> ssl.SSLContext:
@@ -187,7 +187,7 @@ class ServerTls:
                 context.load_verify_locations(cadata=self._trusted)
         return context
 
-    def _hand_over(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+    def _use_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         # OpenSSL calls this for every handshake. The new context determines the certificate and the store for clients (SSL_set_SSL_CTX);
         # versions, ALPN and the request for a certificate never differ.
         connection.context = self._current

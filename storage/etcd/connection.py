@@ -37,7 +37,7 @@ class Tls:
     cert_file: Path
     key_file: Path
     server_name: str = ""
-    """If the server's certificate does not have the endpoint's host."""
+    """Name in the server's certificate, if not the endpoint's host."""
     check_seconds: float = CHECK_FILES_SECONDS
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:

@@ -92,7 +92,7 @@ class Observed:
     refusal: str = ""
     source_labels: Mapping[str, str] = field(default_factory=dict)
     policy: Object | None = None
-    """``NO_POLICY``; None: not read, because the migration does not begin."""
+    """The MigrationPolicy, or ``NO_POLICY``; None: not read, because the migration does not begin."""
     turn: Turn = field(default_factory=Turn)
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     incompatible: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Decides how another attempt of a Migration follows (``apis.virt.migration_attempts``). Pure.
 
-It begins when nothing of the previous target pod runs: QEMU may have the guest's disks open there, and its lock would stop the guest in the
-next target. Between attempts the Migration is ``Pending`` and keeps its place in the queue. The next target prefers another node.
+It begins when nothing of the previous target pod runs: QEMU may have the guest's disks open there, and its lock would stop the guest in
+the next target. If that pod does not end, the Migration fails. Between attempts the Migration is ``Pending`` and keeps its place in the
+queue. The next target prefers another node.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Absent:
     lingers: float
     """The remaining seconds of its grace period; 0 for a pod that was over before."""
     migration: str = ""
-    """Of which it is the target; empty for the machine's own pod."""
+    """The Migration with this target; empty for the machine's own pod."""
     went_with_node: bool = False
     """The machine reported the node as unreachable before the pod was deleted."""
 

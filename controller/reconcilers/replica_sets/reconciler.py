@@ -141,7 +141,6 @@ class ReplicaSets:
         self._informers.vms.remember(written)
 
     async def _create(self, replica_set: Object, count: int) -> Failure | None:
-        """Create machines in batches of one, two, four and so on, until one is refused."""
         size = _FIRST_BATCH
         while count > 0:
             batch = [self._create_one(replica_set) for _ in range(min(size, count))]
