@@ -1,8 +1,8 @@
 """ResourceQuota: limit a namespace's objects to ``count/<resource>.<group>`` of its quotas.
 
 Between the counts of the cluster's quota controller, this plug-in adds creations to the quota's status, at the revision
-that it read. So several servers admit no more than one. The next count corrects charges for objects that were not
-stored. Source: ``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
+that it read. The next count corrects charges for objects that were not stored. Source:
+``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
 """
 
 from __future__ import annotations

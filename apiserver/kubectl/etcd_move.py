@@ -1,15 +1,7 @@
 """``kubectl virt move-etcd``: move etcd and its data to another node without losing data.
 
-::
-
-    copying pods on both nodes run (etcd still runs; missing conditions fail here)
-    the move is recorded, etcd stops                  our API answers 503; guests run on
-    the data is copied, and compared file by file     after a failure up to here, etcd starts where it was
-    the volume is replaced by one on the target
-    etcd starts there                                 our API is back
-    the data on the source is renamed, never deleted
-
-One pod, and one volume of its claim, exclude a second etcd. The next run finishes an interrupted one.
+``docs/operating/releases.md`` has the steps. One pod, and one volume of its claim, exclude a second etcd. The next run
+finishes an interrupted one.
 """
 
 from __future__ import annotations

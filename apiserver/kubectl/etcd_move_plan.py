@@ -1,7 +1,7 @@
 """Decisions of ``kubectl virt move-etcd``: whether the data can be moved, and the objects to create. Pure.
 
-The data, a directory on one node (``etcd.storage.type: NodeDisk`` in the chart), is copied whole, to keep acknowledged
-writes and revisions; a restored snapshot would be another cluster.
+The data, a directory on one node (``etcd.storage.type: NodeDisk`` in the chart), is copied whole
+(``docs/decisions/storage.md``).
 """
 
 from __future__ import annotations

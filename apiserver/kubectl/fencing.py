@@ -1,7 +1,6 @@
 """``kubectl virt fence NODE --off``: a person states that an unreachable node is off, and its machines start elsewhere.
 
-The statement is Kubernetes' taint ``out-of-service``. The command first watches the node's Leases for longer than a
-renewal takes, so it compares no clocks. If the Node changes meanwhile, kube-apiserver refuses the write.
+It watches the node's Leases, and sets Kubernetes' taint ``out-of-service`` (``docs/decisions/life-cycle.md``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Scrollback: detect output that a reconnected console repeats, to print it once.
 
 virt-launcher starts every connection with its newest output (``layout.CONSOLE_REPLAY_BYTES``). A session searches it
-for its own last output, and prints the rest. After a move to another launcher nothing matches, and all is printed.
+for its own last output, and prints the rest; after a move to another launcher, all.
 """
 
 from __future__ import annotations

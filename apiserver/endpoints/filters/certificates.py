@@ -1,7 +1,4 @@
-"""Read client certificates with the OpenSSL that verified them in the handshake, but for the issuer's right.
-
-A certificate library would add its own OpenSSL, 10 MiB.
-"""
+"""Read client certificates with the OpenSSL that verified them in the handshake (``docs/decisions/api-server.md``)."""
 
 from __future__ import annotations
 

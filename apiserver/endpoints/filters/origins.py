@@ -1,11 +1,8 @@
 """Stop web pages of other hosts from opening streams (RFC 6455, section 10.2; cross-site websocket hijacking).
 
-Browsers let any page open websockets with the user's cookies and certificate, or through ``kubectl proxy``; only
-``Origin`` names the page. Allowed are pages of this server and of ``--cors-allowed-origins``. Reads stay open, as in
-Go.
-
-Programs (websocket-client, hence Python's ``kubernetes.stream``; fabric8) send ``Origin`` too, so :func:`is_browser`
-checks other header fields.
+Allowed are pages of this server and of ``--cors-allowed-origins``. Programs (websocket-client, hence Python's
+``kubernetes.stream``; fabric8) send ``Origin`` too, so :func:`is_browser` checks other header fields
+(``docs/decisions/streams.md``).
 
 The aggregator replaces ``Host`` by the address that it dials (``k8s.io/apiserver/pkg/util/proxy.NewRequestForProxy``).
 So through kube-apiserver only named origins are allowed, intentionally: by ``services/…/proxy`` its host serves any
@@ -56,10 +53,9 @@ class Origins:
 
 
 def is_browser(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser sent the handshake.
+    """Return whether a browser sent the handshake, by fields that pages cannot set and Kubernetes' clients do not send.
 
-    Only browsers send ``Sec-Fetch-*``, but Chrome not with handshakes, and none to plain HTTP beyond loopback. So
-    ``User-Agent`` and ``Accept-Language`` also count: pages cannot set them, and Kubernetes' clients send others.
+    Chrome sends ``Sec-Fetch-*`` not with handshakes, and no browser to plain HTTP beyond loopback.
     """
     return (
         headers.get("User-Agent", "").startswith(_BROWSER)

@@ -1,7 +1,4 @@
-"""Parse request heads (RFC 9112, sections 2 to 6) strictly, with a cache for repeated fields.
-
-Not cached are the aggregator's ``Audit-Id`` and ``X-Forwarded-Uri`` (the target), and ``traceparent``, which differ per
-request.
+"""Parse request heads (RFC 9112, sections 2 to 6) strictly, with a cache for fields that requests repeat.
 
 Refused, although some servers accept it: bare LF or CR, obs-fold, white space before a colon, absolute-form, repeated
 ``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both together, no ``Host`` or two.

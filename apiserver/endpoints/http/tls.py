@@ -1,11 +1,7 @@
-"""TLS between a connection and its socket, with OpenSSL in memory.
-
-The event loop's TLS costs about 4 µs more per request and event, and keeps one context, instead of the newest
-certificate.
+"""TLS between a connection and its socket, with OpenSSL in memory (``docs/decisions/api-server.md``).
 
 :class:`Tls` is the protocol of the socket's transport, and the transport of a
-:class:`~apiserver.endpoints.http.connection.Connection`. Connections share one output buffer: each would keep its
-largest size, 128 KiB after a list.
+:class:`~apiserver.endpoints.http.connection.Connection`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A client websocket that passes frames on, and buffers unread input as bytes: at most a message and one socket read.
 
-A compromised node could exploit that the library decodes all input before it pauses (256 KiB of two-byte frames become
-30 MiB), and answers pings without a reader.
+The library decodes all input before it pauses (256 KiB of two-byte frames become 30 MiB), and answers pings without a
+reader.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Before the upgrade, errors are answered as a Status. Then bytes are copied both 
 loses the right; close code and reason are passed on. Messages are bounded, and a side that does not read stops the
 other, because neither is trusted.
 
-A websocket's GET needs the right to ``get``; interactive streams also need ``create``, as ``pods/exec`` since
-Kubernetes 1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
+A websocket's GET needs the right to ``get``, interactive streams also ``create`` (``docs/decisions/streams.md``;
+``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
 """
 
 from __future__ import annotations

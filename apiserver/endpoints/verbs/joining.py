@@ -144,7 +144,7 @@ async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending]) ->
 async def _upstream(client: WebSocket, server: Bounded) -> End:
     """Pass frames on until the client closes; return close code and reason.
 
-    The server's library buffers without limit. So a ping follows each window, and at most two wait for their pongs.
+    A ping follows each window, and at most two wait for their pongs (``docs/decisions/streams.md``).
     """
     sent = 0
     pong: Awaitable[float] | None = None

@@ -38,10 +38,7 @@ DEFAULTS: Final = StreamLimits()
 
 
 def holder_of(user: User) -> str:
-    """Return the key under which a user's streams count.
-
-    A namespace's service accounts count together: a user could create one per stream.
-    """
+    """Return the key under which a user's streams count: for service accounts, their namespace."""
     if user.name.startswith(_SERVICE_ACCOUNT):
         return user.name.rpartition(":")[0] + ":*"
     return user.name

@@ -1,7 +1,6 @@
 """Share equal bytes among objects: managed fields are stored once.
 
-A manager's objects have equal ``fieldsV1``, a third of a small object. The pieces always join to the object, even after
-wrong cuts.
+The pieces always join to the object, even after wrong cuts.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ kube-apiserver proxies our requests before its own admission, so only ours runs 
 order of :mod:`apiserver.registry.generic.strategy`. Patches, verbs and ``/status`` are updates; a deletion has its
 stored object as ``old``; streams come here before the upgrade. Plug-ins with side effects check ``dry_run``.
 
-They get objects of the stored version (Go: the internal version); webhooks and policies convert them to the version of
-their rules.
+Objects are of the stored version (Go: the internal version; ``docs/decisions/api.md``).
 """
 
 from __future__ import annotations

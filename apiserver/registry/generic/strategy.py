@@ -354,11 +354,11 @@ class Strategy:
 
 
 class Spoke(Strategy):
-    """A further served version of a kind: its own schema, and a lossless conversion.
+    """A further served version of a kind (``docs/decisions/api.md``).
 
     The hub's form is stored, prepared, validated, admitted and locked. The version has its own ``resource``, ``model``,
-    ``read``, ``default``, managed fields and two inverse conversions. Objects stored in a spoke's version are converted
-    when read, and rewritten by the next write (as ``k8s.io/apimachinery/pkg/runtime``).
+    ``read``, ``default``, managed fields and two inverse, lossless conversions (as
+    ``k8s.io/apimachinery/pkg/runtime``).
 
     Verbs, streams, reads, ``/status``, ``/scale`` and selectable fields are the hub's; answers are of this version.
     """

@@ -1,7 +1,6 @@
-"""NodeRestriction: virt-handler may only write objects of its own node.
+"""NodeRestriction: virt-handler may only write objects of its own node (``docs/decisions/security.md``).
 
-As Kubernetes' plug-in for kubelets. All virt-handlers share a service account, so RBAC cannot distinguish them. Their
-tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it proxies,
+Tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it proxies,
 else in its TokenReview. Clients cannot forge it: only the front proxy may send these headers, and impersonating such an
 ``extra`` needs its own right.
 
