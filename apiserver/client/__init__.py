@@ -2,6 +2,6 @@
 
 A ``config.Config`` (a kubeconfig, or the pod's service account) configures a ``rest.Client``, which raises errors of
 :mod:`apiserver.apis.meta.errors`, or ``TransportError`` without an answer. ``informer`` copies a resource to a
-``store`` by a watch. ``delegated`` authenticates and authorizes tokens. For HTTP/1.1, ``connections`` pools
-connections, ``dialling`` opens them, ``exchange`` runs a request, ``answers`` parses.
+``store`` by a watch. ``delegated`` checks tokens. ``connections`` pools connections, ``dialling`` opens them,
+``exchange`` runs a request, ``answers`` parses.
 """

@@ -1,7 +1,7 @@
 """``kubectl_complete-virt``: completes command lines for kubectl in every shell.
 
-kubectl passes the words after ``kubectl virt``; the last one, perhaps empty, is to be completed. The answer is a word
-per line, and the directive for kubectl's scripts.
+It gets the words after ``kubectl virt``; the last one, perhaps empty, is to be completed. It prints a word per line,
+and a directive.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The canonical JSON form of objects, which is served as written.
 
-A stored value has a fixed order of its first members. Clients get the same bytes with the revision inserted::
-
-    {"apiVersion":"kubevirt.io/v1alpha1","kind":"VirtualMachine","metadata":{"labels":{…},"name":…},…}
-    {"apiVersion":"kubevirt.io/v1alpha1","kind":"VirtualMachine","metadata":{"resourceVersion":"7","labels":{…},"name":…},…}
+A stored value begins with ``{"apiVersion":…,"kind":…,"metadata":{"labels":{…},"name":…``. Clients get the same bytes,
+with ``"resourceVersion":"7",`` inserted as the first member of ``metadata``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""PodRestriction: a status may only name pods of its own virtual machine.
+"""PodRestriction: a status may only name pods of its own virtual machine, for every writer (``docs/decisions/security.md``).
 
-virt-handler starts a guest in the pod with the status' uid, so a writer of statuses could otherwise run a machine in
-any pod, next to its mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``podUID`` of a VirtualMachine, or
-``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the only source of its node and mounts; so are
-a Migration's ``targetPodIPs``. This costs one request per start and two per migration. A pod with a claim for a running
-guest (``status.volumeStatus``) is checked as well, because virt-handler takes its mount.
+A new ``podUID`` of a VirtualMachine, or ``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the
+only source of its node and mounts (:mod:`apiserver.apis.virt.rights.pod_rights`); so are a Migration's
+``targetPodIPs``, and a pod with a claim for a running guest (``status.volumeStatus``), because virt-handler takes its
+mount. This costs one request per start and two per migration.
 
-It applies to every writer. Exempt is the end of a live migration, because the guest waits: the machine gets its
-Migration's checked pod.
+Exempt is the end of a live migration, because the guest waits: the machine gets its Migration's checked pod.
 """
 
 from __future__ import annotations
