@@ -133,7 +133,6 @@ class ResourceQuotas:
                     each.settle()
 
     async def _round(self, waiters: Iterable[_Waiter], due: list[str] | None, resource: Resource) -> tuple[list[str], StatusError]:
-        """Evaluate and write once; return the quotas with failed writes, and the last error."""
         wanted = count_name(resource)
         open_ = [each for each in waiters if not each.settled]
         if not open_:

@@ -164,7 +164,6 @@ class Compiler:
         return Code(_invoke(function, [each.run for each in codes]), sum(each.cost for each in codes))
 
     def _qualified(self, node: Call, scope: dict[str, int]) -> str:
-        """Return the name, such as ``sets.contains``, if an apparent member call is a function; else empty."""
         prefix = parser.qualified(node.target) if node.target is not None else None
         if prefix is None or prefix.partition(".")[0] in scope:
             return ""
@@ -188,7 +187,6 @@ class Compiler:
 
 
 def _folded(run: Run) -> Code:
-    """Run a conversion of a literal once; leave errors to the evaluation."""
     try:
         value = run(Frame({}, 0))
     except CelError:

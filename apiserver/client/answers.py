@@ -95,7 +95,7 @@ class Answer:
     def _finish(self) -> None:
         self.is_whole = True
         self.is_last = not self._parser.should_keep_alive()
-        del self._parser  # otherwise a cycle leaves each response to the garbage collector
+        del self._parser  # breaks a cycle
 
     def _after_heads(self, data: memoryview) -> memoryview:
         begun = self._begun

@@ -42,7 +42,7 @@ class Config:
     namespace: str = "default"
 
     def __repr__(self) -> str:
-        return f"Config(server={self.server!r})"  # the rest is secret or leads to secrets
+        return f"Config(server={self.server!r})"  # the rest is secret
 
     @classmethod
     def in_cluster(cls, directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Config:

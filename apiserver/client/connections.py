@@ -181,7 +181,7 @@ class Connections:
                 if refusal is not None and (why := refusal(connection.certificate)):
                     raise NotTrusted(why)
                 head = await connection.ask(request, body or b"", deadline, timeouts.idle_seconds)
-            except BaseException as error:  # even if cancelled: drop the exchange and start the next
+            except BaseException as error:  # even if cancelled
                 connection.abort()
                 self._leave(host, connection)
                 is_late = not is_fresh and isinstance(error, Disconnected) and not error.is_answered
@@ -198,7 +198,7 @@ class Connections:
         until = min((each for each in (_after(seconds), deadline) if each is not None), default=None)
         try:
             return host, *await self._connection(host, until)
-        except BaseException as error:  # even if cancelled: stop counting it
+        except BaseException as error:  # even if cancelled
             host.users -= 1
             self._drop(host)
             if isinstance(error, TimeoutError):
@@ -215,7 +215,7 @@ class Connections:
                 if (kept := host.idle.pop()).is_usable:
                     return kept, False
             return await _in_time(self._dialled(host), until), True
-        except BaseException:  # even if cancelled: pass on the turn
+        except BaseException:  # even if cancelled
             host.turns.release()
             raise
 

@@ -57,7 +57,7 @@ async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _M
     try:
         async with asyncio.TaskGroup() as tasks:
             await _begin((tasks.create_task(attempt(each)) for each in given), made)
-    except BaseException:  # even if cancelled: close the other results
+    except BaseException:  # even if cancelled
         _abort(made)
         raise
     if not made:

@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._transport = await self._loop.start_tls(plain, self, tls, server_hostname=server_name)
         except BaseException:
-            plain.abort()  # a cancellation before the handshake would leave it open
+            plain.abort()  # a cancellation would leave it open
             raise
 
     async def ask(self, head: bytes, body: bytes, deadline: float | None, idle_seconds: float | None) -> Head:
@@ -221,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
                 pass
         except (ExchangeFailed, TimeoutError):
             if not parts:
-                raise  # otherwise raised by the next call
+                raise
         self._has_more = bool(self._received)
         part = b"".join(parts)
         parts.clear()

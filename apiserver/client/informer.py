@@ -135,14 +135,14 @@ class Informer:
             await asyncio.sleep(self._backoff.next())
 
     def _say(self, error: Exception) -> None:
-        """Log a failure once per reason: broken watches at debug level, refusals and failed first lists as warnings."""
+        """Log a failure once per reason."""
         routine = isinstance(error, TransportError) and self._resource_version
         new, self._said = str(error) != self._said, str(error)
         level = logging.WARNING if new and not routine else logging.DEBUG
         logger.log(level, "list or watch failed, retrying", extra={"resource": self.resource.plural, "error": self._said})
 
     async def _sync_by_watch(self) -> None:
-        """Load and follow by a streaming list (KEP-3157): existing objects, a bookmark, then changes."""
+        """Load and follow by a streaming list (KEP-3157)."""
         initial: builtins.list[Object] = []
         end: Object | None = None
         try:

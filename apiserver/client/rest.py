@@ -64,7 +64,6 @@ class Client:
         """Called per request with method, code (0: no response) and seconds to the head."""
 
     async def __aenter__(self) -> Self:
-        # Far above the number of watches, which hold connections.
         self._connections = Connections(keep_seconds=KEEP_SECONDS, limit=self._max_connections)
         return self
 

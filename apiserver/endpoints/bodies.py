@@ -91,7 +91,7 @@ def _plain(raw: bytes) -> dict[str, Any] | None:
     try:
         value: Any = orjson.loads(raw)
         written = orjson.dumps(value)
-        if written == raw.rstrip():  # compact, as Go writes: no key was repeated
+        if written == raw.rstrip():  # compact: no key was repeated
             return value if isinstance(value, dict) else None
         import jiter  # late: rarely used
 

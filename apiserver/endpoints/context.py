@@ -30,7 +30,7 @@ class RequestContext:
     authorize: Callable[[str], Awaitable[None]] | None = None
     """Raises Forbidden unless the caller may also use this verb; None: no check."""
     withdrawn: Callable[[Sequence[str]], Coroutine[None, None, End]] | None = None
-    """Waits, while a stream is open, until the caller loses one of these verbs, and returns the end to send. None: no check."""
+    """Waits until the caller loses one of these verbs, and returns the stream's end. None: no check."""
 
     def __init__(self, request: Request, info: RequestInfo, audit_id: str) -> None:
         self.request = request

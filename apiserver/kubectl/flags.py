@@ -299,7 +299,7 @@ def _add_ssh(commands: Commands) -> None:
 
 
 def _settle_login(parser: CommandParser, parsed: argparse.Namespace) -> None:
-    """Split USER@NAME, and for scp the guest's path, from ``name``. Exits with 1 unless one path is the guest's."""
+    """Split USER@NAME, and for scp the guest's path, from ``name``."""
     if parsed.command == "scp":
         paths = [parsed.source, parsed.target]
         guests = [each for each in paths if _GUEST_PATH.match(each)]

@@ -71,7 +71,6 @@ def _light() -> Reader:
 
 
 def _empty_package(name: str, directory: Path) -> ModuleType:
-    """Replace a package of the library by an empty one with its modules; return it."""
     spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
     spec.submodule_search_locations = [str(directory)]
     package = sys.modules[name] = importlib.util.module_from_spec(spec)

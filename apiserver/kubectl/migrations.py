@@ -173,7 +173,6 @@ async def _unfinished(access: Access, machine: str) -> Object:
 
 
 async def _has_moved(access: Access, migration: Object) -> bool:
-    """Return whether the machine's status has this migration's success, for a deleted Migration."""
     machine = str(dig_migration(migration, "spec", "selector", "name") or "")
     vm = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, machine), f"read virtual machine {machine}")
     last = dig_vm(vm, "status", "migration") or {}

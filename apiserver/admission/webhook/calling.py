@@ -28,7 +28,7 @@ from certs import contexts
 
 USER_AGENT: Final = "kube-apiserver-admission"
 KUBE_APISERVER: Final = ("kubernetes.default.svc", 443)
-"""The only host that gets our credential, because a webhook may be an aggregated API behind it."""
+"""The only host that gets our credential: a webhook may be an aggregated API."""
 MAX_ANSWER_BYTES: Final = 8 << 20
 """More than twice the largest object, in base64."""
 MAX_CONTEXTS: Final = 200
@@ -151,7 +151,6 @@ class Caller:
         return await self._connections.send(origin, "POST", f"{parts.path}?{parts.query}", headers=headers, body=body)
 
     def _as_ourselves(self, where: Target) -> tuple[dict[str, str], str]:
-        """Return header fields and authorities: for kube-apiserver, our token and the cluster's."""
         token = self._service_account / "token"
         if (where.host, where.port) != KUBE_APISERVER or not token.exists():
             return {}, ""

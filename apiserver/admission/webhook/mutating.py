@@ -138,7 +138,6 @@ def _undecodable(webhook: Webhook, why: str) -> CallFailed:
 
 
 def _problem(patched: object, before: Object) -> str | None:
-    """Return why a patched object is unusable, or None; the registry checks the rest."""
     if not isinstance(patched, dict):
         return "its patch removed the object"
     if any(patched.get(each) != before.get(each) for each in ("apiVersion", "kind")):

@@ -32,7 +32,7 @@ _LAST_CHUNK: Final = b"0\r\n\r\n"
 _STATUS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
 _REASONS: Final = {400: "BadRequest"}
 SLICE: Final = 128 << 10
-"""Approximate size of a long body's slices, each written once there is room."""
+"""Approximate size of a long body's slices."""
 
 
 _BODILESS: Final = frozenset({204, 304})

@@ -181,7 +181,7 @@ class Joined:
         """Yield ``lead`` and the body in slices of about ``size`` bytes."""
         parts, number = self._parts, self._number
         lead += self._head
-        # Cut between objects of equally many parts: uneven slices cost more in TLS records and malloc.
+        # Cut between objects of equally many parts, because uneven slices cost more.
         step = max(1, size * number // self.length) * len(parts) // max(1, number) or 1
         for start in range(0, len(parts), step):
             end = start + step

@@ -36,7 +36,7 @@ class Freshness:
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
         self._reached = 0
-        # One future per reader and one timer for all: a timeout per reader would cost more than its wait.
+        # One timer for all: a timeout per reader would cost more than its wait.
         self._askers: list[asyncio.Future[int]] = []
         self._asked = asyncio.Event()
         self._unanswered: set[asyncio.Future[int]] = set()

@@ -343,7 +343,6 @@ class Watch:
         return []
 
     async def _wait(self, receive: Callable[[EventBatch], bool]) -> None:
-        """Wait for a full or failing ``receive``, a reset or close of the window, or a bookmark's time."""
         self._waiter = waiter = self._loop.create_future()
         # cheaper than asyncio.timeout_at
         timer = self._loop.call_at(self._bookmark_at, _wake, waiter) if self._bookmark_at is not None else None

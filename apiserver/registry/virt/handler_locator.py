@@ -47,7 +47,7 @@ def _nodes(pod: Object) -> list[str]:
 
 
 def _is_ready(pod: Object) -> bool:
-    # Running suffices: an unready handler can still serve old guests' consoles.
+    # An unready handler can still serve consoles.
     is_running = not is_deleting(pod) and dig(pod, "status", "phase") == "Running"
     return is_running and forms.pod_ip(str(dig(pod, "status", "podIP") or "")) is not None
 

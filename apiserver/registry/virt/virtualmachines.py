@@ -57,7 +57,7 @@ class VirtualMachineStrategy(Strategy):
         self.reads = reads or {}
         self._allowed = allowed
         self._looked_at: tuple[Any, frozenset[disk_uses.Lock]] = (None, frozenset())
-        """The last fields that determined the locks, and the locks."""
+        """The last determining fields, and their locks."""
 
     def hint(self, field: str, value: object = None) -> str:
         """Return our name for a KubeVirt field or value, or empty."""
