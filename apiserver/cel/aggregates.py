@@ -14,7 +14,7 @@ _PATCH_FIELDS: Final = frozenset({"op", "path", "from", "value"})
 
 
 def charge_equality(frame: Frame, left: Value, right: Value) -> None:
-    """Charge a comparison: a tenth of the smaller size, rounded up; count values in lists and maps."""
+    """Charge a comparison: a tenth of the smaller size, rounded up."""
     if type(left) is str and type(right) is str:
         shorter = min(len(left), len(right))
         frame.cost += (shorter + 9) // 10

@@ -24,7 +24,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class Config:
-    """Address and credentials of an API server. Files override data, and may be rotated."""
+    """Address and credentials of an API server. Files override data."""
 
     server: str
     """``https://host:port``, without a path at its end."""

@@ -171,7 +171,7 @@ class Informer:
             logger.info("the server does not support streaming lists, using list", extra={"resource": self.resource.plural, "error": why})
 
     async def _sync_by_list(self) -> None:
-        # Newest, without resourceVersion: the copy never goes back on another replica.
+        # Newest: the copy never goes back on another replica.
         listed = await self._client.list(
             self.resource, self._namespace, label_selector=self._label_selector, field_selector=self._field_selector
         )

@@ -9,10 +9,7 @@ from collections.abc import Callable
 
 
 class Turn:
-    """Bounds the steps per iteration of the event loop by number and time.
-
-    For a number, check before each step; for time, after it also works.
-    """
+    """Bounds the steps per iteration of the event loop by number and time."""
 
     __slots__ = ("_clock", "_done", "_ends", "_most", "_seconds")
 

@@ -1,6 +1,6 @@
 """Content negotiation: ``Accept`` of requests, and ``Content-Type`` of bodies.
 
-RFC 9110 §12.5.1. Clients that prefer protobuf get JSON, their next alternative, as with custom resources.
+RFC 9110 §12.5.1. Clients that prefer protobuf get JSON, as with custom resources.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Access to a cluster by kubectl's kubeconfig, for HTTP and websocket clients.
 
-kubernetes_asyncio reads files and runs credential plugins (exec, OIDC, GCP).
+kubernetes_asyncio runs credential plugins (exec, OIDC, GCP).
 """
 
 from __future__ import annotations

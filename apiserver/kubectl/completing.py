@@ -27,10 +27,7 @@ _VALUES: Final = {"-n": "namespace", "--namespace": "namespace", "--kubeconfig":
 
 
 def words(given: Sequence[str], machines: Sequence[str], options: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the words that complete the last one of ``given``, after ``kubectl virt``.
-
-    ``options``: the flags of each command.
-    """
+    """Return the words that complete the last one of ``given``."""
     *before, last = given or [""]
     command = command_of(before)
     if command is None:

@@ -113,7 +113,7 @@ def begin(volume: Object, node: Object) -> Move | None:
 
 
 def node_label(node: Object) -> str:
-    """Return a node's hostname label, which volumes and pods use."""
+    """Return a node's hostname label."""
     return str((dig(node, "metadata", "labels") or {}).get(HOSTNAME) or name_of(node))
 
 

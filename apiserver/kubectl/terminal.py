@@ -35,7 +35,7 @@ def _wait() -> None:
 def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Iterator[None]:
     """Pass every key on unread (also Ctrl-C) during the block, on terminals.
 
-    A guest's lone line feeds look as on a serial terminal, which needs CR. Afterwards ``output`` has a shell's modes,
+    Lone line feeds look as on a serial terminal. Afterwards ``output`` has a shell's modes,
     and unread input, possibly the terminal's answers to the guest, is discarded; ``wait`` waits for these.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None

@@ -220,7 +220,7 @@ def acting(wanted: User, *, constrained: bool) -> User:
 
 
 def service_account(name: str) -> tuple[str, str] | None:
-    """Return namespace and name of a service account's user name, or None."""
+    """Return namespace and name of a service account, or None."""
     parts = name.removeprefix("system:serviceaccount:").split(":")
     if not name.startswith("system:serviceaccount:") or len(parts) != 2:
         return None
@@ -228,7 +228,7 @@ def service_account(name: str) -> tuple[str, str] | None:
 
 
 def node_name(name: str) -> str | None:
-    """Return the node's name in its user name, or None."""
+    """Return the node of its user name, or None."""
     node = name.removeprefix("system:node:")
     return node if name.startswith("system:node:") and _SUBDOMAIN.fullmatch(node) else None
 

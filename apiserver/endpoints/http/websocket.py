@@ -1,6 +1,6 @@
 """Websockets (RFC 6455) on a connection of this server, with frames of the sans-I/O ``websockets``.
 
-Import it late: most servers have none.
+Import it late.
 """
 
 from __future__ import annotations

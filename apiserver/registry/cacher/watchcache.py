@@ -109,7 +109,7 @@ class WatchCache:
         ``decode`` turns an entry into an item with its ``mod_revision`` as resourceVersion, for a deletion the last value at
         its revision; it raises one of ``DECODING_ERRORS``. ``capacity``: changes that a watch may lag or start behind.
         ``timeout_seconds``: of ``wait_fresh`` (Go: 3 s). ``on_undecodable``: called once per bad revision. ``replays``: most
-        watches that read storage's history. ``give_back``: returns free memory to the system.
+        watches that read storage's history.
         """
         self._storage = storage
         self._prefix = prefix

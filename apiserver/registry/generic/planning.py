@@ -86,10 +86,7 @@ class Planner:
         return Invalid(message, replace(refused.details, causes=explained))
 
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
-        """Return errors in the rest of an object that violates the schema.
-
-        None if hooks fail, or the schema's errors fill the answer.
-        """
+        """Return errors in the rest of an object that violates the schema."""
         if len(misshapen) >= MAX_CAUSES:
             return []
         with suppress(*DECODING_ERRORS):

@@ -465,7 +465,7 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
 
 
 def _discard_image(vm: Object) -> None:
-    """Remove the image and its hardware from the status, in place: the next start boots, and deletes the file."""
+    """Remove the image and its hardware from the status, in place."""
     if (claim := (managed_save.of(vm) or {}).get("claimName")) != managed_save.claim_of(vm["spec"]):
         raise conflict(
             vm, f"the image is in PersistentVolumeClaim {claim}, which spec.managedSave no longer names: it could not be deleted"
