@@ -209,7 +209,7 @@ def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl
 
 
 def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]) -> None:
-    """It leaves the other VM's card unusable."""
+    """The test leaves the other VM's card unusable."""
     victim, pod = addresses_in(pod_of(kubectl, asker)), pod_of(kubectl, other)
     foreign = {"v4": "10.99.99.99/32", "v6": "fd00:99::99/128"}
     with at_prompt(kubectl, "net-other") as (guest,):

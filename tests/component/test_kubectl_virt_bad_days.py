@@ -139,7 +139,7 @@ async def test_viewers_that_come_at_once_load_new_credentials_once(
 
 
 async def test_failed_connection_reloads_the_credentials(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As for an expired certificate."""
+    """The server may have refused an expired certificate."""
     ways = iter([Access(url, "default"), Access("http://127.0.0.1:1", "default"), Access(url, "default")])
     loaded: list[Access] = []
 

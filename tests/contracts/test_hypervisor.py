@@ -270,7 +270,7 @@ async def test_the_power_button_can_be_pressed(hypervisor: Hypervisor, kind: str
 
 
 async def test_only_a_running_domain_takes_signals(hypervisor: Hypervisor, kind: str) -> None:
-    """For the guest: tests/host/launcher/test_operations.py."""
+    """tests/host/launcher/test_operations.py has the guest's view."""
     if kind == "test":
         pytest.skip("libvirt's test driver has no virDomainInjectNMI and no virDomainSendKey")
 

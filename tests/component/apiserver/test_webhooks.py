@@ -168,7 +168,7 @@ async def test_a_refusal_may_choose_its_status(world: World) -> None:
 
 
 async def test_warnings_reach_the_client(world: World) -> None:
-    """Also for refusals."""
+    """Also if the request is refused."""
     await world.mutating(world.hook("m", lambda review: allow(review, warnings=["think again"])))
     await world.validating(world.hook("v", lambda review: deny(review) | {"x": 1}))
     async with world.api() as api:
@@ -211,7 +211,6 @@ async def test_a_patch_of_a_deletion_is_an_error(world: World) -> None:
 
 
 async def test_a_stream_is_refused_before_its_upgrade(world: World) -> None:
-    """CONNECT, with the subresource."""
     await world.validating(world.hook("v", only_creates))
     async with world.api() as api:
         await api.make(widget())
@@ -282,7 +281,7 @@ async def test_selectors_choose(world: World) -> None:
 
 
 async def test_equivalent_versions_match_and_are_converted(world: World) -> None:
-    """matchPolicy. The object stays what it was."""
+    """matchPolicy decides. The stored object stays what it was."""
     old = RULE | {"apiVersions": [OLD_WIDGETS.version]}
 
     def stretch(review: Json) -> Json:
@@ -530,7 +529,7 @@ async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> N
 
 
 async def test_webhook_is_called_once_per_change(world: World) -> None:
-    """Also not for refused changes, dry runs and empty changes."""
+    """Once at most for refused changes, dry runs and empty changes."""
     await world.validating(world.hook("v", only_creates))
     async with world.api() as api:
         await api.make(widget())
@@ -581,7 +580,7 @@ def answered(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 async def test_webhook_audit_annotations_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Also ignored failures; no line about other requests."""
+    """So are ignored failures, but no other requests."""
     caplog.set_level(logging.INFO)
 
     def speak(review: Json) -> Json:
@@ -616,7 +615,7 @@ async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, ca
 
 
 async def test_charts_rights_suffice_for_admission(world: World) -> None:
-    """With the rights of virt-api and of all users."""
+    """The rights are virt-api's and those of all users."""
     granted = rbac.authorizer("virt-api")
     discovery = re.compile("/apis?(/[^/]+){0,2}/?")
     world.kube.authorize = lambda method, path, query: bool(discovery.fullmatch(path)) or granted(method, path, query)
@@ -650,7 +649,7 @@ async def test_managed_fields_that_a_webhook_breaks_are_put_back(world: World) -
 
 
 async def test_applying_is_a_creation_or_an_update(world: World) -> None:
-    """Without options of a patch, as in Go."""
+    """As in Go, the review has no options of a patch."""
     await world.validating(world.hook("v"))
     async with world.api() as api:
         for color, expected in (("red", 201), ("green", 200)):
@@ -685,7 +684,7 @@ async def test_scaling_shows_the_scale(world: World) -> None:
 
 
 async def test_request_past_its_timeout_does_not_wait_for_a_webhook(world: World) -> None:
-    """Whatever timeoutSeconds and failurePolicy are; nothing is stored."""
+    """Nothing is stored, whatever timeoutSeconds and failurePolicy are."""
     await world.validating(world.hook("slow", failurePolicy="Ignore"))
     world.hooks["slow"].seconds = 5
     async with world.api() as api:

@@ -333,7 +333,7 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
 
 
 async def test_forced_deletion_waits_for_a_silent_kubelet(api: FakeAPI, tenant: Tenant) -> None:
-    """However long; the grace period counts from the kubelet's return."""
+    """The grace period counts from the kubelet's return, however late."""
     looks = itertools.count()
 
     async def nothing_happens_in(seconds: float) -> None:

@@ -220,7 +220,7 @@ def test_account_resizes_only_the_memory_of_launcher_pods(cluster: Cluster) -> N
 
 
 def test_account_writes_only_the_guest_readiness_of_pods(cluster: Cluster) -> None:
-    """By virt-controller's own patch."""
+    """The test sends virt-controller's own patch; all other changes of the status are refused."""
     pod = changed(OURS["as it was made"])
     pod["metadata"]["annotations"] = {"a": "b"}
     pod["metadata"]["finalizers"] = ["example.com/f"]

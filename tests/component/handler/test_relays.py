@@ -536,7 +536,7 @@ async def test_only_the_source_node_gets_a_relay_or_releases(scene: Scene, stran
 
 @pytest.mark.parametrize("node", ["n3", "n", "virt-api", "N2", "*", ""])
 async def test_address_of_another_node_gets_no_guest_data(scene: Scene, node: str) -> None:
-    """The relay at the address is n2's."""
+    """The relay at the address belongs to n2, whatever the Migration says."""
     scene.expect()
     with pytest.raises((OSError, ValueError)):
         await scene.relay(node).release(paused=False)

@@ -116,7 +116,7 @@ async def test_packet_reader_has_no_privileges(world: World) -> None:
 
 
 async def test_flood_of_malformed_packets_is_harmless(world: World) -> None:
-    """As fast as a tap accepts them."""
+    """They come as fast as a tap accepts them."""
     world.lease()
     source = random.Random(10)
     good = packet(message.DISCOVER, (61, b"abc"), (55, bytes(range(1, 100))), mac=MINE)
@@ -170,7 +170,7 @@ async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
 
 
 async def test_compromised_packet_reader_cannot_change_the_network(world: World) -> None:
-    """As the launcher's user, in the pod's network."""
+    """The attacker is the launcher's user in the pod's network."""
     program = (Path(__file__).parent / "breakout.py").read_text()
     user = str(layout.USER_ID)
     confined = [

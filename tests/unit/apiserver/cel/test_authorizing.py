@@ -20,7 +20,7 @@ class Asked:
 
 
 async def test_each_question_is_asked_once() -> None:
-    """authorizer, with all parts of a check."""
+    """The expressions use all parts of an authorizer's check."""
     asked = Asked()
     answers: dict[Question, Answer] = {}
     user = User("jane", ("dev",), "7", {"scope": ("a",)})

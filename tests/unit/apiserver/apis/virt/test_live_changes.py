@@ -115,7 +115,7 @@ def test_only_a_missing_setting_can_be_declared_as_applied(path: str) -> None:
 
 
 def test_without_a_report_of_support_a_restart_is_required() -> None:
-    """A virt-handler or virt-launcher of an older release."""
+    """A virt-handler or virt-launcher of an older release reports none."""
     vm = edited(a_vm("Running", ROOT, DATA), limited(totalIopsSec=500))
     assert told(vm) == ["spec.domain.devices.disks[data]"]
     assert told(with_status(vm, domain={"liveChanges": ["interface.state"]})) == ["spec.domain.devices.disks[data]"]
