@@ -47,10 +47,12 @@ def api_group(strategies: Sequence[Strategy], group: str) -> Object:
 
 
 def api_resource_list(strategies: Sequence[Strategy], group: str, version: str) -> Object:
-    """Return the ``APIResourceList`` for ``GET /apis/GROUP/VERSION``."""
-    resources: list[Object] = []
+    """Return the ``APIResourceList`` for ``GET /apis/GROUP/VERSION``.
+
+    Subresources follow all resources, because fabric8 takes the first entry of a kind.
+    """
+    resources = [_api_resource(strategy) for strategy in _of(strategies, group, version)]
     for strategy in _of(strategies, group, version):
-        resources.append(_api_resource(strategy))
         for name, answer, verbs in subresources(strategy):
             full = f"{strategy.resource.plural}/{name}"
             foreign = {"group": answer.group, "version": answer.version} if answer.group != group else {}

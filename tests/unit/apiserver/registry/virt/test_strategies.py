@@ -22,6 +22,7 @@ from apiserver.apis.virt.places.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VI
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
+from apiserver.endpoints import discovery
 from apiserver.endpoints.http import upgrade
 from apiserver.registry.generic import codec
 from apiserver.registry.generic.options import WriteOptions
@@ -30,6 +31,7 @@ from apiserver.registry.generic.strategy import CreatingVerb, Verb
 from apiserver.registry.virt import streams, verbs
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import NodeRestriction
+from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
 from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from storage.port import Entry
@@ -1024,6 +1026,16 @@ async def test_console_port_selects_an_existing_stream() -> None:
             await console.locate(vm, {"port": wrong})
 
 
+@pytest.mark.parametrize("phase", phases.VM_PHASES)
+def test_a_stream_is_over_once_no_guest_can_be_left(phase: str) -> None:
+    async def locate(node: str) -> tuple[str, int]:
+        return node, 8444
+
+    context: Any = object()
+    stream = streams.HandlerStream("console", locate, lambda: context, _revoked())
+    assert stream.over(_vm(phase=phase)) == ("" if phase in phases.WITH_GUEST else "the guest is off")
+
+
 async def test_a_usb_device_gets_the_slot_that_was_asked_for_or_any() -> None:
     async def locate(node: str) -> tuple[str, int]:
         return node, 8444
@@ -1136,3 +1148,11 @@ async def test_log_of_a_port_is_followed_if_asked() -> None:
 
 def test_the_plugin_knows_the_close_codes_of_the_server() -> None:
     assert (CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION) == (upgrade.GOING_AWAY, upgrade.POLICY_VIOLATION)
+
+
+def test_the_first_entry_of_each_kind_in_discovery_is_its_resource() -> None:
+    served = (VirtualMachineStrategy(), MigrationStrategy(), ReplicaSetStrategy())
+    listed = discovery.api_resource_list(served, "kubevirt.io", "v1alpha1")["resources"]
+    first = {each["kind"]: each["name"] for each in reversed(listed)}
+    assert first["VirtualMachine"] == "virtualmachines"
+    assert "virtualmachinereplicasets/replicate" in [each["name"] for each in listed if each["kind"] == "VirtualMachine"]
