@@ -23,7 +23,7 @@ def boot_of(kubectl: Kubectl) -> str:
     with console(kubectl, VM) as guest:
         answers(guest)
         guest.type("uptime\n")
-        return guest.expect(r"boot=(\S+)")[1]
+        return guest.expect(r"boot=(\S+) commands=")[1]
 
 
 def mebibytes(kubectl: Kubectl) -> int:

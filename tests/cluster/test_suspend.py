@@ -30,7 +30,7 @@ def boot_of(kubectl: Kubectl, vm: str) -> str:
     with console(kubectl, vm) as guest:
         answers(guest)
         guest.type("uptime\n")
-        return guest.expect(r"boot=(\S+)")[1]
+        return guest.expect(r"boot=(\S+) commands=")[1]
 
 
 def pods(kubectl: Kubectl, vm: str) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ _VERSION: Final = "13"
 TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the prefix of one
 """Of a subprotocol that carries a bearer token; never selected or returned."""
 
+NORMAL: Final = 1000
 GOING_AWAY: Final = 1001
 """Of a stopping server: dial again."""
 POLICY_VIOLATION: Final = 1008

@@ -14,12 +14,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 
-from apiserver.apis.meta.errors import BadRequest
+from apiserver.apis.meta.errors import BadRequest, NotFound, StatusError
+from apiserver.apis.meta.objects import Object, name_of, namespace_of, uid_of
 from apiserver.endpoints import responses
 from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Response
-from apiserver.endpoints.http.upgrade import GOING_AWAY, End
+from apiserver.endpoints.http.upgrade import GOING_AWAY, NORMAL, End
 from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.verbs.streamlimits import OpenStreams, StreamLimits
 from apiserver.registry.generic.strategy import Connect
@@ -70,8 +71,20 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
             context.warn(warning)
         responses.add_headers(context, client)
         await client.accept()
-        await joining.join(client, server, _endings(context, stream, streams))
+        await joining.join(client, server, _endings(context, stream, streams), partial(_final, served, item.object, stream))
     return client
+
+
+async def _final(served: Served, before: Object, stream: Connect) -> End | None:
+    """Return the end of a stream that no server continues, or None."""
+    try:
+        now = (await served.store.get(namespace_of(before), name_of(before))).object
+    except NotFound:
+        return End(NORMAL, "it was deleted")
+    except StatusError:
+        return None
+    reason = "it was deleted" if uid_of(now) != uid_of(before) else stream.over(now)
+    return End(NORMAL, reason) if reason else None
 
 
 def _segments(stream: Connect, rest: Sequence[str]) -> dict[str, str]:

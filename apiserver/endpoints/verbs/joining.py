@@ -35,6 +35,8 @@ _MAX_TEXT_BYTES: Final = 512
 """Of a failed dial."""
 Ending = Callable[[], Coroutine[None, None, End]]
 """Waits until the server must end a stream."""
+Continued = Callable[[], Awaitable[End | None]]
+"""Returns the end of a stream that no server continues, or None."""
 
 
 class _Dial(websocket):
@@ -119,13 +121,13 @@ def _refusal(answer: Response) -> StatusError:
     return error if not isinstance(error, UnknownStatus) else ServiceUnavailable(error.message, error.details)
 
 
-async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending]) -> None:
+async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending], final: Continued) -> None:
     """Pass frames both ways until a side or one of ``endings`` ends it, then close both with the reason.
 
-    Clients print it to a terminal, and it may come from a node.
+    Clients print it to a terminal, and it may come from a node. ``final`` decides whether clients may connect again when the server left.
     """
     async with asyncio.TaskGroup() as tasks:
-        copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_downstream(server, client))]
+        copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_left(server, client, final))]
         orders = [tasks.create_task(each()) for each in endings]
         _, pending = await asyncio.wait({*copies, *orders}, return_when=asyncio.FIRST_COMPLETED)
         ended = [each.result() for each in (*orders, *copies) if each.done()]
@@ -163,6 +165,11 @@ async def _upstream(client: WebSocket, server: Bounded) -> End:
         return End(closed.code, closed.reason)
     except (ConnectionError, ConnectionClosed) as error:
         return End(GOING_AWAY, f"the connection broke: {error}")
+
+
+async def _left(server: Bounded, client: WebSocket, final: Continued) -> End:
+    end = await _downstream(server, client)
+    return (await final() if end.code == GOING_AWAY else None) or end
 
 
 async def _downstream(server: Bounded, client: WebSocket) -> End:

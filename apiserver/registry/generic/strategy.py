@@ -205,6 +205,11 @@ class Connect:
         del obj
         return ()
 
+    def over(self, obj: Object) -> str:
+        """Return why no other server continues a stream that its server left; empty if one may."""
+        del obj
+        return ""
+
 
 class Read:
     """A read-only subresource (``guestinfo``), answered with an unstored object."""

@@ -191,3 +191,7 @@ class HandlerStream(Connect):
     def warnings(self, obj: Object) -> tuple[str, ...]:
         """Return a warning if the guest is paused."""
         return warnings(obj)
+
+    def over(self, obj: Object) -> str:
+        """Return that the guest is off: virt-handler only knows that the machine left its node."""
+        return "" if phases.phase_of(obj) in phases.WITH_GUEST else "the guest is off"

@@ -118,6 +118,27 @@ async def test_text_stays_text_and_a_broken_server_is_told(pki: Pki, api: Api) -
         assert str(closed.extra).startswith("the connection broke")
 
 
+@pytest.mark.parametrize("code", [1001, 1011])
+@pytest.mark.parametrize("case", ["alive", "off", "deleted", "recreated"])
+async def test_a_server_that_left_ends_streams_of_objects_that_are_over(pki: Pki, api: Api, case: str, code: int) -> None:
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        if case == "off":
+            api.strategy.tap.end = "it is off"
+        if case in ("deleted", "recreated"):
+            await api.call("DELETE", "w1")
+        if case == "recreated":
+            await api.make(widget())
+        await socket.close(code=code, message=b"it moved")
+        return socket
+
+    expected = {"alive": (1001, "it moved"), "off": (1000, "it is off"), "deleted": (1000, "it was deleted")}
+    async with tapped(pki, api, serve) as url, api.session.ws_connect(url) as socket, asyncio.timeout(30):
+        closed = await socket.receive()
+        assert (closed.data, closed.extra) == (expected.get(case, expected["deleted"]) if code == 1001 else (1011, "it moved"))
+
+
 async def test_close_reason_of_a_stream_server_is_sanitized(pki: Pki, api: Api) -> None:
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
         socket = web.WebSocketResponse()

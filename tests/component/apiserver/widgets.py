@@ -90,6 +90,7 @@ class Tap(Connect):
     def __init__(self) -> None:
         self.destination: Destination | None = None
         self.told: tuple[str, ...] = ()
+        self.end = ""
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
         del query
@@ -99,6 +100,9 @@ class Tap(Connect):
 
     def warnings(self, obj: Object) -> tuple[str, ...]:
         return self.told
+
+    def over(self, obj: Object) -> str:
+        return self.end
 
 
 class Sheen(BaseModel):
