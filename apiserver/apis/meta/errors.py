@@ -153,7 +153,7 @@ class Gone(StatusError):
 
 
 class Expired(StatusError):
-    """The resourceVersion or continue token is too old."""
+    """The ``resourceVersion`` or continue token is too old."""
 
     code = 410
     reason = "Expired"

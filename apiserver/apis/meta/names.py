@@ -111,7 +111,7 @@ def are_label_values(values: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
-    """Check cached keys; the caller limits them."""
+    """Check keys, with a cache; the caller limits them."""
     compared = list(map(str.lower, keys)) if in_lower_case else keys
     return max(map(len, compared), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, compared))
 

@@ -116,7 +116,7 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
 
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
-    """Validate labels, or a nodeSelector."""
+    """Validate labels, or a ``nodeSelector``."""
     if not labels or (names.are_qualified_names(labels) and names.are_label_values(labels.values())):
         return []
     found = []

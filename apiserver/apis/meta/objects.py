@@ -89,13 +89,13 @@ def is_deleting(obj: Mapping[str, Any]) -> bool:
 
 
 def controller_of(obj: Mapping[str, Any]) -> Object | None:
-    """Return the ownerReference with ``controller: true``, or None."""
+    """Return the ``ownerReference`` with ``controller: true``, or None."""
     references: Iterable[Object] = dig(obj, "metadata", "ownerReferences") or ()
     return next((each for each in references if each.get("controller")), None)
 
 
 def owner_reference(owner: Mapping[str, Any], resource: Resource, *, block_owner_deletion: bool = False) -> Object:
-    """Return the controlling ownerReference to ``owner``.
+    """Return the controlling ``ownerReference`` to ``owner``.
 
     ``blockOwnerDeletion`` requires the right to ``update`` the owner's ``finalizers``.
     """

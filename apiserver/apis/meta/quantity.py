@@ -77,7 +77,7 @@ def of_bytes(amount: int) -> str:
 
 
 def shown(amount: float) -> str:
-    """Format a number of bytes with at most three digits: ``1.5Gi``, ``52.4Mi``, ``999``."""
+    """Format bytes with at most three digits: ``1.5Gi``, ``52.4Mi``, ``999``."""
     for unit in _BINARY[:-1]:
         if abs(amount) < 1000:
             return f"{amount:.0f}{unit}" if not unit or amount >= 100 else f"{amount:.3g}{unit}"

@@ -6,9 +6,8 @@ Used by ``kubectl apply``, plain ``kubectl patch`` and the garbage collector. In
 - ``$retainKeys: [a, b]`` removes all other keys of the map;
 - ``$deleteFromPrimitiveList/x: [v]`` removes values from list ``x``, and ``$setElementOrder/x: […]`` orders it.
 
-The schema is the published OpenAPI (:class:`Shape`): a list merges if ``x-kubernetes-patch-strategy`` says so, by
-``x-kubernetes-patch-merge-key`` if its elements are maps. As in apimachinery, the patch's elements keep their order, and the others their
-relative positions.
+A list merges if ``x-kubernetes-patch-strategy`` in the published OpenAPI (:class:`Shape`) says so, by ``x-kubernetes-patch-merge-key`` if
+its elements are maps. As in apimachinery, the patch's elements keep their order, and the others their relative positions.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ class Shape:
 
     @property
     def merge_key(self) -> str:
-        """The key of the elements in a list of maps."""
+        """The key of a list's maps."""
         return str(self._own("x-kubernetes-patch-merge-key"))
 
     def field(self, name: str) -> Shape:
-        """Return the shape of a field of this map."""
+        """Return a field's shape."""
         resolved = self._resolved()
         properties = resolved.get("properties") or {}
         return Shape(properties.get(name) or resolved.get("additionalProperties") or {}, self.components)
 
     def element(self) -> Shape:
-        """Return the shape of an element of this list."""
+        """Return the elements' shape."""
         return Shape(self._resolved().get("items") or {}, self.components)
 
     def _own(self, extension: str) -> Any:  # noqa: ANN401 - JSON

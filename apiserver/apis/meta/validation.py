@@ -60,15 +60,15 @@ class Path:
     text: str = ""
 
     def child(self, *names: str) -> Path:
-        """Return the path of a child field."""
+        """Return a child field's path."""
         return Path(".".join([self.text, *names] if self.text else names))
 
     def index(self, position: int) -> Path:
-        """Return the path of an element of a list."""
+        """Return a list element's path."""
         return Path(f"{self.text}[{position}]")
 
     def key(self, key: str) -> Path:
-        """Return the path of a value in a map with arbitrary keys."""
+        """Return the path of a map's value."""
         return Path(f"{self.text}[{key}]")
 
     def __str__(self) -> str:

@@ -57,7 +57,7 @@ def value(item: Any) -> str:  # noqa: ANN401 - any scalar
 
 
 def key(fields: Iterable[tuple[str, Any]]) -> str:
-    """Return the step to an item of a list by its keys."""
+    """Return the step to a list's item by its keys."""
     return "k:{" + ",".join(f"{quote(name)}:{to_json(each)}" for name, each in sorted(fields, key=lambda pair: pair[0])) + "}"
 
 

@@ -60,7 +60,7 @@ Managed = dict[Owner, Entry]
 
 
 class Reader:
-    """Reads entries of one kind; ``schemas`` are its types by apiVersion. It caches sets by their bytes."""
+    """Reads entries of one kind; ``schemas`` are its types by ``apiVersion``. It caches sets by their bytes."""
 
     def __init__(self, schemas: Mapping[str, Atom]) -> None:
         self._schemas = schemas

@@ -92,7 +92,7 @@ class FieldManager:
         """Return ``live`` (None: to be created) merged with ``applied``, with ``managedFields``. Changes neither.
 
         Raises:
-            BadRequest: another version or kind, or managedFields in ``applied``.
+            BadRequest: another version or kind, or ``managedFields`` in ``applied``.
             Invalid: it does not fit the schema; lists all nulls, unknown fields and wrong types.
             Conflict: it changes fields of other owners without force.
         """

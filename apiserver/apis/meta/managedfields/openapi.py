@@ -20,7 +20,7 @@ class SchemaError(ValueError):
 
 
 def types(document: Json) -> dict[tuple[str, str], Atom]:
-    """Return the types of a document's objects by (apiVersion, kind).
+    """Return the types of a document's objects by (``apiVersion``, kind).
 
     Raises:
         SchemaError: a schema is not structural.

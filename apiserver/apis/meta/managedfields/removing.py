@@ -49,7 +49,6 @@ def fields_of(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON valu
 
 
 def _fields_of(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - any JSON value
-    """Return the tree of a value: LEAF if owned as a whole, None if nothing in it can be owned."""
     if type(value) in atom.accepted:
         return LEAF
     kind = kind_of(atom, value)

@@ -172,7 +172,6 @@ def _union(first: Fields, second: Fields) -> Fields:
 
 
 def _difference(first: Fields, second: Fields, *, root: bool = False) -> Fields | None:
-    """Return the remaining tree, ``first`` itself if unchanged, None for nothing."""
     if not first:
         return None if not second or SELF in second else first
     if not second:

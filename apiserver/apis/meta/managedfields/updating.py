@@ -21,14 +21,14 @@ from apiserver.apis.meta.managedfields.values import ABSENT
 from apiserver.apis.meta.objects import Object
 
 Convert = Callable[[Object, str], Object]
-"""Returns an object in another apiVersion, without changing its argument."""
+"""Returns an object in another ``apiVersion``, without changing its argument."""
 
 _OWN_BOOKS: Final = sets.of(("f:metadata", "f:managedFields"))
 """No manager owns ``metadata.managedFields``."""
 
 
 class Updater:
-    """Computes ownership; ``schemas`` and ``ignored`` (fields that a write never changes) are by apiVersion."""
+    """Computes ownership; ``schemas`` and ``ignored`` (fields that a write never changes) are by ``apiVersion``."""
 
     def __init__(self, schemas: Mapping[str, Atom], convert: Convert, ignored: Mapping[str, Fields]) -> None:
         self._schemas = schemas

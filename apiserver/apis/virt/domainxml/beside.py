@@ -202,7 +202,6 @@ def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 
 def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the interfaces with their MAC addresses; a field overrides the XML."""
     given = [{"name": each} for each in macs if each == DEFAULT_NETWORK] if declared is None else declared
     found = []
     for each in given:

@@ -177,7 +177,7 @@ class _Builder:
         self._open.append(_Element(name.rpartition(_SEPARATOR)[2], attributes, is_foreign, spans, begin))
 
     def _spans(self, at: int) -> tuple[dict[str, Span], int | None]:
-        """Return the spans of the values in the tag at an offset, and its end; None if it is an empty-element tag."""
+        """Return the spans of a tag's values, and its end; None for an empty-element tag."""
         match = _TAG.match(self._data, at)
         spans: dict[str, Span] = {}
         while match is not None:

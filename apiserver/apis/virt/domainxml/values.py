@@ -26,7 +26,7 @@ UNITS: Final[Mapping[str, int]] = {
         for spelling, base in ((letter, 1024), (f"{letter}iB", 1024), (f"{letter}B", 1000))
     },
 }
-"""In bytes: ``KB`` is 1000, ``K`` and ``KiB`` are 1024, in either case (virScaleInteger)."""
+"""In bytes: ``KB`` is 1000, ``K`` and ``KiB`` are 1024, in either case (``virScaleInteger``)."""
 KIB: Final = 1024
 
 

@@ -10,17 +10,17 @@ from typing import Any, Final
 NO_CLOUD: Final = "CloudInitNoCloud"
 CONFIG_DRIVE: Final = "CloudInitConfigDrive"
 TYPES: Final = frozenset({NO_CLOUD, CONFIG_DRIVE})
-"""Types of disks with such data."""
+"""Disks with such data."""
 SECRET: Final = "Secret"  # noqa: S105 - a kind
 CONFIG_MAP: Final = "ConfigMap"
 FILES: Final = frozenset({SECRET, CONFIG_MAP})
-"""Types of disks with an object's keys as files."""
+"""Disks with an object's keys as files."""
 DOWNWARD_API: Final = "DownwardAPI"
 SERVICE_ACCOUNT: Final = "ServiceAccount"
 MOUNTED: Final = FILES | {DOWNWARD_API, SERVICE_ACCOUNT}
-"""Types of disks with files that the kubelet mounts in the pod."""
+"""Disks with files that the kubelet mounts."""
 MADE: Final = TYPES | MOUNTED
-"""Types of disks with an image made in the pod."""
+"""Disks with an image made in the pod."""
 
 DATA: Final = ("userData", "networkData", "metaData")
 """Given as text in this field, in ``<field>Base64``, or in a Secret in ``<field>SecretRef``."""

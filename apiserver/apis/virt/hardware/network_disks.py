@@ -22,12 +22,12 @@ REQUESTS: Final = 32
 
 MAX_LUN: Final = 255
 LOGIN_KEYS: Final[Mapping[str, str]] = {"node.session.auth.username": "username", "node.session.auth.password": "password"}
-"""Files of a login in the pod, by keys of its Secret (Kubernetes' type ``kubernetes.io/iscsi-chap``)."""
+"""Files of a login in the pod, by keys of its Secret (``kubernetes.io/iscsi-chap``)."""
 KEYRING_KEYS: Final[Mapping[str, str]] = {"key": "key"}
-"""File with a Ceph user's key, by the key of its Secret (Kubernetes' type ``kubernetes.io/rbd``)."""
+"""File with a Ceph user's key, by the key of its Secret (``kubernetes.io/rbd``)."""
 AUTHORITY_KEYS: Final[Mapping[str, str]] = {"ca.crt": "ca-cert.pem"}
 CLIENT_KEYS: Final[Mapping[str, str]] = {"tls.crt": "client-cert.pem", "tls.key": "client-key.pem"}
-"""TLS files with QEMU's names, by keys of their Secret (Kubernetes' type ``kubernetes.io/tls``). The client's two are optional."""
+"""TLS files with QEMU's names, by keys of their Secret (``kubernetes.io/tls``). The client's two are optional."""
 
 _ISCSI_PORT: Final = 3260
 _MONITOR_PORT: Final = 6789
@@ -62,7 +62,7 @@ def is_export(text: str) -> bool:
 
 
 def is_rbd_name(text: str) -> bool:
-    """Return whether a text is a supported name of a Ceph pool, image or user: without escapes in QEMU's options."""
+    """Return whether a text can name a Ceph pool, image or user: it needs no escapes in QEMU's options."""
     return bool(_RBD_NAME.fullmatch(text))
 
 

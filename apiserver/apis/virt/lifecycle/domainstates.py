@@ -5,6 +5,6 @@ from __future__ import annotations
 from typing import Final, Literal, get_args
 
 DomainState = Literal["nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended"]
-"""libvirt's virDomainState."""
+"""libvirt's ``virDomainState``."""
 
 DOMAIN_STATES: Final[tuple[DomainState, ...]] = get_args(DomainState)

@@ -81,7 +81,6 @@ def _verdict(node: Object, machines: Collection[Object], now: datetime) -> Verdi
 
 
 def _failures(vm: Mapping[str, Any]) -> Iterator[tuple[str, datetime]]:
-    """Yield node and time of failed starts that a run on another node followed."""
     ran: set[str] = set()
     for each in reversed(_attempts(vm)):
         node = str(each.get("nodeName") or "")

@@ -93,7 +93,6 @@ def _gibibytes(amount: int) -> int:
 
 
 def _copying_seconds(copied_bytes: int, bandwidth: str) -> int:
-    """Return the seconds added for disks: ``COPY_SECONDS``, or twice the time at the allowed bandwidth if longer."""
     allowed = quantity.parse(bandwidth).bytes
     return max(COPY_SECONDS, -(-2 * copied_bytes // allowed) if allowed else 0)
 

@@ -96,8 +96,8 @@ class Power:
     attempt: int
     """On: the attempt that should run; a lower current one must end first. Off: the current attempt, 0 if none."""
     reason: str
-    """Deleting, StopRequested, Suspended, Requested, Always, FirstAttempt, Rerun, Running, Interrupted, Succeeded, NodeLost,
-    RerunLimitReached, AttemptEnded, NotRequested, Halted."""
+    """``Deleting``, ``StopRequested``, ``Suspended``, ``Requested``, ``Always``, ``FirstAttempt``, ``Rerun``, ``Running``, ``Interrupted``,
+    ``Succeeded``, ``NodeLost``, ``RerunLimitReached``, ``AttemptEnded``, ``NotRequested``, ``Halted``."""
     message: str
     failures: int = 0
     """Consecutive attempts at the series' end that ended by themselves before :data:`GOOD_RUN`."""

@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """An emptyDir of the pod."""
+    """An ``emptyDir`` of the pod."""
 
     name: str
     directory: str
@@ -22,13 +22,13 @@ class Volume:
 
 RUN_VOLUME: Final = "run"
 RUN_DIRECTORY: Final = "/run/kubevirt"
-"""emptyDir in memory: sockets, libvirtd's configuration and state."""
+"""``emptyDir`` in memory: sockets, libvirtd's configuration and state."""
 CACHE_VOLUME: Final = "cache"
 CACHE_DIRECTORY: Final = "/var/cache/kubevirt"
-"""emptyDir in memory: libvirtd's cache and QEMU's log, which a guest can make grow."""
+"""``emptyDir`` in memory: libvirtd's cache and QEMU's log, which a guest can make grow."""
 TEMPORARY_VOLUME: Final = "tmp"
 TEMPORARY_DIRECTORY: Final = "/tmp"  # noqa: S108 - of the pod
-"""emptyDir in memory: for libraries."""
+"""``emptyDir`` in memory: for libraries."""
 IN_MEMORY: Final = (
     Volume(RUN_VOLUME, RUN_DIRECTORY, 4 << 20),
     Volume(CACHE_VOLUME, CACHE_DIRECTORY, 4 << 20),
@@ -37,13 +37,13 @@ IN_MEMORY: Final = (
 """All writable places without image disks; the root is read-only. The kernel enforces the sizes."""
 HUGEPAGES_VOLUME: Final = "hugepages"
 HUGEPAGES_DIRECTORY: Final = "/var/lib/kubevirt/hugepages"
-"""emptyDir of huge pages for libvirt's file with the guest's memory."""
+"""``emptyDir`` of huge pages for libvirt's file with the guest's memory."""
 OVERLAYS_VOLUME: Final = "overlays"
 OVERLAYS_DIRECTORY: Final = "/var/lib/kubevirt/overlays"
-"""emptyDir on the node's disk: an overlay for each writable image disk."""
+"""``emptyDir`` on the node's disk: an overlay for each writable image disk."""
 PLUGIN_DISKS_VOLUME: Final = "plugin-disks"
 PLUGIN_DISKS_DIRECTORY: Final = "/var/lib/kubevirt/plugin-disks"
-"""emptyDir: virt-handler makes ``<here>/<disk name>`` for each plugin disk."""
+"""``emptyDir``: virt-handler makes ``<here>/<disk name>`` for each plugin disk."""
 
 LAUNCHER_SOCKET: Final = "launcher.sock"
 """virt-launcher's, for ``launcher.protocol``; relative to ``RUN_DIRECTORY``, like all below."""
@@ -82,12 +82,12 @@ MIGRATION_MADE_DISKS_SOCKET: Final = "migration/made-disks.sock"
 DISKS_VOLUME: Final = "disks"
 DISKS_DIRECTORY: Final = "/var/lib/kubevirt/disks"
 """Filesystem claims, with ``disk.img``: ``<here>/<disk name>``. The root is read-only, so virt-handler mounts a running guest's in an
-emptyDir."""
+``emptyDir``."""
 DEVICES_DIRECTORY: Final = "/dev/kubevirt-disks"
 """Block claims: ``<here>/<disk name>``. The read-only root forbids changing a device's owner."""
 DISK_IMAGE: Final = "disk.img"
 IMAGES_DIRECTORY: Final = "/var/lib/kubevirt/images"
-"""Image volumes, read-only: ``<here>/<disk name>``, in the same emptyDir."""
+"""Image volumes, read-only: ``<here>/<disk name>``, in the same ``emptyDir``."""
 KERNEL_BOOT_DIRECTORY: Final = "/var/lib/kubevirt/kernel-boot"
 """The image volume of ``firmware.kernelBoot``."""
 SOURCES_DIRECTORY: Final = "/var/lib/kubevirt/sources"
@@ -102,7 +102,7 @@ IMPORT_AUTHORITIES_DIRECTORY: Final = "/var/lib/kubevirt/import-authorities"
 """Certificate authorities for that image's server: ``<here>/<disk name>/ca.crt``."""
 MADE_VOLUME: Final = "made-disks"
 MADE_DIRECTORY: Final = "/var/lib/kubevirt/made-disks"
-"""emptyDir in memory for images made in the pod: ``<disk name>.iso``."""
+"""``emptyDir`` in memory for images made in the pod: ``<disk name>.iso``."""
 ATTACHMENT_VOLUME: Final = "attachment"
 ATTACHMENT_DIRECTORY: Final = "/var/lib/kubevirt/attachment"
 """A running guest's new claim in the attachment pod, identified by this mount. virt-handler clones it."""

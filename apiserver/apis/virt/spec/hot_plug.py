@@ -77,7 +77,7 @@ def directory_of(disk: Mapping[str, Any]) -> str:
 
 
 def is_supported(disk: Mapping[str, Any], changes: Collection[str]) -> bool:
-    """Return whether a virt-launcher with these ``liveChanges`` can attach and detach a disk, or a drive's medium."""
+    """Return whether a virt-launcher with these ``liveChanges`` can change a disk, or a drive's medium."""
     return (MEDIUM if disks.is_drive(disk) else DISK) in changes
 
 

@@ -22,7 +22,7 @@ _NOT_KEPT: Final = "managedFields"
 def validate(obj: Object, old: Object | None = None) -> list[FieldError]:
     """Refuse an object that is too large; the error names its largest field. An existing object may stay, and shrink.
 
-    UTF-8 without what our processes drop: managedFields, and kubectl's last-applied annotation.
+    UTF-8 without what our processes drop: ``managedFields``, and kubectl's last-applied annotation.
     """
     size = _bytes(obj)
     if size <= MAX_BYTES or (old is not None and size <= _bytes(old)):

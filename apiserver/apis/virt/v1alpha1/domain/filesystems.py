@@ -68,7 +68,6 @@ def _validate(filesystem: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_claims(domain: Object, path: Path) -> list[FieldError]:
-    """Refuse a claim that the machine already uses, also for a disk or firmware state."""
     taken = {disks.claim_of(each) for each in disks.defaulted(domain)} | {firmware.state_claim(domain)}
     found = []
     for position, filesystem in enumerate(hardware.defaulted(domain)):

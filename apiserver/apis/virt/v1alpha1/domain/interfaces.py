@@ -149,7 +149,6 @@ def _validate_network(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_place(domain: Object, path: Path) -> list[FieldError]:
-    """Refuse an interface that leaves the pod no address if QEMU needs one."""
     reached = next((each for each in disks.defaulted(domain) if network_disks.is_network(each)), None)
     return [
         forbidden(
