@@ -16,9 +16,9 @@ from tests.fields.schema import COPIED, Schema, definitions, resolved, scalar, w
 
 FILE: Final = Path(__file__).parents[2] / "apiserver/apis/virt/typed.py"
 KINDS: Final[tuple[type[Kind], ...]] = (types.VirtualMachine, types.Migration, MigrationPolicy, VirtualMachineReplicaSet)
-HEAD: Final = '''"""Types of our objects for mypy, which `make fields` writes from the models, which have their texts. Do not edit.
+HEAD: Final = '''"""Types of our objects for mypy. `make fields` writes them from the models; do not edit.
 
-Import them under ``TYPE_CHECKING``: at run time objects are plain dictionaries. What is only copied into a pod is a plain dictionary here.
+Import them under ``TYPE_CHECKING``. What is only copied into a pod is a plain dictionary.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class _Mismatch(ValueError):
 
 
 def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return ``document`` with ``patch`` applied; it changes neither, and may share parts with both.
+    """Return the patched ``document``, which may share parts with the unchanged arguments.
 
     Raises:
         BadRequest: ``patch`` is not a JSON patch.

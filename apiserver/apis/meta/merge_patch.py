@@ -6,7 +6,7 @@ from typing import Any
 
 
 def apply(document: Any, patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return ``document`` with ``patch`` applied; it changes neither, and may share parts with both.
+    """Return the patched ``document``, which may share parts with the unchanged arguments.
 
     As in Go's library, new objects in lists lose their nulls, but a value that replaces a non-object keeps them.
     """

@@ -123,7 +123,7 @@ def _is_qualified_name(key: str) -> bool:
 
 def generate(base: str) -> str:
     """Return a name for ``generateName``: the base, cut to 58 bytes, and five random characters without vowels."""
-    import secrets  # 0.3 MiB, and virt-launcher generates no names
+    import secrets  # 0.3 MiB, unused by virt-launcher
 
     suffix = "".join(secrets.choice(GENERATED_ALPHABET) for _ in range(GENERATED_SUFFIX))
     return base.encode()[:MAX_GENERATED_BASE].decode(errors="ignore") + suffix

@@ -108,7 +108,7 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
         found.append(invalid(ROOT.child("resourceVersion"), metadata.get("resourceVersion", 0), "must be specified for an update"))
     changed = [field for field in _IMMUTABLE if metadata.get(field) != old.get(field)]
     found += [invalid(ROOT.child(field), metadata.get(field), "field is immutable") for field in changed]
-    # Unchanged fields, the usual case, were valid before.
+    # Unchanged fields were valid before.
     fresh = {key: metadata[key] for key in _COMMON if key in metadata and metadata[key] != old.get(key)}
     if fresh:
         found += _validate_common(fresh, stored=old.get("annotations") or {})

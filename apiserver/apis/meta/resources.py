@@ -43,7 +43,7 @@ class Resource:
 
 def _segment(name: str) -> str:
     """Return a name as a URL segment, or refuse it like client-go ("invalid resource name")."""
-    from urllib.parse import quote  # 0.5 MiB, and virt-launcher asks no API server
+    from urllib.parse import quote  # 0.5 MiB, unused by virt-launcher
 
     if type(name) is str and name not in ("", ".", "..") and "/" not in name and "%" not in name:
         with suppress(UnicodeEncodeError):  # half a surrogate pair, which JSON can contain

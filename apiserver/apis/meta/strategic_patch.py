@@ -64,7 +64,7 @@ class Shape:
 
 
 def apply(document: dict[str, Any], patch: Any, shape: Shape) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    """Return ``document`` with ``patch`` applied; it changes neither, and may share parts with both.
+    """Return the patched ``document``, which may share parts with the unchanged arguments.
 
     Raises:
         BadRequest: an unknown directive, or an element without its merge key.
@@ -156,7 +156,7 @@ def _list_directive(patch: Mapping[str, Any], key: str, message: str) -> list[An
 
 def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, order: Sequence[Any]) -> list[Any]:
     if not any(isinstance(each, dict) for each in (*original, *patch)):
-        once = {_identity(each): each for each in (*original, *patch)}  # also removes duplicates of the original
+        once = {_identity(each): each for each in (*original, *patch)}  # also without its duplicates
         return _ordered([*once.values()], order or patch, original, "")
     key = shape.merge_key
     if not key:
@@ -164,7 +164,7 @@ def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, ord
     replaced, edits, removed = _directives(patch, key)
     if replaced:
         return [_clean(each) for each in edits]
-    # The merge key may not be unique: the first of several elements is merged.
+    # Of elements with the same key, the first is merged.
     merged = [each for each in original if _key(each, key) not in removed]
     places = _positions(merged, key)
     for edit in edits:

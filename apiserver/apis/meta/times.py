@@ -41,7 +41,7 @@ def parse(text: str) -> datetime:
     local = datetime.fromisoformat(f"{day}T{clock}{(fraction or '')[:7].ljust(7, '0') if fraction else ''}{zone}")
     try:
         return local.astimezone(UTC)
-    except OverflowError as error:  # the first hours of year 1 and the last of year 9999, in other time zones
+    except OverflowError as error:  # at the ends of the years 1 to 9999, by time zones
         raise ValueError(f"{text!r} is not a time of the years 1 to 9999 in UTC") from error
 
 

@@ -48,9 +48,9 @@ _PHRASES: Final = {
 }
 _WITHOUT_VALUE: Final = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG})
 MAX_CAUSES: Final = 200
-"""In an answer, so that a hundred thousand wrong disks do not cause as many messages."""
+"""An object may have a hundred thousand wrong disks."""
 MAX_VALUE: Final = 1024
-"""Of a value in an error, so that a body of 3 MiB does not cause an error of 3 MiB."""
+"""Of a value in an error, because a body may have 3 MiB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """``dig`` for objects of our kinds: mypy checks their fields (``typed``).
 
-All are :func:`apiserver.apis.meta.objects.dig`; the plugin of mypy (``tests/fields/mypy_plugin.py``) tells them apart.
+All are :func:`apiserver.apis.meta.objects.dig`; mypy's plugin (``tests/fields/mypy_plugin.py``) tells them apart.
 """
 
 from __future__ import annotations

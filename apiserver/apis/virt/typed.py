@@ -1,6 +1,6 @@
-"""Types of our objects for mypy, which `make fields` writes from the models, which have their texts. Do not edit.
+"""Types of our objects for mypy. `make fields` writes them from the models; do not edit.
 
-Import them under ``TYPE_CHECKING``: at run time objects are plain dictionaries. What is only copied into a pod is a plain dictionary here.
+Import them under ``TYPE_CHECKING``. What is only copied into a pod is a plain dictionary.
 """
 
 from __future__ import annotations

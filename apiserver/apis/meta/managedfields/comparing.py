@@ -131,7 +131,7 @@ def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN
     after: dict[str, Any] = new if isinstance(new, dict) else {}
     if shape.atomic or not (before or after):
         return _leaf(old, new)
-    # Unchanged entries, the most in a large map, need no check of types.
+    # Unchanged entries need no check of types.
     names = [name for name, value in after.items() if before.get(name, ABSENT) != value] if atom.exact else after
     touched: Fields = {}
     removed: Fields = {}

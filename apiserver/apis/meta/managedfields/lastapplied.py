@@ -17,7 +17,7 @@ from apiserver.apis.meta.objects import Object, annotations_of
 
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MANAGER: Final = "kubectl"
-"""Only kubectl's default name takes part; users opt out with another."""
+"""Only kubectl's default name takes part, so users can opt out."""
 
 
 def allowed(atom: Atom, api_version: str, live: Object) -> Fields:

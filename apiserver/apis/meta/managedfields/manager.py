@@ -43,7 +43,6 @@ class FieldManager:
         schemas: the kind's type per served version.
         ignored: per version, the fields that this endpoint does not change: ``status``, or for ``/status`` all others.
         empty: an object before its creation.
-        convert: for kinds with several versions.
         reader: shared by a kind's managers.
     """
 
@@ -128,7 +127,7 @@ class FieldManager:
 
     def _update(self, live: Object | None, new: Object, managed: Managed, manager: str, now: datetime) -> Managed:
         if not managed and live is not None and uid_of(live):
-            return managed  # not tracked so far: the first apply starts tracking
+            return managed  # the first apply starts tracking
         owner = Owner(manager or UNKNOWN, UPDATE, self._api_version, self._subresource)
         if live is None and not managed:
             taken = self._updater.first(self._structs, _ownable(new), self._api_version)

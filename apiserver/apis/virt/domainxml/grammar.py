@@ -59,10 +59,7 @@ class Problem:
 def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[Problem]:
     """Return what is not allowed in a document.
 
-    Args:
-        node: its root.
-        allowed: the root's grammar.
-        reasons: by name of an element or attribute, why it is never allowed.
+    ``reasons``: by name of an element or attribute, why it is never allowed.
     """
     found: dict[str, Problem] = {}
     for problem in itertools.chain(_characters(node), _problems(node, allowed, reasons)):

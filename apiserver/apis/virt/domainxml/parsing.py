@@ -30,7 +30,7 @@ MAX_ATTRIBUTES: Final = 32
 MAX_NAMESPACE: Final = 1024
 """Of a namespace's name, which expat repeats for each element and attribute; real ones have some forty."""
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
-"""Namespaces with elements that bypass libvirt's checks: ``qemu:commandline`` and others."""
+"""Namespaces with elements that bypass libvirt's checks, such as ``qemu:commandline``."""
 
 BLANKS: Final = " \t\r\n"
 """Insignificant between two elements. libvirt treats other Unicode blanks as text."""

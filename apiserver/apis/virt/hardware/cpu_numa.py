@@ -50,11 +50,8 @@ def is_passed_through(domain: Domain) -> bool:
 def following(nodes: Sequence[int], amount: int) -> list[Cell]:
     """Return the NUMA nodes of a guest with pinned processors.
 
-    Each processor gets the same local memory, up to a MiB; the last node gets the remainder.
-
-    Args:
-        nodes: the host's NUMA node of each processor, in the guest's order.
-        amount: bytes of memory.
+    Each processor gets the same local memory, up to a MiB; the last node gets the remainder. ``nodes``: the host's NUMA node of each
+    processor, in the guest's order.
 
     Raises:
         ValueError: there is too little memory for so many nodes.

@@ -17,7 +17,7 @@ CHECKSUMS: Final[Mapping[str, int]] = {"sha256": 64, "sha512": 128}
 MAX_URL: Final = 2048
 HEAD_BYTES: Final = 1 << 20
 UNFINISHED: Final = b"kubevirt.io/v1alpha1 import unfinished\n".ljust(512, b"\0")
-"""First bytes of a block device with an unfinished import. ``importer.device``, which no package imports, defines them."""
+"""First bytes of a block device with an unfinished import, as in ``importer.device``, which no package imports."""
 
 Object = Mapping[str, Any]
 

@@ -136,7 +136,7 @@ def _in_bytes(disk: Object) -> Object:
 
 def _disk(said: Object, position: int) -> Object:
     is_made = said.get("type") in cloud_init.MADE
-    # Cloud images have kernels with virtio but without SATA drivers; installers and Windows look for answer files on a CD-ROM.
+    # Cloud images lack SATA drivers; installers and Windows look for answer files on a CD-ROM.
     is_cdrom = said.get("device", "cdrom" if said.get("type") in cloud_init.MOUNTED else "disk") == "cdrom"
     disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
     bus = "sata" if is_cdrom else "scsi" if is_lun(said) else "virtio"

@@ -8,7 +8,7 @@ from apiserver.apis.virt.hardware.given import Domain
 
 TYPE: Final = "q35"
 QEMU: Final = "10.0"
-"""In virt-launcher's image; it determines the machine types."""
+"""In virt-launcher's image, for its machine types."""
 _RELEASES: Final = (
     *(f"2.{minor}" for minor in range(4, 13)),
     *("3.0", "3.1"),

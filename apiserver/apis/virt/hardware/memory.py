@@ -30,8 +30,7 @@ def max_guest_bytes(domain: Domain) -> int:
 def grows(domain: Domain) -> bool:
     """Return whether a device gives the running guest memory, and takes it.
 
-    A pod cannot get huge pages later. A user's NUMA node has exactly its memory. Other processes and devices of the node that use the
-    guest's memory would have to follow.
+    Excluded are huge pages, which a pod cannot get later, users' NUMA nodes, and memory shared with processes or devices.
     """
     return (
         (domain.get("memory") or {}).get("maxGuest") is not None

@@ -211,9 +211,6 @@ def secret_of(disk: Mapping[str, Any]) -> str:
 
 
 def identity(disk: Mapping[str, Any]) -> str:
-    """Return a text that is equal for two disks only if they are the same; empty for other disks or without a server.
-
-    The same disk may have different texts, by its server's names and addresses.
-    """
+    """Return a text that is equal for two disks only if they are the same; empty for other disks or without a server."""
     kind = kind_of(disk)
     return "" if kind is None else kind.identity(disk.get("source") or {})

@@ -41,7 +41,7 @@ def suspending(vm: Mapping[str, Any]) -> operations.Operation | None:
 def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Object | None:
     """Return ``status.managedSave`` after the attempt's end; None without a requested image.
 
-    ``vm`` is the machine before that end; the pod mounted ``claim``; virt-launcher wrote ``message``.
+    ``vm`` is as before that end; the pod mounted ``claim``; virt-launcher wrote ``message``.
     """
     image, operation = read(message), suspending(vm)
     if image is None or operation is None or image.id != operation.get("id") or not claim:

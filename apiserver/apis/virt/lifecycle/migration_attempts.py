@@ -28,7 +28,7 @@ REASONS: Final = (CONNECTION_BROKEN, TARGET_POD_ENDED, TARGET_POD_DELETED)
 
 
 def number_of(migration: Mapping[str, Any]) -> int:
-    """Return the number of the current attempt; 0 if unset or invalid: callers may not have validated the Migration."""
+    """Return the number of the current attempt; 0 if unset or invalid."""
     found = dig_migration(migration, "status", "attempt")
     return found if type(found) is int else 0
 

@@ -1,7 +1,4 @@
-"""Selects the MigrationPolicy of a machine, and computes a migration's options.
-
-:func:`apiserver.apis.virt.structure.of_migration_policy` has checked policies.
-"""
+"""Selects the MigrationPolicy of a machine, and computes a migration's options."""
 
 from __future__ import annotations
 

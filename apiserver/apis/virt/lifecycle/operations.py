@@ -1,6 +1,6 @@
 """Operations on a running guest: reading and changing ``status.operations``.
 
-An operation is carried out at most once, unlike a level (power, pause). virt-handler sends it to virt-launcher with its id and number, and
+Unlike a level (power, pause), an operation is carried out at most once. virt-handler sends it to virt-launcher with its id and number, and
 writes its result. An attempt's end ends its operations in the same write. virt-launcher refuses a lower ``number`` than the newest.
 """
 

@@ -1,7 +1,4 @@
-"""The progress of a live migration, ``Migration.status.progress``.
-
-The source's virt-handler writes it while the Migration is ``Running``; the target's with ``Succeeded``.
-"""
+"""The progress of a live migration, ``Migration.status.progress``."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _WITHOUT_PODS: Final = tuple(
         ),
     )
 )
-"""Networks without pod addresses, besides those in :mod:`ipaddress`: 169.254.169.254 is link-local."""
+"""Besides those in :mod:`ipaddress`: 169.254.169.254 is link-local."""
 
 _NO_PODS: Final = "must be an address that a pod can have, not a loopback, link-local, multicast or cloud metadata address"
 

@@ -34,7 +34,7 @@ MIGRATION_FINALIZER: Final = "kubevirt.io/migration"
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 HOSTNAME_SELECTOR: Final = "kubevirt.io/hostname"
-"""In our nodeSelectors: translated to the kubelet's ``kubernetes.io/hostname``."""
+"""In our ``nodeSelector``: translated to the kubelet's ``kubernetes.io/hostname``."""
 
 KVM_RESOURCE: Final = "devices.kubevirt.io/kvm"
 TUN_RESOURCE: Final = "devices.kubevirt.io/tun"

@@ -1,7 +1,6 @@
 """Networks of a launcher pod: names and addresses shared by several processes.
 
-They are for a masqueraded guest; :data:`BRIDGED_SERVER` and similar names are for one in the pod's place (``handler.network.bridged``).
-``attachments`` has those of further networks.
+Addresses without ``BRIDGED`` are for a masqueraded guest. ``attachments`` has names for further networks.
 
 ::
 

@@ -1,7 +1,7 @@
 """The common, immutable shape of all launcher pods.
 
 virt-controller makes and adopts only such pods (``controller.reconcilers.pods.ownership``), and the chart's policy lets it create and
-delete no others. virt-api checks their volumes (``apis.virt.rights.pod_rights``).
+delete no others.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ ANNOTATION: Final = "k8s.v1.cni.cncf.io/networks"
 DEFAULT_NETWORK_ANNOTATION: Final = "v1.multus-cni.io/default-network"
 """Replaces the pod's own network. Pods of machines never have it."""
 COMMON_NAMESPACE: Final = "default"
-"""Its networks are for all pods if Multus isolates namespaces."""
+"""All pods may use its networks if Multus isolates namespaces."""
 _DIGITS: Final = 10
 """Link names have at most 14 characters (IFNAMSIZ is 16 with the final zero)."""
 

@@ -15,7 +15,7 @@ from apiserver.apis.virt.spec import running
 def domain_of(vm: Mapping[str, Any]) -> Domain:
     """Return the domain that the guest runs with, or starts with (:func:`running.spec_of`).
 
-    Of XML, it has the typed fields of the same meaning. Invalid XML is ignored: virt-api refuses it, and ``structure`` reports it.
+    Of XML, it has the typed fields of the same meaning. Invalid XML is ignored; ``structure`` reports it.
     """
     spec = running.spec_of(vm)
     domain: Domain = spec.get("domain") or {}

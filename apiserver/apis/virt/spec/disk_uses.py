@@ -31,7 +31,7 @@ SERVER: Final = "server"
 
 
 class Lock(NamedTuple):
-    """A lock that a machine holds while it has a guest."""
+    """A machine's lock while it has a guest."""
 
     what: str
     """``kind/claim``, for firmware state followed by ``/directory``; ``host/node/digest`` for a node's file; ``server/digest`` for a
@@ -95,7 +95,7 @@ def clash(mine: Use, theirs: Use) -> bool:
 
 def _use(disk: Mapping[str, Any]) -> Use:
     if disk_imports.of(disk) is not None:
-        return WRITES  # the pod writes, regardless of its guest
+        return WRITES  # the pod writes, whatever its guest does
     if disk.get("shareable"):
         return "shares"
     return "reads" if disk["readOnly"] or disks.is_overlaid(disk) else WRITES

@@ -89,7 +89,7 @@ MAX_BYTES: Final = 180 << 10
 
 
 def bounded(value: object) -> Object:
-    """Return the valid part of any value: known fields of the right type, short and printable."""
+    """Return the valid part of a value: known fields of the right type, short and printable."""
     return _bounded(FIELDS, value) or {}
 
 

@@ -1,4 +1,4 @@
-"""Disks with a service account token: their files and who may use them."""
+"""Disks with a service account token: files, and who may use them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Allowed:
     """The administrator's settings, from flags of virt-api."""
 
     vsock: bool = False
-    """It connects every process of a node with every guest there, across namespaces."""
+    """Connects every process of a node with every guest there, across namespaces."""
     macvtap: bool = False
     """Of type macvtap: nodes offer macvtap devices to every pod."""
     storage_plugins: frozenset[str] = frozenset()

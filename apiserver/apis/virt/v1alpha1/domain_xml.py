@@ -25,7 +25,7 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
         if typed is None:
             return [required(path.child(DOMAIN), "set this or spec.domainXML")]
         return document.validate(typed, path.child(DOMAIN))
-    if (count := parsing.element_count(xml)) > parsing.MAX_ELEMENTS_ADMITTED:  # too large to parse, here or later
+    if (count := parsing.element_count(xml)) > parsing.MAX_ELEMENTS_ADMITTED:  # too large to parse
         text = f"may not have more than {parsing.MAX_ELEMENTS_ADMITTED} elements, but has {count}, including those in comments"
         return [forbidden(path.child(XML), text)]
     return [*_validate_beside(xml, typed or {}, path), *_validate_xml(xml, typed or {}, path.child(XML))]

@@ -126,7 +126,7 @@ class PodAntiAffinity(Model):
 
 
 class Affinity(Model):
-    """Affinity to nodes, affinity to pods, and anti-affinity to pods."""
+    """Affinity to nodes and pods, and anti-affinity to pods."""
 
     node_affinity: NodeAffinity | None = Field(None, description="Affinity to nodes.")
     pod_affinity: PodAffinity | None = Field(None, description="Affinity to pods.")

@@ -276,7 +276,7 @@ class Call(Model):
 
 
 class Pause(Model):
-    """The pause that users requested for the guest."""
+    """The pause that users requested."""
 
     wanted: bool = Field(description="True after pause, false after unpause.")
     attempt: Int32 | None = Field(None, description="The attempt that it is about; a later attempt starts unpaused.")
@@ -318,7 +318,7 @@ class Operation(Model):
 
 
 class PhaseTransitionTimestamp(Model):
-    """The time at which a phase was entered."""
+    """The time of a phase's begin."""
 
     phase: str = Field(description="The phase.")
     time: Time = Field(description="The moment, with microseconds.")

@@ -60,7 +60,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
     """Validate an update, but not an unchanged spec or domain.
 
-    Stricter rules must not prevent the removal of a finalizer, or a stop. Edited hardware of a running machine is for its next start.
+    Stricter rules must not prevent the removal of a finalizer, or a stop.
     """
     found = size.validate(obj, old)
     if obj["spec"] == old["spec"]:

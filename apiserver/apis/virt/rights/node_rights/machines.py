@@ -213,7 +213,7 @@ def _is_of_image(write: MachineWrite, field: str) -> bool:
 
 
 def _image(write: MachineWrite) -> Iterator[FieldError]:
-    """Check that a new image is the requested one. Any end, or a run, may drop it."""
+    """Check that a new image is the requested one; any end, or a run, may drop it."""
     image = managed_save.of(write.new)
     if image is None:
         return

@@ -40,7 +40,7 @@ Role = Literal["source", "target"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A row of the table: changes allowed between two phases."""
+    """A row of the table."""
 
     role: Role
     before: str

@@ -19,7 +19,7 @@ _MOST_BYTES: Final = quantity.parse(str(MOST))
 
 
 class IoTune(Model):
-    """Limits of a guest's reads and writes of a disk: libvirt's ``<iotune>``."""
+    """Limits of a guest's I/O on a disk: libvirt's ``<iotune>``."""
 
     total_bytes_sec: Quantity | None = Field(None, description="Bytes per second, reads and writes together.")
     read_bytes_sec: Quantity | None = Field(None, description="Bytes per second of reads.")

@@ -22,7 +22,7 @@ _NEEDED: Final = {
     "ipi": ("vpindex",),
     "evmcs": ("vapic",),
 }
-"""Enlightenments that QEMU requires for another one (docs/system/i386/hyperv.rst)."""
+"""What QEMU requires for an enlightenment (docs/system/i386/hyperv.rst)."""
 
 
 class FeatureState(Model):
