@@ -65,7 +65,7 @@ class StatusError(Exception):
     message: str
     details: Details = field(default_factory=Details)
     metadata: dict[str, Any] = field(default_factory=dict)
-    """Of the Status: with Expired, a new ``continue`` token."""
+    """The Status's: with Expired, a new ``continue`` token."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "Unknown"

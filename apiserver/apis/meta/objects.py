@@ -13,7 +13,7 @@ from apiserver.apis.meta.resources import Resource
 
 Object: TypeAlias = dict[str, Any]
 HubObject = NewType("HubObject", dict[str, Any])
-"""Of the hub, its kind's stored version; mypy refuses others in its place."""
+"""The kind's stored version; mypy refuses others in its place."""
 Json: TypeAlias = Any
 
 

@@ -50,7 +50,7 @@ _WITHOUT_VALUE: Final = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO
 MAX_CAUSES: Final = 200
 """An object may have a hundred thousand wrong disks."""
 MAX_VALUE: Final = 1024
-"""Of a value in an error, because a body may have 3 MiB."""
+"""Characters of a value in an error, because a body may have 3 MiB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,12 +43,12 @@ class MapAtom:
     def __init__(self) -> None:
         self.fields: dict[str, Atom] = {}
         self.element: Atom | None = None
-        """Of fields that ``fields`` lacks; None: none are allowed."""
+        """Type of fields that ``fields`` lacks; None: none are allowed."""
         self.atomic = False
         self.deduced = False
         """Its content is untyped: no field is named, any is allowed."""
         self.defaults: dict[str, Any] = {}
-        """Of fields that are keys of a list."""
+        """Defaults of a list's keys."""
 
     def child(self, name: str) -> Atom:
         """Return the type of a field.
@@ -71,7 +71,7 @@ class ListAtom:
         self.element = element
         self.associative = associative
         self.keys = keys
-        """Of an associative list's items; empty: the value identifies an item."""
+        """Keys of an associative list's items; empty: the value identifies an item."""
         self._steps: dict[str, str] = {}
 
     def step_to(self, item: Any) -> str:  # noqa: ANN401 - any JSON value
@@ -134,7 +134,7 @@ class Atom:
         self.scalar: Scalar | None = None
         self.list: ListAtom | None = None
         self.accepted: frozenset[type] = frozenset()
-        """Of its scalars."""
+        """Python's types of its scalars."""
         self.exact = False
         """No part may be both number and boolean, so Python's ``==`` (1 == True) is sufficient."""
         self.single = True

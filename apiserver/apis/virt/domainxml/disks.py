@@ -10,7 +10,7 @@ from apiserver.apis.virt.domainxml.values import DISK, ON_OFF, matching, named, 
 
 MOST: Final = 32
 SOURCES: Final = {"file": "file", "block": "dev"}
-"""By type, the attribute of ``<source>`` with the path."""
+"""Attribute of ``<source>`` with the path, by type."""
 
 _DRIVER: Final = Element(
     {

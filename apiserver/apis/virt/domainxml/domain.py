@@ -134,4 +134,4 @@ REASONS: Final[Mapping[str, str]] = {
     "@cpuset": _OF_THE_POD,
     **dict.fromkeys(("firmware", "@firmware", "@template", "@templateFormat", "@stateless", "varstore"), _UEFI),
 }
-"""By name, why an element or attribute is not allowed."""
+"""Why an element or attribute is not allowed, by name."""

@@ -28,7 +28,7 @@ Engines write about a hundred; our own fields with full lists give 600.
 MAX_ATTRIBUTES: Final = 32
 """Per element."""
 MAX_NAMESPACE: Final = 1024
-"""Of a namespace's name, which expat repeats for each element and attribute; real ones have some forty."""
+"""Characters; expat repeats the name for each element and attribute. Real ones have some forty."""
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
 """Namespaces with elements that bypass libvirt's checks, such as ``qemu:commandline``."""
 
@@ -60,7 +60,7 @@ class Node:
     is_foreign: bool
     """It or one of its attributes has a namespace, which libvirt's own lack."""
     spans: Mapping[str, Span]
-    """Of its attributes' values; empty for foreign elements, which are never filled in."""
+    """Places of attributes' values; empty for foreign elements."""
     inner: Span | None
     """Between its tags; None if it has one tag, or is foreign."""
 

@@ -27,7 +27,7 @@ class Disk:
     """A ``<disk>`` with a source."""
 
     name: str
-    """Of the disk next to the XML."""
+    """The disk's next to the XML."""
     target: str
     """libvirt's name."""
     path: str
@@ -63,7 +63,7 @@ class CPU:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What other programs than libvirt need of a document."""
+    """A document's meaning for other programs than libvirt."""
 
     memory_bytes: int
     topology: tuple[int, int, int]
@@ -79,7 +79,7 @@ class Reading:
     tpm: str
     """``none``, ``transient`` or ``persistent``."""
     page_size: str
-    """Of huge pages, as a quantity; empty for ordinary pages."""
+    """A quantity; empty for ordinary pages."""
     disks: tuple[Disk, ...]
     networks: tuple[tuple[str, str], ...]
     """Interfaces next to the XML, and their MAC addresses in it."""

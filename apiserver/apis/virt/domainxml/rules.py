@@ -16,7 +16,7 @@ _COUNTS: Final = ("sockets", "dies", "cores", "threads")
 _OF_THE_NODE: Final = ("host-passthrough", "maximum")
 """Modes of ``<cpu>`` without a model."""
 PAGE_SIZES: Final = {2 << 20: "2Mi", 1 << 30: "1Gi"}
-"""Of huge pages, as quantities, by bytes."""
+"""Quantities, by bytes."""
 _NO_NODES: Final[tuple[Node, ...]] = ()
 
 

@@ -25,18 +25,18 @@ MADE: Final = TYPES | MOUNTED
 DATA: Final = ("userData", "networkData", "metaData")
 """Given as text in this field, in ``<field>Base64``, or in a Secret in ``<field>SecretRef``."""
 DEFAULT_LABEL: Final = "cfgdata"
-"""Of ``source.volumeLabel`` of a disk made from a Secret or ConfigMap."""
+"""Default ``source.volumeLabel`` of a disk made from a Secret or ConfigMap."""
 LABELS: Final[Mapping[str, str]] = {NO_CLOUD: "cidata", CONFIG_DRIVE: "config-2"}
 """cloud-init finds the file systems by them."""
 
 MAX_INLINE: Final = 64 << 10
 """Bytes of a datum in the machine itself."""
 MAX_VALUES: Final = 1 << 20
-"""Of all values of a Secret or ConfigMap, as in Kubernetes."""
+"""Bytes of a Secret or ConfigMap, as in Kubernetes."""
 MAX_FILES: Final = 512
 """Keys of a Secret or ConfigMap."""
 MAX_FILE_NAME: Final = 103
-"""Of such a key: Joliet's limit. libisofs 1.5.4 writes wrong directories with hundreds of names of 180 characters."""
+"""Joliet's limit for a key. libisofs 1.5.4 writes wrong directories with hundreds of names of 180 characters."""
 
 
 def inline(source: Mapping[str, Any], datum: str) -> bytes | None:

@@ -49,7 +49,7 @@ _BEST_FIRST: Final = {
     "Hygon": "Dhyana-v2 Dhyana Dhyana-v1",
 }
 MODELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({vendor: tuple(each.split()) for vendor, each in _BEST_FIRST.items()})
-"""By libvirt's name of the vendor; the best first."""
+"""The best first, by libvirt's name of the vendor."""
 VENDORS: Final[Mapping[str, str]] = MappingProxyType({model: vendor for vendor, models in MODELS.items() for model in models})
 PROTECTIONS: Final = ("amd-ssbd", "amd-stibp", "ibpb", "ibrs", "md-clear", "pcid", "spec-ctrl", "ssbd", "stibp", "virt-ssbd")
 """They protect a guest or make protection cheap. They came with microcode, so most models lack some

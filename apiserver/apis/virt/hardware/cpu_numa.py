@@ -15,7 +15,7 @@ from apiserver.apis.virt.hardware.given import Domain
 MIB: Final = 1 << 20
 """libvirt rounds each node's memory up to it, so other amounts would exceed the request."""
 MIN_BYTES: Final = 16 * MIB
-"""Of a node: Linux ignores nodes with less than 4 MiB."""
+"""Linux ignores nodes with less than 4 MiB."""
 _RANGES: Final = re.compile(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?){0,255}")
 
 

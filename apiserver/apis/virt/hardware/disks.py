@@ -14,7 +14,7 @@ from apiserver.apis.virt.hardware.given import Domain
 MAX_DISKS: Final = 26
 """Also of imports in a status."""
 MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "ide": 20, "scsi": 36, "usb": 36}
-"""By bus. QEMU truncates longer ones, so two could become equal."""
+"""Characters by bus. QEMU truncates longer ones, so two could become equal."""
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
 """Types of disks; those made in the pod are :data:`cloud_init.MADE`."""

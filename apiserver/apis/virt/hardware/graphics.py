@@ -9,7 +9,7 @@ from apiserver.apis.virt.hardware import given
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_GRAPHICS: Final = 2
-"""Of a machine, also in its status."""
+"""Also the limit in a status."""
 
 
 def defaulted(domain: Domain) -> list[Object]:

@@ -9,7 +9,7 @@ HOST: Final = "HostDisk"
 """Their format is always raw, without detection."""
 MAX_PATH: Final = 1024
 MAX_NAME: Final = 255
-"""Of a path component, on all Linux file systems."""
+"""Bytes of a path component on all Linux file systems."""
 NAMESPACE: Final = "{namespace}"
 """In a prefix: the machine's namespace."""
 

@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import cpu, given
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_INTERFACES: Final = 8
-"""Of a machine, also in its status."""
+"""Also the limit in a status."""
 SRIOV: Final = "sriov"
 """A network card of the node."""
 MACVTAP: Final = "macvtap"

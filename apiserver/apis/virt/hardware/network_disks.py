@@ -42,7 +42,7 @@ _FILE: Final = re.compile(r"(/[^/]+){2,}")
 MAX_FILE: Final = 1024
 """Bytes of a path: the mount protocol's limit (RFC 1813, 5.1.4)."""
 MAX_NAME: Final = 255
-"""Of a path component (``NAME_MAX`` of Linux and of its exported file systems)."""
+"""Bytes of a path component (``NAME_MAX`` of Linux and of its exported file systems)."""
 _RBD_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 _EXPORT: Final = re.compile(r"[A-Za-z0-9_.:/@+=~-]{1,255}")
 

@@ -23,7 +23,7 @@ IMAGE: Final = "disk.img"
 SERVED: Final = "served"
 """Field in a disk's source with the plugin's answer, from virt-handler to virt-launcher, never in the API."""
 MAX_SIZE: Final = 1 << 50
-"""Of a disk, far below an overflow."""
+"""Bytes, far below an overflow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
         ),
     }
 )
-"""By type and reason of a False condition. With other reasons, the machine waits for its pod."""
+"""Causes by type and reason of a False condition. With other reasons, the machine waits for its pod."""
 
 
 def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:

@@ -25,7 +25,7 @@ TOGETHER: Final = timedelta(minutes=10)
 PAUSE: Final = timedelta(minutes=10)
 LONGEST_PAUSE: Final = timedelta(hours=2)
 MAX_SHARE: Final = 0.5
-"""Of nodes; if more seem non-operational, the nodes are not the cause."""
+"""If a larger share of nodes seems non-operational, they are not the cause."""
 
 
 @dataclass(frozen=True, slots=True)

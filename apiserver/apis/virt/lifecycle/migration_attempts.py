@@ -23,7 +23,7 @@ CONNECTION_BROKEN: Final = "ConnectionBroken"
 TARGET_POD_ENDED: Final = "TargetPodEnded"
 TARGET_POD_DELETED: Final = "TargetPodDeleted"
 REPORTED: Final = frozenset({CONNECTION_BROKEN})
-"""By the source's virt-handler; virt-controller writes other reasons."""
+"""Reasons of the source's virt-handler; virt-controller writes others."""
 REASONS: Final = (CONNECTION_BROKEN, TARGET_POD_ENDED, TARGET_POD_DELETED)
 
 

@@ -70,7 +70,7 @@ PHASES: Final[Mapping[str, str]] = MappingProxyType(
         RESULT_SUSPENDED: phases.SUSPENDED,
     }
 )
-"""By an attempt's result."""
+"""Phases by an attempt's result."""
 
 DEFAULT_GRACE_SECONDS: Final = 30
 DEFAULT_RERUN_LIMIT: Final = 2

@@ -43,7 +43,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
         conditions.DISK_SERVER_SILENT: WAITING_FOR_SERVER,
     }
 )
-"""By the reason of a False condition; other reasons (ErrImagePull, FailedCreate …) are words themselves."""
+"""Words by a False condition's reason; other reasons (ErrImagePull, FailedCreate …) are words themselves."""
 
 
 def word(vm: Object) -> str:

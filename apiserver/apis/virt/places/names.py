@@ -51,7 +51,7 @@ CPU_LABELS: Final = (CPU_MODEL_LABELS, CPU_FEATURE_LABELS, HOST_MODEL_LABELS, HO
 """virt-handler may write no other labels on its Node."""
 
 HANDLER_SIGNER: Final = f"{GROUP}/{HANDLER}"
-"""Of virt-handlers' CertificateSigningRequests, which virt-controller signs."""
+"""Signer of virt-handlers' CertificateSigningRequests: virt-controller."""
 HANDLER_USAGES: Final = ("digital signature", "server auth", "client auth")
 """``spec.usages`` of these requests."""
 NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"

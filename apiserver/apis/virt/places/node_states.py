@@ -11,7 +11,7 @@ from apiserver.apis.meta.objects import Object, condition, dig
 from apiserver.apis.virt.places import names
 
 EMPTYING_TAINTS: Final = frozenset({"node.kubernetes.io/unschedulable", "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
-"""Of kubectl cordon, the cluster autoscaler and Karpenter, besides ``spec.unschedulable``."""
+"""Taints of kubectl cordon, the cluster autoscaler and Karpenter, besides ``spec.unschedulable``."""
 OFF_TAINT: Final = "node.kubernetes.io/out-of-service"
 """A person states that the node is off (KEP-2268)."""
 FENCED_BY_ANNOTATION: Final = f"{names.GROUP}/fenced-by"

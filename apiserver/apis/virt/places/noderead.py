@@ -11,4 +11,4 @@ from typing import Final
 MAX_BYTES: Final = 1 << 20
 """virt-handler's answer, except a picture; virt-launcher's limit is smaller."""
 SECONDS: Final = 35.0
-"""Of virt-api's request; virt-handler's timeout is shorter."""
+"""Timeout of virt-api's request; virt-handler's is shorter."""

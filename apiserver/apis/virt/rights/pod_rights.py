@@ -22,7 +22,7 @@ from apiserver.apis.virt.spec.described import domain_of
 Object = Mapping[str, Any]
 
 _PROJECTED: Final[Mapping[str, str]] = {"secret": cloud_init.SECRET, "configMap": cloud_init.CONFIG_MAP}
-"""By the field of a projected volume's source."""
+"""Kinds by a projected volume's field."""
 _NO_SUCH_VOLUME: Final = "pods of virtual machines may not have such a volume"
 
 

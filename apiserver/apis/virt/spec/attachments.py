@@ -39,7 +39,7 @@ class Attachment:
     interface: str
     namespace: str
     name: str
-    """Of the NetworkAttachmentDefinition."""
+    """The NetworkAttachmentDefinition's."""
     mac: str
 
     def __str__(self) -> str:

@@ -85,7 +85,7 @@ FIELDS: Final[Mapping[str, Shape]] = {
     "truncated": Items(16, Text(32)),
 }
 MAX_BYTES: Final = 180 << 10
-"""Of all fields as JSON text inside a JSON string, as transmitted."""
+"""All fields as JSON text inside a JSON string, as transmitted."""
 
 
 def bounded(value: object) -> Object:

@@ -26,7 +26,7 @@ DISK: Final = "disk"
 MEDIUM: Final = "disk.medium"
 """The same for drives that take media."""
 BUSES: Final = ("virtio", "scsi")
-"""Of disks that a running guest can get."""
+"""Buses of disks that a running guest can get."""
 PENDING: Final = "Pending"
 ATTACHED_TO_NODE: Final = "AttachedToNode"
 """Phases of a volume; the names are KubeVirt's."""

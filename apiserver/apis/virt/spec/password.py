@@ -9,7 +9,7 @@ NAME: Final = "setpassword"
 MAX_USER: Final = 256
 MAX_PASSWORD: Final = 1024
 MAX_BODY_BYTES: Final = 16 << 10
-"""Of the request to virt-handler."""
+"""The limit of requests to virt-handler."""
 
 
 @dataclass(frozen=True, slots=True)

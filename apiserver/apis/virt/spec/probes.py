@@ -46,7 +46,7 @@ class Probe:
     success_threshold: int = SUCCESS_THRESHOLD
     failure_threshold: int = FAILURE_THRESHOLD
     command: tuple[str, ...] = ()
-    """Of ``exec``; empty for other probes."""
+    """For ``exec``; else empty."""
 
 
 def of(spec: Mapping[str, Any], field: str) -> Probe | None:

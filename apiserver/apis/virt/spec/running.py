@@ -44,7 +44,7 @@ class Difference:
     """A setting or device with different desired and running hardware."""
 
     path: str
-    """Of the setting, or list and name of the device: ``spec.domain.devices.disks[data]``."""
+    """Path of the setting, or list and name of the device: ``spec.domain.devices.disks[data]``."""
     kind: Kind = "changed"
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ class Allowed:
     vsock: bool = False
     """Connects every process of a node with every guest there, across namespaces."""
     macvtap: bool = False
-    """Of type macvtap: nodes offer macvtap devices to every pod."""
+    """Nodes offer macvtap devices to every pod."""
     storage_plugins: frozenset[str] = frozenset()
     """For disks; they work as root on the nodes."""
     host_disks: tuple[str, ...] = ()

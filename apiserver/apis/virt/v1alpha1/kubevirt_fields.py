@@ -24,7 +24,7 @@ _VOLUMES: Final = {
     "serviceAccount": "type: ServiceAccount, with source.name",
     "downwardAPI": "type: DownwardAPI, with source.items",
 }
-"""By KubeVirt's volume source, the disk's source that replaces it."""
+"""The disk's source that replaces each KubeVirt volume source."""
 _NAMES: Final = {
     "spec.running": "spec.runStrategy",
     "spec.template": "its fields in spec itself, such as spec.domain",

@@ -13,7 +13,7 @@ from apiserver.apis.virt.spec.downward_api import MANIFEST
 Object = Mapping[str, Any]
 
 MAX_BYTES: Final = 128 << 10
-"""As JSON without status: virt-controller keeps objects decoded, with up to ten times as much memory."""
+"""JSON without status: virt-controller keeps objects decoded, with up to ten times as much memory."""
 _LARGE: Final = MAX_BYTES // 4
 """An error names the longest text itself if it has so many bytes."""
 _NOT_KEPT: Final = "managedFields"

@@ -34,7 +34,7 @@ MAX_NAME: Final = 63
 MAX_GRACE_SECONDS: Final = 7 * 24 * 3600
 MAX_START_TIMEOUT_SECONDS: Final = 24 * 3600
 MAX_PRIORITY: Final = 100
-"""Of a Migration; the minimum is its negative."""
+"""The minimum is its negative."""
 
 
 def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:

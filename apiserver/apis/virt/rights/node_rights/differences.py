@@ -15,7 +15,7 @@ PHASE_FIELDS: Final = frozenset({"phase", "phaseTransitionTimestamps"})
 MAX_SKEW: Final = timedelta(minutes=5)
 """Allowed clock difference of a node."""
 _MAX_SHOWN: Final = 64
-"""Of an invalid name in a refusal."""
+"""Characters of an invalid name in a refusal."""
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

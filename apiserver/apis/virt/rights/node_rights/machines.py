@@ -75,7 +75,7 @@ BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(
         phases.SUSPENDED: _ENDING,
     }
 )
-"""By the phase after the write."""
+"""Rights by the phase after the write."""
 OF_A_RESULT: Final = frozenset({"result", "message", "completionTime"})
 """Fields of an operation that say how it ended."""
 PROGRESS: Final = "percent"
@@ -89,11 +89,11 @@ class MachineWrite:
     """A write with the data to check it."""
 
     node: str
-    """Of the virt-handler that writes."""
+    """The writing virt-handler's."""
     old: Object
     new: Object
     now: datetime
-    """By virt-api's clock."""
+    """virt-api's time."""
     migration: Object | None = None
     """The one in the new ``status.migration``; used if the machine is not on the node."""
 

@@ -76,15 +76,15 @@ class MigrationWrite:
     """A write with the data to check it."""
 
     node: str
-    """Of the virt-handler that writes."""
+    """The writing virt-handler's."""
     old: Object
     new: Object
     now: datetime
-    """By virt-api's clock."""
+    """virt-api's time."""
     machine: Object | None = None
-    """As stored; used if the new phase is final or an attempt failed."""
+    """The stored one; used if the new phase is final or an attempt failed."""
     addresses: frozenset[str] = frozenset()
-    """Of the node's virt-handlers, as :mod:`ipaddress` formats them; used if ``targetAddress`` changes."""
+    """The node's virt-handlers', as :mod:`ipaddress` formats them; used if ``targetAddress`` changes."""
     relay_port: int = streams.RELAY_PORT
 
 

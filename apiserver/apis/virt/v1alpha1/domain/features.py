@@ -22,7 +22,7 @@ _NEEDED: Final = {
     "ipi": ("vpindex",),
     "evmcs": ("vapic",),
 }
-"""What QEMU requires for an enlightenment (docs/system/i386/hyperv.rst)."""
+"""QEMU's requirements of an enlightenment (docs/system/i386/hyperv.rst)."""
 
 
 class FeatureState(Model):

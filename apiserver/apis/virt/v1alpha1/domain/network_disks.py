@@ -19,7 +19,7 @@ FIELDS: Final = {
     hardware.NFS: {"host", "path", "identity"},
     hardware.RBD: {"monitors", "pool", "image", "user", "secretRef"},
 }
-"""By the disk's type."""
+"""Source fields by the disk's type."""
 
 
 MAX_MONITORS: Final = 16
