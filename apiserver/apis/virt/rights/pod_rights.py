@@ -161,7 +161,7 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
     """Return whether an unfinished Migration brings the machine into the pod with this uid.
 
-    One created before the machine belongs to an earlier machine.
+    One created before the machine belongs to an earlier machine. With clock skew, the pod may be checked again.
     """
     return (
         phases.is_unfinished(migration)
