@@ -120,7 +120,7 @@ async def test_text_stays_text_and_a_broken_server_is_told(pki: Pki, api: Api) -
 
 @pytest.mark.parametrize("code", [1001, 1011])
 @pytest.mark.parametrize("case", ["alive", "off", "deleted", "recreated"])
-async def test_a_server_that_left_ends_streams_of_objects_that_are_over(pki: Pki, api: Api, case: str, code: int) -> None:
+async def test_1001_of_an_object_that_is_over_becomes_1000(pki: Pki, api: Api, case: str, code: int) -> None:
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)

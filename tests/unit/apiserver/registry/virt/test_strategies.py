@@ -1150,7 +1150,7 @@ def test_the_plugin_knows_the_close_codes_of_the_server() -> None:
     assert (CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION) == (upgrade.GOING_AWAY, upgrade.POLICY_VIOLATION)
 
 
-def test_the_first_entry_of_each_kind_in_discovery_is_its_resource() -> None:
+def test_discovery_lists_resources_before_subresources() -> None:
     served = (VirtualMachineStrategy(), MigrationStrategy(), ReplicaSetStrategy())
     listed = discovery.api_resource_list(served, "kubevirt.io", "v1alpha1")["resources"]
     first = {each["kind"]: each["name"] for each in reversed(listed)}
