@@ -9,5 +9,5 @@ _MOST_DOUBLINGS: Final = 32
 
 
 def pause_seconds(failures: int, first: float, longest: float) -> float:
-    """Return ``first`` seconds, doubled after each further failure; 0 without failures."""
+    """Return the pause in seconds: ``first``, doubled per further failure up to ``longest``; 0 without failures."""
     return min(first * 2 ** min(failures - 1, _MOST_DOUBLINGS), longest) if failures > 0 else 0.0

@@ -30,9 +30,10 @@ _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 
 
 def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], tuple[FieldError, ...]]:
-    """Drop unknown fields and nulls from ``obj``; return (paths of unknown fields, errors of wrong values).
+    """Drop unknown fields and nulls from ``obj``, in place; return (paths of unknown fields, errors of wrong values).
 
-    As in Go, null means unset. Not checked: ``metadata``, ``apiVersion``, ``kind``, and an object of more than ``MAX_VALUES``.
+    As in Go, null means unset. ``metadata``, ``apiVersion`` and ``kind`` are not checked. An object of more than ``MAX_VALUES`` only gets
+    an error.
     """
     content = {key: value for key, value in obj.items() if key not in _IGNORED}
     written = _written(content)
@@ -165,7 +166,7 @@ def _remove(obj: dict[str, Any], location: tuple[int | str, ...]) -> None:
 
 
 def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa: ANN401 - any JSON value
-    """Remove nulls in place; return the path of too deep nesting, if any.
+    """Remove nulls in place; return the path of a value nested deeper than ``depth``, or None.
 
     It builds the path while returning, so that a long key is not copied for all values below it.
     """

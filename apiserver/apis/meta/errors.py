@@ -51,7 +51,7 @@ class Details:
     retry_after_seconds: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON without empty fields."""
+        """Return the ``metav1.StatusDetails`` without empty fields."""
         body: dict[str, Any] = {"name": self.name, "group": self.group, "kind": self.kind, "uid": self.uid}
         body["causes"] = [cause.to_json() for cause in self.causes]
         body["retryAfterSeconds"] = self.retry_after_seconds
@@ -234,7 +234,7 @@ _BY_CODE: dict[int, type[StatusError]] = {
 
 
 def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
-    """Return a Status's error, by its reason, else by its code. Fields of a wrong type are ignored."""
+    """Return the error that a ``Status`` describes, of its reason's class, else its code's. Fields of a wrong type are ignored."""
     code = _number(status.get("code")) or http_code or InternalError.code
     cls = _BY_REASON.get(_text(status.get("reason"))) or _BY_CODE.get(code) or UnknownStatus
     given = _members(status.get("details"))

@@ -38,7 +38,7 @@ class Selector:
 
     @property
     def is_everything(self) -> bool:
-        """True without terms."""
+        """Whether the selector has no terms, and so selects every object."""
         return not self.terms
 
     @property
@@ -51,7 +51,7 @@ class Selector:
         return all(each.matches(fields) for each in self.terms)
 
     def exact(self, field: str) -> str | None:
-        """Return the value that a term requires for ``field``, or None."""
+        """Return the value that a term with ``=`` requires for ``field``, or None."""
         return next((each.value for each in self.terms if each.field == field and each.equal), None)
 
     def __str__(self) -> str:
@@ -62,10 +62,10 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Parse a selector; its fields need not exist.
+    """Return the selector in a text; its fields need not exist.
 
     Raises:
-        ValueError: with apimachinery's text.
+        ValueError: it is invalid; the message is apimachinery's.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a field selector may not be longer than {MAX_LENGTH} characters")
@@ -84,12 +84,12 @@ def parse(text: str) -> Selector:
 
 
 def escape(value: str) -> str:
-    """Escape a value for a selector."""
+    """Return a field's value as a selector contains it."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
 def unescape(value: str) -> str:
-    """Unescape a value of a selector.
+    """Return a field's value from its escaped form in a selector.
 
     Raises:
         ValueError: an unescaped ``,`` or ``=``, or a backslash before anything else.

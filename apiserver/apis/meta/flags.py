@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 def checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return a parser of flags that reports a ValueError of ``read``."""
+    """Return ``read`` as a flag's parser for argparse, which shows the user the message of its ValueError."""
 
     def reading(text: str) -> _T:
         try:

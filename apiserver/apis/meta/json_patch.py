@@ -35,9 +35,9 @@ def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JS
     """Return the patched ``document``, which may share parts with the unchanged arguments.
 
     Raises:
-        BadRequest: ``patch`` is not a JSON patch.
+        BadRequest: ``patch`` is not a list of operations.
         RequestEntityTooLarge: it has too many operations, or copies too much.
-        Invalid: a ``test`` fails, or a path does not exist.
+        Invalid: an operation is malformed, a ``test`` fails, or a path does not exist.
     """
     patching = _Patching(document)
     for position, operation in enumerate(_checked(patch)):
@@ -102,7 +102,7 @@ class _Patching:
         _set(container, key, value)
 
     def _container(self, path: str, *, change: bool = True) -> tuple[Any, str]:
-        """Return the parent of the value at ``path``, ready to be changed, and the value's key in it."""
+        """Return the parent of the value at ``path``, with ``change`` our own copy, and the value's key in it."""
         steps = [each.replace("~1", "/").replace("~0", "~") for each in path.split("/")[1:]]
         if not steps or not isinstance(self.document, dict | list):
             raise ValueError(f'doc is missing path: "{path}"')
@@ -161,7 +161,7 @@ def _canonical(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
 
 
 def unknown_members(patch: Any) -> list[str]:  # noqa: ANN401 - any JSON value
-    """Return the paths (``[0].extra``) of members that no operation has."""
+    """Return the paths (``[0].extra``) of operations' members that JSON patch does not define."""
     operations = [each if isinstance(each, dict) else {} for each in patch] if isinstance(patch, list) else []
     return [f"[{position}].{key}" for position, each in enumerate(operations) for key in each if key not in _MEMBERS]
 

@@ -90,7 +90,7 @@ class Selector:
 
     @property
     def is_everything(self) -> bool:
-        """True without terms."""
+        """Whether the selector has no terms, and so selects every object."""
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
@@ -106,10 +106,10 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Parse a selector; its terms are sorted by key.
+    """Return the selector in a text, its terms sorted by key.
 
     Raises:
-        ValueError: with apimachinery's text.
+        ValueError: it is invalid; the message is apimachinery's.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a label selector may not be longer than {MAX_LENGTH} characters")

@@ -49,7 +49,7 @@ def namespace_of(obj: Mapping[str, Any]) -> str:
 
 
 def key_of(obj: Mapping[str, Any]) -> NamespacedName:
-    """Return the object's key within its kind."""
+    """Return the object's namespace and name, its key within its kind."""
     return NamespacedName(namespace_of(obj), name_of(obj))
 
 
@@ -162,7 +162,7 @@ def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, 
 
 
 def with_conditions_judged(obj: Mapping[str, Any], status: Mapping[str, Any], types: Collection[str]) -> Object:
-    """Return a status with the object's generation in all conditions of these types, because they still hold.
+    """Return a status in which conditions of these types get the object's generation, because they still hold.
 
     ``kubectl wait`` accepts only the current generation.
     """

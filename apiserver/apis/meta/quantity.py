@@ -95,10 +95,10 @@ def about(amount: int) -> str:
 
 
 def parse(text: str) -> Quantity:
-    """Parse a quantity.
+    """Return the quantity in a text.
 
     Raises:
-        ValueError: with apimachinery's text.
+        ValueError: it is invalid; the message is apimachinery's.
     """
     if len(text) > _MAX_TEXT:
         raise ValueError(FORMAT_RULE)

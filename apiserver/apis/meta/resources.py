@@ -42,7 +42,7 @@ class Resource:
 
 
 def _segment(name: str) -> str:
-    """Return a name as a URL segment, or refuse it like client-go ("invalid resource name")."""
+    """Return a name as a URL segment; like client-go, BadRequest ("invalid resource name") if it is none."""
     from urllib.parse import quote  # 0.5 MiB, unused by virt-launcher
 
     if type(name) is str and name not in ("", ".", "..") and "/" not in name and "%" not in name:

@@ -17,7 +17,7 @@ ATOMIC_MAP: Final[dict[str, Any]] = {"x-kubernetes-map-type": "atomic"}
 
 
 def keyed_by(*keys: str) -> dict[str, Any]:
-    """Return the extensions of a list of objects with unique ``keys``; strategic merge patches use the first."""
+    """Return the schema extensions of a list of objects with unique ``keys``; strategic merge patches use the first."""
     return {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": list(keys),

@@ -35,22 +35,22 @@ class Shape:
 
     @property
     def strategies(self) -> frozenset[str]:
-        """``merge``, ``replace``, ``retainKeys``, as declared."""
+        """The field's declared strategies: ``merge``, ``replace``, ``retainKeys``."""
         return frozenset(str(self._own("x-kubernetes-patch-strategy")).split(","))
 
     @property
     def merge_key(self) -> str:
-        """The key of a list's maps."""
+        """The field that identifies each map in this list; empty if none is declared."""
         return str(self._own("x-kubernetes-patch-merge-key"))
 
     def field(self, name: str) -> Shape:
-        """Return a field's shape."""
+        """Return the shape of a field or map value; empty for an unknown one."""
         resolved = self._resolved()
         properties = resolved.get("properties") or {}
         return Shape(properties.get(name) or resolved.get("additionalProperties") or {}, self.components)
 
     def element(self) -> Shape:
-        """Return the elements' shape."""
+        """Return the shape of the list's elements."""
         return Shape(self._resolved().get("items") or {}, self.components)
 
     def _own(self, extension: str) -> Any:  # noqa: ANN401 - JSON
@@ -67,7 +67,7 @@ def apply(document: dict[str, Any], patch: Any, shape: Shape) -> dict[str, Any]:
     """Return the patched ``document``, which may share parts with the unchanged arguments.
 
     Raises:
-        BadRequest: an unknown directive, or an element without its merge key.
+        BadRequest: ``patch`` is malformed, such as an unknown directive, or an element without its merge key.
     """
     if not isinstance(patch, dict):
         raise errors.BadRequest("error decoding patch: a strategic merge patch must be an object")
@@ -198,7 +198,7 @@ def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, An
 
 
 def _ordered(merged: list[Any], order: Sequence[Any], original: Sequence[Any], key: str) -> list[Any]:
-    """Sort ``merged``, others at their relative positions in ``original``."""
+    """Return ``merged`` sorted by ``order``, others at their relative positions in ``original``."""
     wanted, before = _positions(order, key), _positions(original, key)
     named = sorted((each for each in merged if _key(each, key) in wanted), key=lambda each: wanted[_key(each, key)])
     others = [each for each in merged if _key(each, key) not in wanted]
@@ -238,7 +238,7 @@ def _unknown_directive(directive: Any) -> errors.BadRequest:  # noqa: ANN401 - a
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Drop nulls in maps, and directives."""
+    """Return a value without directives, and without nulls in maps."""
     if isinstance(value, dict):
         return {} if value.get(_PATCH) == "delete" else _clean_map(value)
     if isinstance(value, list):

@@ -13,7 +13,7 @@ _GO_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3
 
 
 def to_rfc3339(moment: datetime) -> str:
-    """Return ``metav1.Time``: whole seconds, UTC, ``Z``. ``moment`` must have a time zone."""
+    """Return a time as a ``metav1.Time``: whole seconds, UTC, ``Z``. ``moment`` must have a time zone."""
     return _second(int(moment.replace(microsecond=0).timestamp()))  # a float is too imprecise for distant centuries
 
 
@@ -23,12 +23,12 @@ def _second(seconds: int) -> str:
 
 
 def to_rfc3339_micro(moment: datetime) -> str:
-    """Return ``metav1.MicroTime``: always six digits of a second."""
+    """Return a time as a ``metav1.MicroTime``: UTC, always six digits of a second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse(text: str) -> datetime:
-    """Parse an RFC 3339 time into UTC with at most six digits of a second.
+    """Return an RFC 3339 time in UTC, with at most six digits of a second.
 
     Raises:
         ValueError: it is no RFC 3339 time with a zone.
@@ -46,7 +46,7 @@ def parse(text: str) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse a Go duration such as ``1m30s``; only ``0`` needs no unit.
+    """Return a Go duration such as ``1m30s``; only ``0`` needs no unit.
 
     Raises:
         ValueError: it is not one.
@@ -88,7 +88,7 @@ def human(duration: timedelta) -> str:
 
 
 def age(timestamp: str | None, now: datetime) -> str:
-    """Return the AGE cell for a ``creationTimestamp``: ``<unknown>`` without one."""
+    """Return the AGE cell for a ``creationTimestamp``: ``<unknown>`` without a valid one."""
     if not timestamp:
         return "<unknown>"
     try:

@@ -21,7 +21,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        """Include each field: each service account token has its own ``extra``."""
+        """Return a hash of all fields, because service account tokens differ only in ``extra``."""
         return hash((self.name, self.groups, self.uid, frozenset(self.extra.items())))
 
 

@@ -68,7 +68,7 @@ class Path:
         return Path(f"{self.text}[{position}]")
 
     def key(self, key: str) -> Path:
-        """Return the path of a map's value."""
+        """Return the path of the value under a map's key."""
         return Path(f"{self.text}[{key}]")
 
     def __str__(self) -> str:
@@ -96,53 +96,53 @@ class FieldError:
         return f"{self.path}: {self.body}"
 
     def to_cause(self) -> errors.Cause:
-        """Return the entry of ``details.causes``."""
+        """Return this error as an entry of a Status's ``details.causes``."""
         return errors.Cause(str(self.reason), self.body, self.path)
 
 
 def required(path: Path, detail: str = "") -> FieldError:
-    """Report a missing or empty required field."""
+    """Return the error of a missing or empty required field."""
     return FieldError(str(path), Reason.REQUIRED, "", detail)
 
 
 def invalid(path: Path, value: Any, detail: str) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Report a malformed value, or one out of range."""
+    """Return the error of a malformed value, or one out of range."""
     return FieldError(str(path), Reason.INVALID, value, detail)
 
 
 def type_invalid(path: Path, value: Any, detail: str) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Report a value of a wrong type."""
+    """Return the error of a value of a wrong type."""
     return FieldError(str(path), Reason.TYPE_INVALID, value, detail)
 
 
 def not_supported(path: Path, value: Any, supported: Sequence[str]) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Report a value outside of an enumeration."""
+    """Return the error of a value outside of an enumeration."""
     detail = "supported values: " + ", ".join(quote(each) for each in supported) if supported else ""
     return FieldError(str(path), Reason.NOT_SUPPORTED, value, detail)
 
 
 def duplicate(path: Path, value: Any) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Report a duplicate of a unique value."""
+    """Return the error of a duplicate of a unique value."""
     return FieldError(str(path), Reason.DUPLICATE, value)
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    """Report a field or value not allowed now."""
+    """Return the error of a field or value not allowed now."""
     return FieldError(str(path), Reason.FORBIDDEN, "", detail)
 
 
 def too_long(path: Path, limit: int) -> FieldError:
-    """Report a text of more than ``limit`` bytes, without the text."""
+    """Return the error of a text of more than ``limit`` bytes, without the text."""
     return FieldError(str(path), Reason.TOO_LONG, "", f"may not be more than {limit} {'byte' if limit == 1 else 'bytes'}")
 
 
 def too_many(path: Path, actual: int, limit: int) -> FieldError:
-    """Report a list of more than ``limit`` items."""
+    """Return the error of a list of more than ``limit`` items."""
     return FieldError(str(path), Reason.TOO_MANY, actual, f"must have at most {limit} {'item' if limit == 1 else 'items'}")
 
 
 def unknown_field(path: str, prefix: str = "") -> FieldError:
-    """Report an unknown field; ``prefix`` names the text, if it is not the object.
+    """Return the error of an unknown field; ``prefix`` names the text, if it is not the object.
 
     Go answers 400 ("strict decoding error") to it alone; here one Invalid has all errors.
     """
@@ -150,12 +150,12 @@ def unknown_field(path: str, prefix: str = "") -> FieldError:
 
 
 def duplicate_field(path: str, prefix: str = "") -> FieldError:
-    """Report a duplicate key in a text; ``prefix`` as in :func:`unknown_field`."""
+    """Return the error of a duplicate key in a text; ``prefix`` as in :func:`unknown_field`."""
     return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}duplicate field {quote(path)}")
 
 
 def raise_if_any(found: Iterable[FieldError], *, group: str, kind: str, name: str) -> None:
-    """Raise :class:`errors.Invalid` with all causes, if any."""
+    """Raise :class:`errors.Invalid` with a cause per error of one object, if there is an error."""
     problems = list(found)
     if problems:
         raise to_invalid(problems, group=group, kind=kind, name=name)
@@ -180,7 +180,7 @@ def shortened(found: Sequence[FieldError], most: int = MAX_CAUSES) -> tuple[list
 
 
 def printed(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Format a value as Go's field errors do: strings quoted, others as JSON; long ones cut."""
+    """Return a value as Go's field errors show it: strings quoted, others as JSON; long ones cut."""
     if isinstance(value, str):
         return quote(value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + "…")
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
@@ -191,7 +191,7 @@ _ESCAPES: Final = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\
 
 
 def quote(text: str) -> str:
-    """Quote as Go's ``%q``."""
+    """Return a text quoted as Go's ``%q`` does."""
     return '"' + "".join(_ESCAPES.get(each) or (each if each.isprintable() else _escaped(ord(each))) for each in text) + '"'
 
 

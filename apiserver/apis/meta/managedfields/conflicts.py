@@ -18,13 +18,13 @@ class Conflicts(Exception):
         self.found = found
 
     def beyond(self, allowed: Fields) -> Conflicts | None:
-        """Return the conflicts outside of ``allowed``, or None."""
+        """Return the conflicts over fields outside of ``allowed``, or None."""
         left = ((owner, sets.difference(fields, allowed)) for owner, fields in self.found.items())
         found = {owner: fields for owner, fields in left if fields}
         return Conflicts(found) if found else None
 
     def to_error(self) -> Conflict:
-        """Return the client's error: one cause per conflict, sorted by owner and path."""
+        """Return the ``Conflict`` for the client: one cause per owner and path, sorted."""
         by_owner = sorted(self.found.items(), key=lambda item: item[0].identifier())
         each = [(owner, path) for owner, fields in by_owner for path in sets.paths(fields)]
         causes = tuple(Cause("FieldManagerConflict", f"conflict with {_show(owner)}", sets.show(path)) for owner, path in each)

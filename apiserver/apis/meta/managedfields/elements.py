@@ -52,22 +52,22 @@ class ElementError(ValueError):
 
 
 def value(item: Any) -> str:  # noqa: ANN401 - any scalar
-    """Return the step to an item of a set."""
+    """Return the step ``v:"a"`` to an item of a set."""
     return "v:" + to_json(item)
 
 
 def key(fields: Iterable[tuple[str, Any]]) -> str:
-    """Return the step to a list's item by its keys."""
+    """Return the step ``k:{"name":"a"}`` to a list's item by its keys."""
     return "k:{" + ",".join(f"{quote(name)}:{to_json(each)}" for name, each in sorted(fields, key=lambda pair: pair[0])) + "}"
 
 
 def quote(text: str) -> str:
-    """Return a JSON string as Go writes it."""
+    """Return a text as a JSON string as Go writes it."""
     return f'"{text}"' if _PLAIN(text) else f'"{text.translate(_ESCAPES)}"'
 
 
 def to_json(item: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value as Go writes it: 1.0 as ``1``."""
+    """Return a value's JSON as Go writes it: keys sorted, 1.0 as ``1``."""
     if isinstance(item, str):
         return quote(item)
     if isinstance(item, bool):
@@ -84,7 +84,7 @@ def to_json(item: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def canonical(text: str) -> str | None:
-    """Return the canonical text of another writer's step; None for an unknown kind of step.
+    """Return a step of a client's ``fieldsV1`` as we write it; None for an unknown kind of step.
 
     Raises:
         ElementError: it is not a step.
@@ -95,7 +95,7 @@ def canonical(text: str) -> str | None:
 
 
 def rank(text: str) -> Rank:
-    """Return a step's sort key: fields by name, then keys, then values, then places."""
+    """Return a step's sort key: fields by name, then list items by keys, by value, by position."""
     if text[:2] == "f:":
         return (0, text)
     if text in _RANKS:
@@ -104,7 +104,7 @@ def rank(text: str) -> Rank:
 
 
 def show(text: str, *, stored: bool = False) -> str:
-    """Return the step as messages show it; ``stored``: as Go shows an entry's step, where numbers are floats."""
+    """Return a step for messages: ``.spec``, ``[name="a"]``; ``stored``: a step of an entry, in which Go reads numbers as floats."""
     if text[:2] == "f:":
         return "." + text[2:]
     return (_show if len(text) <= _LONGEST else _show.__wrapped__)(text, stored)
@@ -161,7 +161,7 @@ def _float(number: float, *, exponent_from: float, exponent_below: float = 1e-6)
 
 
 def _number(text: str) -> int:
-    """Read like Go, through a float."""
+    """Return a JSON integer as Go reads it: a large one through a float, so rounded."""
     number = int(text)
     return number if -_EXACT <= number <= _EXACT else int(float(text))
 

@@ -21,7 +21,7 @@ MANAGER: Final = "kubectl"
 
 
 def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
-    """Return the annotation's fields with unchanged values: kubectl may take them without force."""
+    """Return the last-applied annotation's fields that ``live`` has unchanged: kubectl may take them without force."""
     text = annotations_of(live).get(ANNOTATION)
     if not text:
         return EMPTY
@@ -38,7 +38,7 @@ def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
 
 
 def follow(obj: Object, applied: Object) -> Object:
-    """Return the object with its annotation, if any, updated to ``applied``, or dropped if too large."""
+    """Return the object with its last-applied annotation, if any, updated to ``applied``, or dropped if too large."""
     annotations = annotations_of(obj)
     if not annotations.get(ANNOTATION):
         return obj

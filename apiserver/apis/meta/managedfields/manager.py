@@ -72,9 +72,9 @@ class FieldManager:
         self._moment = ""
 
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
-        """Set ``managedFields`` of a new object that a write made from ``live`` (None: created).
+        """Set ``managedFields`` of ``new``, which a write made from ``live`` (None: created), in place.
 
-        If ownership cannot be determined, there is none.
+        Removes them if ownership cannot be determined.
         """
         metadata = new.get("metadata")
         if not isinstance(metadata, dict):
@@ -110,7 +110,10 @@ class FieldManager:
         return {**merged, "metadata": metadata}
 
     def _initial(self, live: Object | None, given: Any) -> Managed:  # noqa: ANN401 - a client's JSON
-        """Return the initial entries. A subresource cannot set them; an empty list, or one empty entry, resets them."""
+        """Return the entries before the write: the client's, if valid, else the stored ones.
+
+        A subresource's client cannot set them; an empty list, or one empty entry, resets them.
+        """
         stored = dig(live, "metadata", "managedFields")
         if given is not None and not self._subresource and given != stored:
             if given in ([], [{}]):

@@ -10,7 +10,7 @@ from apiserver.apis.meta.managedfields.values import ABSENT, kind_of
 
 
 def merge(atom: Atom, live: Any, applied: Any) -> Any:  # noqa: ANN401 - any JSON values
-    """Return ``live`` merged with ``applied``, which share parts; ABSENT if nothing is left.
+    """Return ``live`` merged with ``applied``, sharing parts with both; ABSENT if nothing is left.
 
     Both must fit the schema, and lists in ``applied`` must be free of duplicates.
     """

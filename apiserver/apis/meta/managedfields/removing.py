@@ -12,7 +12,7 @@ from apiserver.apis.meta.managedfields.values import kind_of
 
 
 def remove(atom: Atom, value: Any, fields: Fields) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a value without these fields; null if nothing is left."""
+    """Return a value without these fields; None if nothing is left."""
     if not fields:
         return value
     kind = kind_of(atom, value)
@@ -43,7 +43,7 @@ def remove(atom: Atom, value: Any, fields: Fields) -> Any:  # noqa: ANN401 - any
 
 
 def fields_of(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the set of an object's fields, which its applier owns."""
+    """Return the fields of an applied object, which its applier owns."""
     found = _fields_of(atom, value)
     return found or EMPTY
 
@@ -71,7 +71,7 @@ def _fields_of(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - any J
 
 
 def _step_to(shape: ListAtom, item: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return the step to an item, which may lack its keys after pruning."""
+    """Return the step to a list's item; NOWHERE if pruning removed its keys."""
     try:
         return shape.step_to(item)
     except Mismatch:
@@ -101,7 +101,7 @@ def _fields_of_map(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - a
 
 
 def with_parents(fields: Fields, atom: Atom | None) -> Fields:
-    """Return the set with each named struct field that has fields in it, without parents in maps and lists."""
+    """Return the set with the parents of its members, if the schema names them; not of maps' and lists' items."""
     shape = atom.map if atom is not None else None
     result: Fields = {}
     for step, tree in fields.items():
@@ -121,7 +121,7 @@ def with_parents(fields: Fields, atom: Atom | None) -> Fields:
 
 
 def reconciled(fields: Fields, atom: Atom | None) -> Fields:
-    """Return another schema's set adapted to this one: parts that became atomic are owned as a whole."""
+    """Return a set of another schema adapted to this one: parts that became atomic are owned as a whole."""
     if not fields or atom is None:
         return fields
     if atom.map is not None:

@@ -24,7 +24,7 @@ EMPTY: Final[Fields] = {}
 
 
 def ordered(fields: Fields) -> Fields:
-    """Return one level of a tree sorted; the same object if it is."""
+    """Return a tree with the steps of its top level sorted; the same object if they are."""
     if len(fields) < 2:
         return fields
     steps = sorted(fields)
@@ -35,7 +35,7 @@ def ordered(fields: Fields) -> Fields:
 
 
 def of(*paths: Steps) -> Fields:
-    """Return the set of these paths."""
+    """Return the set with these paths as members."""
     result: Fields = {}
     for path in paths:
         tree: Fields = LEAF
@@ -80,7 +80,7 @@ def _parse(raw: Any) -> Fields:  # noqa: ANN401 - a client's JSON
 
 
 def union(first: Fields, second: Fields) -> Fields:
-    """Return the members of either set."""
+    """Return the set of the members of either set."""
     if not first:
         return second
     return _union(first, second) if second else first
@@ -109,12 +109,12 @@ def contains(first: Fields, second: Fields) -> bool:
 
 
 def is_member(tree: Fields) -> bool:
-    """Return whether a step with this tree is itself a member."""
+    """Return whether the field with this subtree is a member itself, not only fields below it."""
     return not tree or SELF in tree
 
 
 def below(fields: Fields, step: str) -> Fields:
-    """Return the fields below a step as a set."""
+    """Return the set of the fields below a step."""
     tree = fields.get(step)
     if not tree:
         return EMPTY
@@ -122,7 +122,7 @@ def below(fields: Fields, step: str) -> Fields:
 
 
 def paths(fields: Fields, prefix: Steps = ()) -> Iterator[Steps]:
-    """Yield the members in Go's order: those of a level, then those below each."""
+    """Yield the paths of members in Go's order: those of a level, then those below each."""
     deeper = []
     for step, tree in fields.items():
         if step == SELF:
@@ -141,7 +141,7 @@ def show(path: Steps) -> str:
 
 
 def as_member(tree: Fields) -> Fields:
-    """Return the tree of a step, changed to be a member itself."""
+    """Return the subtree of a field that becomes a member itself."""
     return tree if is_member(tree) else {SELF: LEAF, **tree}
 
 
@@ -204,7 +204,7 @@ def _without(first: Fields, second: Fields) -> Fields | None:
 
 
 def _replaced(tree: Fields, original: Fields, step: str, by: Fields | None) -> Fields:
-    """Return the tree with ``by``, or nothing, under a step. Changes ``tree``, unless it is ``original``."""
+    """Return the tree with ``by``, or nothing for None, under a step. Changes ``tree``, unless it is ``original``."""
     if tree is original:
         tree = dict(tree)
     if by is None:

@@ -36,11 +36,11 @@ class Updater:
         self._ignored = ignored
 
     def update(self, live: Object, new: Object, version: str, managed: Managed, writer: Owner) -> tuple[Managed, Fields]:
-        """Return the entries without the fields that the writer took from others, and these fields."""
+        """Return the entries without fields that the write removed or took from other owners, and those that it added or modified."""
         return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
 
     def first(self, structs: Object, new: Object, version: str) -> Fields:
-        """Return the fields that a writer takes by creating an object from empty ``structs``."""
+        """Return the fields that the creator of ``new`` owns: those added to empty ``structs``."""
         return sets.without(appeared(self._schemas[version], structs, new), self._ignored.get(version, EMPTY))
 
     def apply(
@@ -106,7 +106,7 @@ class Updater:
         return self._prune_whole(merged, version, managed, last)
 
     def _prune_parts(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Prune only the top-level parts that lost fields of the applier."""
+        """Return :meth:`_prune`'s result by pruning only the top-level parts that lost fields of the applier."""
         given_up = {step: tree for step, tree in last.fields.items() if not sets.contains(fields, {step: tree})}
         names = [step[2:] for step in given_up]
         part = {name: merged[name] for name in ("apiVersion", "kind", *names) if name in merged}
@@ -134,7 +134,7 @@ class Updater:
         at: str,
         managed: Managed,
     ) -> Any:  # noqa: ANN401 - as above
-        """Put owned fields back into the pruned object at version ``at``, first those at that version."""
+        """Return the pruned object at version ``at`` with owned fields of ``merged`` put back, first those at that version."""
         owned: dict[str, Fields] = {}
         for entry in managed.values():
             owned[entry.api_version] = sets.union(owned.get(entry.api_version, EMPTY), entry.fields)

@@ -13,7 +13,7 @@ Problem = tuple[str, str]
 
 
 def validate(atom: Atom, value: Any, *, duplicates: bool = False) -> None:  # noqa: ANN401 - any JSON value
-    """Check an object; ``duplicates``: sets and keyed lists may have them.
+    """Check a value against its type; ``duplicates``: sets and keyed lists may have some.
 
     Raises:
         Mismatch: with every problem, sorted by path.
@@ -23,7 +23,7 @@ def validate(atom: Atom, value: Any, *, duplicates: bool = False) -> None:  # no
 
 
 def text_of(problems: list[Problem]) -> str:
-    """Return one message for several problems."""
+    """Return one message, a line each, for several problems."""
     lines = [f"{path}: {message}" if path else message for path, message in problems]
     return lines[0] if len(lines) == 1 else "\n".join(["errors:", *(f"  {each}" for each in lines)])
 

@@ -14,7 +14,7 @@ ABSENT: Final[Any] = type("Absent", (), {"__repr__": lambda _: "ABSENT", "__bool
 
 
 def kind_of(atom: Atom, value: Any) -> Kind:  # noqa: ANN401 - any JSON value
-    """Return a value's own kind if the type allows it, else the type's first kind."""
+    """Return a value's own kind (map, list, scalar) if the type allows it, else the type's first kind."""
     found = decided(atom, value)
     if found is not None:
         return found
@@ -24,7 +24,7 @@ def kind_of(atom: Atom, value: Any) -> Kind:  # noqa: ANN401 - any JSON value
 
 
 def decided(atom: Atom, value: Any) -> Kind | None:  # noqa: ANN401 - any JSON value
-    """Return a value's own kind; None if null or not allowed by the type."""
+    """Return a value's own kind (map, list, scalar); None if null or not allowed by the type."""
     if isinstance(value, dict):
         return "map" if atom.map is not None else None
     if isinstance(value, list):
@@ -48,7 +48,7 @@ def misfit(atom: Atom, value: Any) -> Mismatch:  # noqa: ANN401 - any JSON value
 
 
 def printed(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value as ``%v`` prints structured-merge-diff's box around it."""
+    """Return a value as Go's ``%v`` prints structured-merge-diff's wrapper of it."""
     return f"&{{{_plain(value)}}}"
 
 
