@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.domainxml import subresource
 from apiserver.apis.virt.hardware import consoles
 from apiserver.apis.virt.spec import guestinfo, probes
-from launcher.hypervisor.port import DomainNotFound, Hypervisor, HypervisorError
+from launcher.hypervisor.port import DomainNotFound, Hypervisor
 from launcher.main.agent import passwords
 from launcher.main.agent.agent import Agent
 from launcher.main.agent.authorized_keys import AuthorizedKeys
@@ -240,10 +240,8 @@ class ManagedDomain:
 
     async def _statistics(self) -> str:
         requests.require_guest(self._record.known, "read statistics")
-        try:
+        with requests.errors_refused():
             return statistics.encoded(await self._hypervisor.statistics(self._record.known.name))
-        except HypervisorError as error:
-            raise requests.refusal_of(error) from error
 
     async def _domain_xml(self) -> str:
         """Return libvirt's XML of a domain that runs, else the one it gets. An author's own XML stays as it was given."""
@@ -251,12 +249,11 @@ class ManagedDomain:
         given = requests.given_xml(now)
         if not requests.has_own_xml(now):
             return given
-        try:
-            return disk_secrets.concealed(await self._hypervisor.describe(now.name))
-        except DomainNotFound:
-            return given
-        except HypervisorError as error:
-            raise requests.refusal_of(error) from error
+        with requests.errors_refused():
+            try:
+                return disk_secrets.concealed(await self._hypervisor.describe(now.name))
+            except DomainNotFound:
+                return given
 
     def _viewers_changed(self) -> None:
         self._record.take(known.viewed, self.console.viewers + self.ports.viewers)

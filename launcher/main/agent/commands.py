@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from apiserver.apis.meta.lines import one_line
-from launcher.hypervisor.port import AgentRefused, HypervisorError
+from launcher.hypervisor.port import AgentRefused
 from launcher.main.agent import processes
 from launcher.main.agent.agent import Agent
 from launcher.main.agent.processes import Ask
@@ -43,13 +43,11 @@ class Commands:
             return await self._agent.do(name, arguments, anyway=anyway)
 
         async with self._one:
-            try:
+            with requests.errors_refused():
                 await self._require_none_left(ask)
                 pid = await _begun(ask, command)
                 self._left = pid
                 found = await processes.report(ask, pid, seconds, self._times.exec_look)
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error
             if found is None:
                 raise RequestRefused("Failed", f"{command[0]} has not ended within {seconds:.0f} s")
             self._left = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from launcher.domain import copied_disks
@@ -184,6 +185,15 @@ def given_xml(known: Known) -> str:
 def has_own_xml(known: Known) -> bool:
     """Return whether libvirt's XML tells more than the given one: the domain exists, and its hardware changes."""
     return known.domain is not None and known.machine is not None and not known.machine.domain_xml
+
+
+@contextmanager
+def errors_refused() -> Iterator[None]:
+    """Convert a HypervisorError of the ``with`` block to RequestRefused."""
+    try:
+        yield
+    except HypervisorError as error:
+        raise refusal_of(error) from error
 
 
 def refusal_of(error: HypervisorError) -> RequestRefused:

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from apiserver.apis.virt.hardware import disk_io_tune, interfaces
 from apiserver.apis.virt.spec.live_changes import Change
-from launcher.hypervisor.port import Device, Hypervisor, HypervisorError
+from launcher.hypervisor.port import Device, Hypervisor
 from launcher.main.decisions import changes, known, plugging, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.disks import blank_disks, file_sizes, files
@@ -29,10 +29,8 @@ class Changes:
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "change the guest")
             machine = changes.machine_with(self._record.known.machine, request)
-            try:
+            with requests.errors_refused():
                 await self._apply(request, machine)
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error
             self._record.take(known.changed, machine)
         await self._watch.look()
 

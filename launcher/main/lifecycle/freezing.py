@@ -52,10 +52,8 @@ class Freezing:
 
     async def thaw(self) -> None:
         """Thaw them."""
-        try:
+        with requests.errors_refused():
             await self._agent.do(THAW, {}, seconds=self._times.freeze, anyway=True)
-        except HypervisorError as error:
-            raise requests.refusal_of(error) from error
         self._take(None)
 
     async def end(self) -> None:

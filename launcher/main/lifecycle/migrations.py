@@ -6,7 +6,7 @@ import asyncio
 import functools
 import time
 
-from launcher.hypervisor.port import NO_DISKS, Hypervisor, HypervisorError
+from launcher.hypervisor.port import NO_DISKS, Hypervisor
 from launcher.main.decisions import known, machines, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.decisions.times import TIMES, Times
@@ -88,11 +88,9 @@ class Migrations:
                 self._record.take(known.ended, "crashed", requests.LOST, time.time())
             if requests.is_to_release(self._record.known, request.migration_uid):
                 self._record.take(known.releasing)
-                try:
+                with requests.errors_refused():
                     if not request.paused:
                         await self._hypervisor.resume(self._record.known.name)
-                except HypervisorError as error:
-                    raise requests.refusal_of(error) from error
                 self._record.take(known.released, request.migration_uid, time.time())
         await self._watch.look()
 
@@ -112,10 +110,8 @@ class Migrations:
         """Pause the guest of the outgoing migration with this uid, so that it arrives; no effect after the migration."""
         if not requests.is_to_pause(self._record.known, uid) or self._outgoing is None:
             return
-        try:
+        with requests.errors_refused():
             await self._outgoing.pause()
-        except HypervisorError as error:
-            raise requests.refusal_of(error) from error
         await self._watch.look()
 
     async def abort(self, uid: str) -> None:
@@ -123,10 +119,8 @@ class Migrations:
         if not requests.is_to_abort(self._record.known, uid):
             self._record.take(known.withdrawn, uid, time.time())
             return
-        try:
+        with requests.errors_refused():
             await self.abort_outgoing()
-        except HypervisorError as error:
-            raise requests.refusal_of(error) from error
 
     async def abort_outgoing(self) -> None:
         """Abort the outgoing migration in libvirt, if one runs. Raises HypervisorError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from launcher.domain.values import InvalidSpecification
-from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.hypervisor.port import Hypervisor
 from launcher.main.decisions import known, plugging, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.disks import blank_disks, file_sizes, files
@@ -35,13 +35,11 @@ class Plugging:
             is_medium = plugging.has_drive(machine, name)
             machine = plugging.machine_with(machine, request.disk)
             plugged = await self._prepared(machine, name)
-            try:
+            with requests.errors_refused():
                 if is_medium:
                     await self._change_medium(name, plugged)
                 else:
                     await self._hypervisor.attach_disk(self._record.known.name, plugged.target, plugged.disk, plugged.controllers)
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error
             self._record.take(known.plugged, machine)
         await self._watch.look()
 
@@ -53,13 +51,11 @@ class Plugging:
             if machine is None or request.name not in plugging.targets(machine):
                 return
             left = plugging.machine_without(machine, request.name)
-            try:
+            with requests.errors_refused():
                 if plugging.has_drive(machine, request.name):
                     await self._change_medium(request.name, await self._prepared(left, request.name))
                 else:
                     await self._detach(request.name, plugging.targets(machine)[request.name])
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error
             self._record.take(known.plugged, left)
         await self._watch.look()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from launcher.domain.values import InvalidSpecification
-from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.hypervisor.port import Hypervisor
 from launcher.main.decisions import known, plugged_interfaces, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle.watching import Watch
@@ -35,9 +35,8 @@ class InterfacePlugging:
             try:
                 xml = plugged_interfaces.xml(machine, request.interface.name)
                 self._serve_addresses(machine)
-                await self._hypervisor.attach_interface(self._record.known.name, request.interface.mac, xml)
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error
+                with requests.errors_refused():
+                    await self._hypervisor.attach_interface(self._record.known.name, request.interface.mac, xml)
             except (InvalidSpecification, OSError) as error:
                 raise RequestRefused("Failed", str(error)) from error
             self._record.take(known.plugged, machine)
@@ -50,10 +49,8 @@ class InterfacePlugging:
             machine = self._record.known.machine
             if machine is None or (interface := plugged_interfaces.interface_of(machine, request.name)) is None:
                 return
-            try:
+            with requests.errors_refused():
                 is_gone = await self._hypervisor.detach_interface(self._record.known.name, interface.mac)
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error
             if not is_gone:
                 raise RequestRefused("NotReady", f"the guest has not released interface {request.name!r} yet")
             machine = plugged_interfaces.machine_without(machine, request.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apiserver.apis.virt.spec.screenshot import MAX_BYTES
-from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.hypervisor.port import Hypervisor
 from launcher.main.decisions import requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle.record import Record
@@ -20,7 +20,5 @@ class Screen:
         """Return a picture as PNG, or raise RequestRefused."""
         if not requests.has_guest(self._record.known, "take a screenshot"):
             raise RequestRefused("Conflict", "cannot take a screenshot: the guest is off")
-        try:
+        with requests.errors_refused():
             return await self._hypervisor.screenshot(self._record.known.name, MAX_BYTES)
-        except HypervisorError as error:
-            raise requests.refusal_of(error) from error

@@ -52,7 +52,5 @@ class Signals:
     async def _send(self, doing: str, signal: Callable[[str], Awaitable[None]]) -> None:
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, doing)
-            try:
+            with requests.errors_refused():
                 await signal(self._record.known.name)
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error

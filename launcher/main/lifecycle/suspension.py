@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.hypervisor.port import Hypervisor
 from launcher.main.decisions import known, requests
 from launcher.main.decisions.times import TIMES, Times
 from launcher.main.lifecycle.watching import Watch
@@ -23,20 +23,16 @@ class Suspension:
         """Pause the processors."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
-            try:
+            with requests.errors_refused():
                 await self._hypervisor.suspend(self._record.known.name)
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error
         await self._watch.look()
 
     async def reset(self) -> None:
         """Reset the machine; paused processors stay so."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "reset")
-            try:
+            with requests.errors_refused():
                 await self._hypervisor.reset(self._record.known.name)
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error
             self._record.take(known.thawed)
         await self._watch.look()
 
@@ -46,10 +42,8 @@ class Suspension:
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "resume")
             self._record.take(known.set_running)
-            try:
+            with requests.errors_refused():
                 await self._hypervisor.resume(self._record.known.name)
-            except HypervisorError as error:
-                raise requests.refusal_of(error) from error
         await self._watch.look()
         if requests.may_stop_again(before):
             await asyncio.sleep(self._times.relapse)
