@@ -34,7 +34,6 @@ from launcher.main.lifecycle.making import Making
 from launcher.main.lifecycle.migrations import Migrations
 from launcher.main.lifecycle.operating import Operations
 from launcher.main.lifecycle.plugging import Plugging
-from launcher.main.lifecycle.plugging_interfaces import InterfacePlugging
 from launcher.main.lifecycle.preparation import Preparation
 from launcher.main.lifecycle.record import Record
 from launcher.main.lifecycle.saving import Saving
@@ -110,8 +109,7 @@ class ManagedDomain:
         self._imports = Imports(children, self._record, times=times)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times, images, self._clock.request)
         self._suspension = Suspension(hypervisor, self._watch, times)
-        self._plugging = Plugging(hypervisor, self._watch)
-        self._interface_plugging = InterfacePlugging(hypervisor, self._watch, serve_addresses)
+        self._plugging = Plugging(hypervisor, self._watch, serve_addresses)
         self._saving = Saving(hypervisor, self._watch, times, images)
         signals = Signals(hypervisor, self._record, self._agent)
         self._commands = Commands(self._agent, times)
@@ -196,16 +194,9 @@ class ManagedDomain:
             case messages.Execute():
                 await self._commands.run(request.command, request.seconds)
             case messages.AttachDisk() | messages.DetachDisk() | messages.AttachInterface() | messages.DetachInterface():
-                await self._plug(request)
+                await self._plugging.plug(request)
             case _:
                 await self._migrate(request)
-
-    async def _plug(self, request: messages.AttachDisk | messages.DetachDisk | messages.AttachInterface | messages.DetachInterface) -> None:
-        match request:
-            case messages.AttachDisk() | messages.DetachDisk():
-                await self._plugging.handle(request)
-            case _:
-                await self._interface_plugging.handle(request)
 
     async def _migrate(
         self,

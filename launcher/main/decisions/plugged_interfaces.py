@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
+from apiserver.apis.virt.hardware import given
 from apiserver.apis.virt.hardware import interfaces as hardware
 from launcher.domain import interfaces
 from launcher.domain.definition import Definition, Tap, Tree
@@ -16,13 +17,13 @@ from launcher.protocol import messages
 def machine_with(machine: messages.Machine, card: Mapping[str, Any], interface: messages.Interface) -> messages.Machine:
     """Return the machine with a card, in place of one of this name."""
     others = machine_without(machine, interface.name)
-    domain = _with_cards(machine.domain, [*hardware.defaulted(others.domain), dict(card)])
+    domain = given.with_devices(machine.domain, "interfaces", [*hardware.defaulted(others.domain), dict(card)])
     return dataclasses.replace(machine, domain=domain, interfaces=(*others.interfaces, interface))
 
 
 def machine_without(machine: messages.Machine, name: str) -> messages.Machine:
     """Return the machine without a card."""
-    domain = _with_cards(machine.domain, [each for each in hardware.defaulted(machine.domain) if each["name"] != name])
+    domain = given.with_devices(machine.domain, "interfaces", [each for each in hardware.defaulted(machine.domain) if each["name"] != name])
     left = tuple(each for each in machine.interfaces if each.name != name)
     return dataclasses.replace(machine, domain=domain, interfaces=left)
 
@@ -34,14 +35,10 @@ def interface_of(machine: messages.Machine, name: str) -> messages.Interface | N
 
 def xml(machine: messages.Machine, name: str) -> str:
     """Return the XML of one of the machine's cards, or raise InvalidSpecification."""
-    own = [each for each in hardware.defaulted(machine.domain) if each["name"] == name]
+    own = given.with_devices(machine.domain, "interfaces", [each for each in hardware.defaulted(machine.domain) if each["name"] == name])
     taps = [Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces if each.name == name]
-    definition = Definition(machine.namespace, machine.name, machine.uid, _with_cards(machine.domain, own), machine.accelerator, taps)
+    definition = Definition(machine.namespace, machine.name, machine.uid, own, machine.accelerator, taps)
     tree = Tree(Element("domain"), Element("features"), Element("devices"))
     interfaces.append(tree, definition)
     (card,) = tree.devices.findall("interface")
     return tostring(card, encoding="unicode")
-
-
-def _with_cards(domain: Mapping[str, Any], cards: list[dict[str, Any]]) -> dict[str, Any]:
-    return {**domain, "devices": {**(domain.get("devices") or {}), "interfaces": cards}}

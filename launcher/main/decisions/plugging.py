@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
 from apiserver.apis.virt.hardware import disks as hardware
+from apiserver.apis.virt.hardware import given
 from launcher.domain import disks
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.disk_origins import Found
@@ -26,7 +27,7 @@ class Plugged:
 def machine_with(machine: messages.Machine, disk: Mapping[str, Any]) -> messages.Machine:
     """Return the machine with a disk, in place of one of this name. The other disks keep libvirt's names."""
     others = [each for each in hardware.defaulted(machine.domain) if each["name"] != disk["name"]]
-    return _with_targets(machine, _with_disks(machine.domain, [*others, dict(disk)]))
+    return _with_targets(machine, given.with_devices(machine.domain, "disks", [*others, dict(disk)]))
 
 
 def machine_without(machine: messages.Machine, name: str) -> messages.Machine:
@@ -35,7 +36,7 @@ def machine_without(machine: messages.Machine, name: str) -> messages.Machine:
     left = [
         hardware.without_medium(each) if each["name"] == name else each for each in found if each["name"] != name or hardware.is_drive(each)
     ]
-    return _with_targets(machine, _with_disks(machine.domain, left))
+    return _with_targets(machine, given.with_devices(machine.domain, "disks", left))
 
 
 def has_drive(machine: messages.Machine, name: str) -> bool:
@@ -50,7 +51,7 @@ def targets(machine: messages.Machine) -> dict[str, str]:
 
 def alone(machine: messages.Machine, name: str) -> dict[str, Any]:
     """Return ``spec.domain`` with one of the machine's disks."""
-    return _with_disks(machine.domain, [each for each in hardware.defaulted(machine.domain) if each["name"] == name])
+    return given.with_devices(machine.domain, "disks", [each for each in hardware.defaulted(machine.domain) if each["name"] == name])
 
 
 def plugged(machine: messages.Machine, name: str, found: Mapping[str, Found]) -> Plugged:
@@ -66,9 +67,4 @@ def plugged(machine: messages.Machine, name: str, found: Mapping[str, Found]) ->
 
 
 def _with_targets(machine: messages.Machine, domain: dict[str, Any]) -> messages.Machine:
-    given = disks.assigned(machine.targets, machine.domain)
-    return dataclasses.replace(machine, domain=domain, targets=disks.assigned(given, domain))
-
-
-def _with_disks(domain: Mapping[str, Any], found: list[dict[str, Any]]) -> dict[str, Any]:
-    return {**domain, "devices": {**(domain.get("devices") or {}), "disks": found}}
+    return dataclasses.replace(machine, domain=domain, targets=disks.assigned(disks.assigned(machine.targets, machine.domain), domain))

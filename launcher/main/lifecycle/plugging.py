@@ -1,79 +1,111 @@
-"""Attaches disks to the running guest, and detaches them; inserts and ejects media."""
+"""Attaches disks and network cards to the running guest, and detaches them; inserts and ejects media."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor
-from launcher.main.decisions import known, plugging, requests
+from launcher.main.decisions import known, plugged_interfaces, plugging, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.disks import blank_disks, file_sizes, files
 from launcher.main.lifecycle.watching import Watch
 from launcher.protocol import messages
 
+Request = messages.AttachDisk | messages.DetachDisk | messages.AttachInterface | messages.DetachInterface
+DOING: Final[Mapping[type[Request], str]] = {
+    messages.AttachDisk: "attach a disk",
+    messages.DetachDisk: "detach a disk",
+    messages.AttachInterface: "attach a network card",
+    messages.DetachInterface: "detach a network card",
+}
+
 
 class Plugging:
-    """Attaches and detaches one disk at a time. libvirt's devices say what was done before."""
+    """Attaches and detaches one device at a time. libvirt's devices say what was done before."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch) -> None:
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, serve_addresses: Callable[[messages.Machine], None]) -> None:
+        """``serve_addresses`` answers DHCP of the machine's cards."""
         self._hypervisor = hypervisor
         self._watch = watch
+        self._serve_addresses = serve_addresses
         self._record = watch.record
 
-    async def handle(self, request: messages.AttachDisk | messages.DetachDisk) -> None:
-        """Attach or detach a disk."""
-        await (self.attach(request) if isinstance(request, messages.AttachDisk) else self.detach(request))
-
-    async def attach(self, request: messages.AttachDisk) -> None:
-        """Give the guest a disk or medium, unless it has it."""
+    async def plug(self, request: Request) -> None:
+        """Attach or detach a device, unless that was done before. Refuse until the guest releases a device."""
         async with self._record.operation:
-            requests.require_guest_that_stays(self._record.known, "attach a disk")
+            requests.require_guest_that_stays(self._record.known, DOING[type(request)])
             if (machine := self._record.known.machine) is None:
                 raise RequestRefused("Conflict", "this pod has no machine")
-            name = str(request.disk["name"])
-            is_medium = plugging.has_drive(machine, name)
-            machine = plugging.machine_with(machine, request.disk)
-            plugged = await self._prepared(machine, name)
             with requests.errors_refused():
-                if is_medium:
-                    await self._change_medium(name, plugged)
-                else:
-                    await self._hypervisor.attach_disk(self._record.known.name, plugged.target, plugged.disk, plugged.controllers)
+                machine = await self._plug(machine, request)
             self._record.take(known.plugged, machine)
         await self._watch.look()
 
-    async def detach(self, request: messages.DetachDisk) -> None:
-        """Ask the guest to release a disk, or a drive's medium, unless it has none of this name. Refuse until it is released."""
-        async with self._record.operation:
-            requests.require_guest_that_stays(self._record.known, "detach a disk")
-            machine = self._record.known.machine
-            if machine is None or request.name not in plugging.targets(machine):
-                return
-            left = plugging.machine_without(machine, request.name)
-            with requests.errors_refused():
-                if plugging.has_drive(machine, request.name):
-                    await self._change_medium(request.name, await self._prepared(left, request.name))
-                else:
-                    await self._detach(request.name, plugging.targets(machine)[request.name])
-            self._record.take(known.plugged, left)
-        await self._watch.look()
+    async def _plug(self, machine: messages.Machine, request: Request) -> messages.Machine:
+        match request:
+            case messages.AttachDisk():
+                return await self._attach_disk(machine, request.disk)
+            case messages.DetachDisk():
+                return await self._detach_disk(machine, request.name)
+            case messages.AttachInterface():
+                return await self._attach_interface(machine, request)
+            case messages.DetachInterface():
+                return await self._detach_interface(machine, request.name)
 
-    async def _detach(self, name: str, target: str) -> None:
-        if not await self._hypervisor.detach_disk(self._record.known.name, target):
+    async def _attach_disk(self, machine: messages.Machine, disk: Mapping[str, Any]) -> messages.Machine:
+        name, is_medium = str(disk["name"]), plugging.has_drive(machine, disk["name"])
+        machine = plugging.machine_with(machine, disk)
+        plugged = await _prepared(machine, name)
+        if is_medium:
+            await self._change_medium(name, plugged)
+        else:
+            await self._hypervisor.attach_disk(self._record.known.name, plugged.target, plugged.disk, plugged.controllers)
+        return machine
+
+    async def _detach_disk(self, machine: messages.Machine, name: str) -> messages.Machine:
+        if (target := plugging.targets(machine).get(name)) is None:
+            return machine
+        left = plugging.machine_without(machine, name)
+        if plugging.has_drive(machine, name):
+            await self._change_medium(name, await _prepared(left, name))
+        elif not await self._hypervisor.detach_disk(self._record.known.name, target):
             raise RequestRefused("NotReady", f"the guest has not released disk {name!r} yet", (name,))
+        return left
 
     async def _change_medium(self, name: str, plugged: plugging.Plugged) -> None:
         if not await self._hypervisor.change_medium(self._record.known.name, plugged.target, plugged.disk):
             raise RequestRefused("NotReady", f"the guest locks the tray of drive {name!r}: unmount its medium in the guest", (name,))
 
-    async def _prepared(self, machine: messages.Machine, name: str) -> plugging.Plugged:
-        alone = plugging.alone(machine, name)
+    async def _attach_interface(self, machine: messages.Machine, request: messages.AttachInterface) -> messages.Machine:
+        machine = plugged_interfaces.machine_with(machine, request.card, request.interface)
         try:
-            await asyncio.to_thread(blank_disks.create, alone)
-            await asyncio.to_thread(file_sizes.prepare, alone)
-            return plugging.plugged(machine, name, await asyncio.to_thread(files.look, alone))
-        except files.NotReady as error:
-            raise RequestRefused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
-        except (files.DiskUnusable, InvalidSpecification, OSError) as error:
+            xml = plugged_interfaces.xml(machine, request.interface.name)
+            self._serve_addresses(machine)
+        except (InvalidSpecification, OSError) as error:
             raise RequestRefused("Failed", str(error)) from error
+        await self._hypervisor.attach_interface(self._record.known.name, request.interface.mac, xml)
+        return machine
+
+    async def _detach_interface(self, machine: messages.Machine, name: str) -> messages.Machine:
+        if (interface := plugged_interfaces.interface_of(machine, name)) is None:
+            return machine
+        if not await self._hypervisor.detach_interface(self._record.known.name, interface.mac):
+            raise RequestRefused("NotReady", f"the guest has not released interface {name!r} yet")
+        left = plugged_interfaces.machine_without(machine, name)
+        self._serve_addresses(left)  # virt-handler removes the bridge
+        return left
+
+
+async def _prepared(machine: messages.Machine, name: str) -> plugging.Plugged:
+    alone = plugging.alone(machine, name)
+    try:
+        await asyncio.to_thread(blank_disks.create, alone)
+        await asyncio.to_thread(file_sizes.prepare, alone)
+        return plugging.plugged(machine, name, await asyncio.to_thread(files.look, alone))
+    except files.NotReady as error:
+        raise RequestRefused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
+    except (files.DiskUnusable, InvalidSpecification, OSError) as error:
+        raise RequestRefused("Failed", str(error)) from error

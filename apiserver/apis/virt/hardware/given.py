@@ -1,4 +1,4 @@
-"""The devices as written."""
+"""The devices of ``spec.domain``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def device(domain: Domain, field: str) -> Object | None:
     """Return ``devices.<field>`` without null members, or None."""
     given = (domain.get("devices") or {}).get(field)
     return None if given is None else said(given)
+
+
+def with_devices(domain: Domain, field: str, found: Sequence[Object]) -> Object:
+    """Return ``spec.domain`` with these ``devices.<field>``."""
+    return {**domain, "devices": {**(domain.get("devices") or {}), field: list(found)}}
 
 
 def said(given: Mapping[str, Any]) -> Object:

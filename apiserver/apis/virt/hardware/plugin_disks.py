@@ -70,7 +70,7 @@ def with_served(domain: Domain, served: Mapping[str, Served]) -> Object:
     if not served:
         return dict(domain)
     disks = [_with_served(each, served.get(str(each.get("name")))) for each in given.devices(domain, "disks", [])]
-    return {**domain, "devices": {**(domain.get("devices") or {}), "disks": disks}}
+    return given.with_devices(domain, "disks", disks)
 
 
 def _with_served(disk: Object, found: Served | None) -> Object:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from apiserver.apis.meta.objects import Object, name_of
-from apiserver.apis.virt.hardware import disk_imports, disks, plugin_disks
+from apiserver.apis.virt.hardware import disk_imports, disks, given, plugin_disks
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places import layout, names
@@ -203,7 +203,7 @@ def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Objec
     there, wanted = _written(runs), _written(desired)
     found = [_taken(there.get(name), disk, is_changed=name in changed) for name, disk in wanted.items() if name in there or name in changed]
     found += [disk for name, disk in there.items() if name not in wanted and name not in changed]
-    return {**runs, "devices": {**(runs.get("devices") or {}), "disks": copy.deepcopy(found)}}
+    return given.with_devices(runs, "disks", copy.deepcopy(found))
 
 
 def _taken(runs: Object | None, desired: Object, *, is_changed: bool) -> Object:

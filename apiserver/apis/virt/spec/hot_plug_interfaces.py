@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import Object, uid_of
-from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.hardware import given, interfaces
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.spec import attachments, running
@@ -101,7 +101,7 @@ def alone(vm: Object, card: str) -> Object:
     """Return the machine with only one card in its running form, as that or the desired form has it."""
     runs, wanted = _running(vm), _desired(vm)
     found = {**_by_name(wanted), **_by_name(runs)}[card]
-    domain = {**runs, "devices": {**(runs.get("devices") or {}), "interfaces": [found]}}
+    domain = given.with_devices(runs, "interfaces", [found])
     return {**vm, "status": {**(vm.get("status") or {}), running.RUNNING: {**running.spec_of(vm), "domain": domain}}}
 
 
@@ -110,7 +110,7 @@ def with_interfaces(runs: Domain, desired: Domain, changed: Collection[str]) -> 
     there, wanted = _by_name(runs), _by_name(desired)
     found = [there.get(name, card) for name, card in wanted.items() if name in there or name in changed]
     found += [card for name, card in there.items() if name not in wanted and name not in changed]
-    return {**runs, "devices": {**(runs.get("devices") or {}), "interfaces": copy.deepcopy(found)}}
+    return given.with_devices(runs, "interfaces", copy.deepcopy(found))
 
 
 def _with_cards(vm: Object, changed: Collection[str]) -> Object:

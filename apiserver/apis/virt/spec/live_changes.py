@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import cpu, disk_io_tune, disks, interfaces, memory, resources
+from apiserver.apis.virt.hardware import cpu, disk_io_tune, disks, given, interfaces, memory, resources
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.spec import hot_plug, hot_plug_interfaces, running
@@ -217,7 +217,7 @@ def _with_settings(domain: Domain, setting: Setting, by_name: Mapping[str, Mappi
     found = [_replaced(own, setting.field, by_name[name]) if name in by_name else own for name, own in _devices(domain, setting)]
     if not setting.devices:
         return {**domain, setting.member: found[0]}
-    return {**domain, "devices": {**(domain.get("devices") or {}), setting.devices: found}}
+    return given.with_devices(domain, setting.devices, found)
 
 
 def _devices(domain: Domain, setting: Setting) -> Iterator[tuple[str, Object]]:

@@ -8,7 +8,7 @@ from typing import Final
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, required
 from apiserver.apis.virt.domainxml import beside, parsing, reading
 from apiserver.apis.virt.domainxml.grammar import Problem
-from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.hardware import disks, given
 from apiserver.apis.virt.spec import described
 from apiserver.apis.virt.v1alpha1 import defaults
 from apiserver.apis.virt.v1alpha1.domain import document
@@ -53,7 +53,7 @@ def _placed(error: FieldError, typed: Object, path: Path) -> FieldError:
 def _validate_xml(xml: str, typed: Object, path: Path) -> list[FieldError]:
     if problems := reading.problems_of(xml):
         return [_forbidden(each, path) for each in problems]
-    with_defaults = {**typed, "devices": {**(typed.get("devices") or {}), "disks": disks.defaulted(typed)}}
+    with_defaults = given.with_devices(typed, "disks", disks.defaulted(typed))
     return [_forbidden(each, path) for each in beside.problems(*beside.read_document(xml), with_defaults)]
 
 
