@@ -60,7 +60,11 @@ MODULES: Final = (
         "apiserver/apis/virt/test_hot_plug_interfaces.py",
         "handler/reconcilers/test_guest_interfaces.py",
     ),
-    _module("handler/reconcilers/guests/guest_interfaces.py", "handler/reconcilers/test_guest_interfaces.py"),
+    _module(
+        "handler/reconcilers/guests/guest_steps.py",
+        "handler/reconcilers/test_guest_disks.py",
+        "handler/reconcilers/test_guest_interfaces.py",
+    ),
     _module(
         "handler/reconcilers/guests/device_steps.py",
         "handler/reconcilers/test_guest_disks.py",

@@ -19,8 +19,6 @@ from handler.pods.links import Link
 from handler.reconcilers.guests import (
     device_steps,
     guest_changes,
-    guest_disks,
-    guest_interfaces,
     guest_operations,
     guest_plan,
     guest_report,
@@ -29,13 +27,12 @@ from handler.reconcilers.guests import (
     passt_faults,
     reboot_loops,
 )
-from handler.reconcilers.guests.disk_steps import DiskSteps
 from handler.reconcilers.guests.failed_steps import FailedSteps
 from handler.reconcilers.guests.guest_plan import Action
+from handler.reconcilers.guests.guest_plugging import Plugging
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_start import GuestStart
 from handler.reconcilers.guests.guest_writes import StatusWriter
-from handler.reconcilers.guests.interface_steps import InterfaceSteps
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -52,8 +49,7 @@ class Applier:
         self._writer = writer
         self._start = start
         self.failed_steps = FailedSteps()
-        self._disks = DiskSteps(ports, writer, self.failed_steps)
-        self._interfaces = InterfaceSteps(ports, writer, self.failed_steps)
+        self._plugging = Plugging(ports, writer, self.failed_steps)
         self._counts: dict[str, tuple[int, int, int, int]] = {}
         """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or preceded this process."""
         self._failures: dict[str, dict[Change, guest_changes.Failure]] = {}
@@ -81,10 +77,8 @@ class Applier:
                     rest = await self._start.start(vm, link, paused=action.paused)
                 case guest_plan.SendRequest():
                     rest = await self._send(vm, link, action.request)
-                case guest_disks.Attach() | guest_disks.Detach():
-                    rest = await self._disks.take(vm, link, action)
-                case guest_interfaces.AttachCard() | guest_interfaces.DetachCard():
-                    rest = await self._interfaces.take(vm, link, action)
+                case guest_steps.AttachDisk() | guest_steps.DetachDisk() | guest_steps.AttachCard() | guest_steps.DetachCard():
+                    rest = await self._plugging.take(vm, link, action)
                 case guest_plan.ChangeGuest():
                     rest = await self._change(vm, link, action.request)
                 case guest_operations.Fail():

@@ -17,8 +17,6 @@ from handler.reconcilers.guests import (
     device_steps,
     ending_causes,
     guest_changes,
-    guest_disks,
-    guest_interfaces,
     guest_operations,
     guest_status,
     guest_steps,
@@ -96,10 +94,7 @@ Action = (
     StartGuest
     | SendRequest
     | ChangeGuest
-    | guest_disks.Attach
-    | guest_disks.Detach
-    | guest_interfaces.AttachCard
-    | guest_interfaces.DetachCard
+    | guest_steps.Step
     | guest_operations.Fail
     | guest_operations.ResumeByRequest
     | ReportGuest

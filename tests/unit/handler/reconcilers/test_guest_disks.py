@@ -7,9 +7,9 @@ import pytest
 
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.spec import hot_plug, live_changes
-from handler.reconcilers.guests import device_steps, guest_disks
+from handler.reconcilers.guests import device_steps, guest_steps
 from handler.reconcilers.guests.device_steps import Failure
-from handler.reconcilers.guests.guest_disks import Attach, Detach
+from handler.reconcilers.guests.guest_steps import AttachDisk, DetachDisk
 from launcher.protocol import messages
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,12 +38,12 @@ def full(disk: dict[str, Any]) -> dict[str, Any]:
 
 
 def step(vm: dict[str, Any], launcher: messages.Status, failures: dict[str, Failure] | None = None, now: float = 0.0) -> str:
-    found = device_steps.next_due(guest_disks.steps(vm, launcher), failures or {}, now)
+    found = device_steps.next_due(guest_steps.missing(vm, launcher), failures or {}, now)
     return "" if found is None else f"{type(found).__name__} {found.name}"
 
 
 def test_guest_gets_the_missing_disks_of_the_running_form() -> None:
-    assert step(a_vm([ROOT, DATA]), a_launcher("root")) == "Attach data"
+    assert step(a_vm([ROOT, DATA]), a_launcher("root")) == "AttachDisk data"
     assert step(a_vm([ROOT, DATA]), a_launcher("root", "data")) == ""
     assert step(a_vm([ROOT, DATA], [ROOT]), a_launcher("root")) == ""  # no pod has its claim yet
     assert step(a_vm([ROOT, DATA]), a_launcher("root", changes=())) == ""
@@ -57,65 +57,65 @@ def test_drive_gets_and_ejects_its_medium() -> None:
         devices = (messages.DeviceStatus("disk", "tray", "sda", empty=empty),)
         return messages.Status(1, messages.DomainStatus("d", "u", "qemu", "running", "booted", devices=devices, changes=changes))
 
-    assert step(a_vm([full]), launcher(empty=True)) == "Attach tray"
+    assert step(a_vm([full]), launcher(empty=True)) == "AttachDisk tray"
     assert step(a_vm([full]), launcher(empty=True, changes=("disk",))) == ""
     assert step(a_vm([full]), launcher(empty=False)) == ""
-    assert step(a_vm([empty], [full]), launcher(empty=False)) == "Detach tray"
+    assert step(a_vm([empty], [full]), launcher(empty=False)) == "DetachDisk tray"
     assert step(a_vm([full], [empty]), launcher(empty=True)) == ""  # no pod has its claim yet
 
 
 @pytest.mark.parametrize("there", [("root", "data"), ("root",)])
 def test_removed_disk_is_detached_until_it_left_the_running_form(there: tuple[str, ...]) -> None:
-    assert step(a_vm([ROOT], [ROOT, DATA]), a_launcher(*there)) == "Detach data"
+    assert step(a_vm([ROOT], [ROOT, DATA]), a_launcher(*there)) == "DetachDisk data"
     assert step(a_vm([ROOT]), a_launcher(*there)) == ""
 
 
 def test_failed_step_waits_and_blocks_no_other() -> None:
     vm = a_vm([DATA], [ROOT, DATA])
-    failed = {"spec.domain.devices.disks[root]": device_steps.failure_after(Detach(full(ROOT)), "busy", None, 10.0)}
-    assert step(vm, a_launcher("root"), failed, now=10.5) == "Attach data"
-    assert step(vm, a_launcher("root"), failed, now=11.0) == "Detach root"
-    assert device_steps.pause(guest_disks.steps(vm, a_launcher("root")), failed, 10.5) == 0.5
-    assert device_steps.pause(guest_disks.steps(a_vm([ROOT]), a_launcher("root")), failed, 10.5) is None
+    failed = {"spec.domain.devices.disks[root]": device_steps.failure_after(DetachDisk(full(ROOT)), "busy", None, 10.0)}
+    assert step(vm, a_launcher("root"), failed, now=10.5) == "AttachDisk data"
+    assert step(vm, a_launcher("root"), failed, now=11.0) == "DetachDisk root"
+    assert device_steps.pause(guest_steps.missing(vm, a_launcher("root")), failed, 10.5) == 0.5
+    assert device_steps.pause(guest_steps.missing(a_vm([ROOT]), a_launcher("root")), failed, 10.5) is None
 
 
 def test_removal_of_a_disk_that_was_not_attached_ends_the_pause() -> None:
-    failed = {PATH: device_steps.failure_after(Attach(full(DATA)), "no image", None, 10.0)}
+    failed = {PATH: device_steps.failure_after(AttachDisk(full(DATA)), "no image", None, 10.0)}
     assert step(a_vm([ROOT, DATA]), a_launcher("root"), failed, now=10.5) == ""
-    assert step(a_vm([ROOT], [ROOT, DATA]), a_launcher("root"), failed, now=10.5) == "Detach data"
+    assert step(a_vm([ROOT], [ROOT, DATA]), a_launcher("root"), failed, now=10.5) == "DetachDisk data"
 
 
 def test_edit_of_the_disk_ends_the_pause() -> None:
-    failed = {PATH: device_steps.failure_after(Attach(full(DATA)), "no image", None, 10.0)}
+    failed = {PATH: device_steps.failure_after(AttachDisk(full(DATA)), "no image", None, 10.0)}
     assert step(a_vm([DATA]), a_launcher(), failed, now=10.5) == ""
     edited = {**DATA, "source": {"name": "data", "create": {"size": "1Gi"}}}
-    assert step(a_vm([edited]), a_launcher(), failed, now=10.5) == "Attach data"
-    assert device_steps.failure_after(Attach(full(edited)), "no room", failed[PATH], 10.5).count == 1
+    assert step(a_vm([edited]), a_launcher(), failed, now=10.5) == "AttachDisk data"
+    assert device_steps.failure_after(AttachDisk(full(edited)), "no room", failed[PATH], 10.5).count == 1
 
 
 def test_pauses_double_up_to_a_minute() -> None:
     failure, pauses = None, []
     for _ in range(8):
-        failure = device_steps.failure_after(Attach(DATA), "busy", failure, 0.0)
+        failure = device_steps.failure_after(AttachDisk(DATA), "busy", failure, 0.0)
         pauses.append(failure.again)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_repeated_failure_is_reported_since_its_beginning() -> None:
     vm, launcher = a_vm([ROOT], [ROOT, DATA]), a_launcher("root", "data")
-    failed = {PATH: device_steps.failure_after(Detach(full(DATA)), "the guest has not released it", None, 0.0)}
-    assert "changes" not in device_steps.with_entries(vm, vm["status"], guest_disks.steps(vm, launcher), failed, NOW)
-    failed[PATH] = device_steps.failure_after(Detach(full(DATA)), "the guest has not released it", failed[PATH], 1.0)
-    status = device_steps.with_entries(vm, vm["status"], guest_disks.steps(vm, launcher), failed, NOW)
+    failed = {PATH: device_steps.failure_after(DetachDisk(full(DATA)), "the guest has not released it", None, 0.0)}
+    assert "changes" not in device_steps.with_entries(vm, vm["status"], guest_steps.missing(vm, launcher), failed, NOW)
+    failed[PATH] = device_steps.failure_after(DetachDisk(full(DATA)), "the guest has not released it", failed[PATH], 1.0)
+    status = device_steps.with_entries(vm, vm["status"], guest_steps.missing(vm, launcher), failed, NOW)
     entry = {"path": PATH, "state": "Failed", "time": "2026-01-01T00:00:00Z", "message": "the guest has not released it"}
     assert status["changes"] == [entry]
     vm["status"]["changes"] = [entry]
-    steps, tomorrow = guest_disks.steps(vm, launcher), datetime(2026, 1, 2, tzinfo=UTC)
+    steps, tomorrow = guest_steps.missing(vm, launcher), datetime(2026, 1, 2, tzinfo=UTC)
     later = device_steps.with_entries(vm, {**vm["status"], "changes": []}, steps, failed, tomorrow)
     assert later["changes"] == [entry]
-    failed[PATH] = device_steps.failure_after(Detach(full(DATA)), "the guest has not released it", failed[PATH], 9.0)
+    failed[PATH] = device_steps.failure_after(DetachDisk(full(DATA)), "the guest has not released it", failed[PATH], 9.0)
     assert device_steps.with_entries(vm, {}, steps, failed, NOW)["changes"] == [entry]
-    assert device_steps.with_entries(a_vm([ROOT]), {}, guest_disks.steps(a_vm([ROOT]), launcher), failed, NOW) == {}
+    assert device_steps.with_entries(a_vm([ROOT]), {}, guest_steps.missing(a_vm([ROOT]), launcher), failed, NOW) == {}
 
 
 def test_released_disk_is_reported_as_applied() -> None:
@@ -131,10 +131,10 @@ def test_released_disk_is_reported_among_many_changes() -> None:
 
 
 def test_failures_of_disks_without_a_step_are_forgotten() -> None:
-    failure = device_steps.failure_after(Detach(full(DATA)), "busy", None, 0.0)
+    failure = device_steps.failure_after(DetachDisk(full(DATA)), "busy", None, 0.0)
     failed = {PATH: failure, hot_plug.path_of("gone"): failure}
-    assert device_steps.current(guest_disks.steps(a_vm([ROOT], [ROOT, DATA]), a_launcher("root", "data")), failed) == {PATH: failure}
+    assert device_steps.current(guest_steps.missing(a_vm([ROOT], [ROOT, DATA]), a_launcher("root", "data")), failed) == {PATH: failure}
 
 
 def test_steps_are_of_the_disks() -> None:
-    assert [type(each) for each in guest_disks.steps(a_vm([DATA], [ROOT, DATA]), a_launcher("root"))] == [Detach, Attach]
+    assert [type(each) for each in guest_steps.missing(a_vm([DATA], [ROOT, DATA]), a_launcher("root"))] == [DetachDisk, AttachDisk]

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.spec import live_changes
-from handler.reconcilers.guests import device_steps, guest_interfaces
+from handler.reconcilers.guests import device_steps, guest_steps
 from handler.reconcilers.guests.device_steps import Failure
-from handler.reconcilers.guests.guest_interfaces import AttachCard, DetachCard
+from handler.reconcilers.guests.guest_steps import AttachCard, DetachCard
 from launcher.protocol import messages
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,7 +37,7 @@ def a_launcher(*cards: str, changes: tuple[str, ...] = ("interface",)) -> messag
 
 
 def step(vm: dict[str, Any], launcher: messages.Status, failures: dict[str, Failure] | None = None, now: float = 0.0) -> str:
-    found = device_steps.next_due(guest_interfaces.steps(vm, launcher), failures or {}, now)
+    found = device_steps.next_due(guest_steps.missing(vm, launcher), failures or {}, now)
     return "" if found is None else f"{type(found).__name__} {found.name}"
 
 
@@ -66,24 +66,24 @@ def test_failed_step_waits_and_others_go_on() -> None:
     assert step(vm, launcher, failures, 10.5) == "AttachCard dmz"
     for now in (11.0, 12.0):
         assert step(vm, launcher, failures, now) == "DetachCard lan"
-    assert device_steps.pause(guest_interfaces.steps(vm, launcher), failures, 12.0) == 0.0
-    assert device_steps.pause(guest_interfaces.steps(vm, launcher), failures, 10.25) == 0.75
-    assert device_steps.pause(guest_interfaces.steps(vm, launcher), failures, 5.0) == 6.0
+    assert device_steps.pause(guest_steps.missing(vm, launcher), failures, 12.0) == 0.0
+    assert device_steps.pause(guest_steps.missing(vm, launcher), failures, 10.25) == 0.75
+    assert device_steps.pause(guest_steps.missing(vm, launcher), failures, 5.0) == 6.0
     edited = a_vm([DEFAULT, DMZ], [DEFAULT, {**LAN, "mac": "52:54:00:00:00:01"}])
     assert step(edited, launcher, failures, 10.5) == "DetachCard lan"
     again = device_steps.failure_after(LEAVES, "it keeps it", failures[PATH], 20.0, waits=False)
     assert (again.count, again.again) == (2, 22.0)
     assert device_steps.failure_after(LEAVES, "it keeps it", again, 20.0, waits=False).count == 3
     assert device_steps.failure_after(COMES, "no network", again, 20.0, waits=True).count == 1
-    assert device_steps.current(guest_interfaces.steps(a_vm([DEFAULT]), launcher), failures) == {}
-    assert device_steps.pause(guest_interfaces.steps(a_vm([DEFAULT]), launcher), failures, 10.25) is None
+    assert device_steps.current(guest_steps.missing(a_vm([DEFAULT]), launcher), failures) == {}
+    assert device_steps.pause(guest_steps.missing(a_vm([DEFAULT]), launcher), failures, 10.25) is None
 
 
 @pytest.mark.parametrize(("waits", "state"), [(True, "Pending"), (False, "Failed")])
 def test_failure_is_told_with_the_time_of_its_state(waits: bool, state: str) -> None:
     vm, launcher = a_vm([DEFAULT, LAN], [DEFAULT]), a_launcher("default")
     failures = {PATH: device_steps.failure_after(COMES, "no network", None, 10.0, waits=waits)}
-    steps = guest_interfaces.steps(vm, launcher)
+    steps = guest_steps.missing(vm, launcher)
     status = device_steps.with_entries(vm, {"changes": [{"path": "x"}]}, steps, failures, NOW)
     told = {"path": PATH, "state": state, "time": "2026-01-01T00:00:00Z", "message": "no network"}
     assert status["changes"] == [{"path": "x"}, told]
@@ -100,7 +100,7 @@ def test_step_that_may_not_begin_yet_is_told_as_pending() -> None:
     vm = a_vm([DEFAULT, LAN], [DEFAULT])
     early = device_steps.delayed(COMES, "too often", None, 15.0)
     assert (early.count, early.again) == (0, 15.0)
-    (entry,) = device_steps.with_entries(vm, {}, guest_interfaces.steps(vm, a_launcher("default")), {PATH: early}, NOW)["changes"]
+    (entry,) = device_steps.with_entries(vm, {}, guest_steps.missing(vm, a_launcher("default")), {PATH: early}, NOW)["changes"]
     assert (entry["state"], entry["message"]) == ("Pending", "too often")
 
 
