@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.lines import one_line
@@ -29,12 +29,8 @@ DEL_FAILED: Final = "PluginDelFailed"
 MAX_WORDS: Final = 1024
 _WORDS: Final[Mapping[Kind, str]] = {"network": "interface", "storage": "disk"}
 
-
-class PluginCall(Protocol):
-    """Calls a plugin: ``calling.Plugins``."""
-
-    def __call__(self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], /) -> Awaitable[Mapping[str, Any]]:
-        """Return the result. Raises Fault."""
+PluginCall = Callable[[Kind, str, Command, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Calls a plugin: ``calling.Plugins.call``."""
 
 
 def event_recorder(events: Events) -> Callable[[Record, Fault], None]:

@@ -23,11 +23,11 @@ from handler.storage.adding import DisksFault
 from launcher.protocol import messages
 
 
-class Machines(Protocol):
-    """The virtual machines of this node (an informer)."""
+class Objects(Protocol):
+    """Objects of one kind on this node (an informer)."""
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one machine, or None."""
+        """Return one object, or None."""
         ...
 
     def remember(self, obj: Object) -> None:
@@ -119,7 +119,7 @@ class Disks(Protocol):
 class Ports:
     """The environment of the virtual machines' reconciler."""
 
-    machines: Machines
+    machines: Objects
     api: Api
     events: Events
     node: Node

@@ -10,31 +10,19 @@ from apiserver.apis.meta.resources import Resource
 from controller.runtime.clock import Clock
 from controller.runtime.validating import Events
 from handler.pods.links import Links
-from handler.reconcilers.guests.guest_ports import Disks, Node
+from handler.reconcilers.guests import guest_ports
+from handler.reconcilers.guests.guest_ports import Disks, Node, Objects
 from handler.reconcilers.guests.pod_networks import PodNetworks
 from handler.reconcilers.limits import DEFAULT, Limits
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 
 
-class Api(Protocol):
+class Api(guest_ports.Api, Protocol):
     """The API client's calls for a migration."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return one object."""
-
-    async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
-        """Replace an object."""
-
-
-class Objects(Protocol):
-    """An informer."""
-
-    def get(self, namespace: str, name: str) -> Object | None:
-        """Return one object, or None."""
-
-    def remember(self, obj: Object) -> None:
-        """Store the object that a write returned."""
 
 
 class Outgoing(Protocol):
