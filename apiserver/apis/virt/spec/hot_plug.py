@@ -93,20 +93,20 @@ def path_of(disk: str) -> str:
 
 def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
     """Return the pluggable disks that only the desired form has, and drives with their new media."""
-    there = _by_name(_running(vm))
-    return tuple(each for name, each in _by_name(_desired(vm)).items() if is_pluggable(each) and _is_new(each, there.get(name)))
+    wanted, there = _by_name(vm)
+    return tuple(each for name, each in wanted.items() if is_pluggable(each) and _is_new(each, there.get(name)))
 
 
 def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
     """Return the pluggable disks that only the running form has, and drives with the media to eject."""
-    wanted = _by_name(_desired(vm))
-    return tuple(each for name, each in _by_name(_running(vm)).items() if _is_old(each, wanted.get(name)))
+    wanted, there = _by_name(vm)
+    return tuple(each for name, each in there.items() if _is_old(each, wanted.get(name)))
 
 
 def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
     """Return the other pluggable disks and media of the running form."""
-    wanted = _by_name(_desired(vm))
-    return tuple(each for name, each in _by_name(_running(vm)).items() if is_pluggable(each) and not _is_old(each, wanted.get(name)))
+    wanted, there = _by_name(vm)
+    return tuple(each for name, each in there.items() if is_pluggable(each) and not _is_old(each, wanted.get(name)))
 
 
 def _is_new(disk: Object, runs: Object | None) -> bool:
@@ -151,12 +151,12 @@ def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
     """Return the running form's disk with the claim of a new disk, or ""."""
-    return _with_claim_of(disk, _by_name(_running(vm)))
+    return _with_claim_of(disk, _by_name(vm)[1])
 
 
 def user_of_identity(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
     """Return the running form's disk with the serial or World Wide Name of a new disk, or ""."""
-    return _with_identity_of(disk, _by_name(_running(vm)))
+    return _with_identity_of(disk, _by_name(vm)[1])
 
 
 def _with_claim_of(disk: Mapping[str, Any], there: Mapping[str, Object]) -> str:
@@ -175,7 +175,7 @@ def _identity(disk: Mapping[str, Any]) -> set[str]:
 
 def record(vm: Object) -> None:
     """Copy each new disk with a recorded attachment pod, a free claim and free names to the running form, in place."""
-    ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(_running(vm))
+    ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(vm)[1]
     coming = [str(each["name"]) for each in ready if not (_with_claim_of(each, there) or _with_identity_of(each, there))]
     if coming:
         take(vm, coming)
@@ -185,9 +185,7 @@ def take(vm: Object, changed: Collection[str]) -> None:
     """Give the running form the desired presence of these disks, in place. A drive with another medium is then empty."""
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
-    vm["status"][running.RUNNING] = {**runs, "domain": with_disks(runs.get("domain") or {}, desired, changed)}
-    if not running.differences(vm):
-        del vm["status"][running.RUNNING]
+    running.set_domain(vm, with_disks(runs.get("domain") or {}, desired, changed))
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
@@ -223,19 +221,6 @@ def _written(domain: Domain) -> dict[str, Object]:
     return {str(each["name"]): {"name": each["name"], **own} for each, own in zip(every, written, strict=True)}
 
 
-def _desired(vm: Mapping[str, Any]) -> Domain:
-    return _domain(vm.get("spec") or {}, vm)
-
-
-def _running(vm: Mapping[str, Any]) -> Domain:
-    return _domain(running.spec_of(vm), vm)
-
-
-def _domain(spec: Mapping[str, Any], vm: Mapping[str, Any]) -> Domain:
-    """Return a form's domain, or {} with XML, which lists its disks itself."""
-    has_xml = (vm.get("spec") or {}).get("domainXML") or running.spec_of(vm).get("domainXML")
-    return {} if has_xml else spec.get("domain") or {}
-
-
-def _by_name(domain: Domain) -> dict[str, Object]:
-    return {str(each["name"]): each for each in disks.defaulted(domain)}
+def _by_name(vm: Mapping[str, Any]) -> list[dict[str, Object]]:
+    """Return the disks of the desired and the running form."""
+    return [{str(each["name"]): each for each in disks.defaulted(domain)} for domain in running.domains_of(vm)]

@@ -43,24 +43,26 @@ def path_of(card: str) -> str:
 
 def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
     """Return the pluggable cards that only the desired form has."""
-    return _only_in(_desired(vm), _running(vm), _running(vm))
+    desired, runs = running.domains_of(vm)
+    return _only_in(desired, runs, runs)
 
 
 def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
     """Return the pluggable cards that only the running form has."""
-    return _only_in(_running(vm), _desired(vm), _running(vm))
+    desired, runs = running.domains_of(vm)
+    return _only_in(runs, desired, runs)
 
 
 def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
     """Return the pluggable cards that both forms have, as in the running form."""
-    wanted, runs = _by_name(_desired(vm)), _running(vm)
+    desired, runs = running.domains_of(vm)
+    wanted = _by_name(desired)
     return tuple(each for name, each in _by_name(runs).items() if name in wanted and is_pluggable(each, runs))
 
 
 def coming(vm: Mapping[str, Any]) -> tuple[Object, ...]:
     """Return the added cards that need not wait for the end of another with the same place or MAC address."""
-    there = list(_by_name(_running(vm)).values())
-    found: list[Object] = []
+    there, found = interfaces.defaulted(running.domains_of(vm)[1]), list[Object]()
     for each in added(vm):
         others = [*there, *found]
         if len(others) < interfaces.MAX_INTERFACES and not any(_conflicts(vm, each, other) for other in others):
@@ -80,9 +82,7 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 def take(vm: Object, changed: Collection[str]) -> None:
     """Give the running form the desired presence of these cards, in place."""
-    vm["status"] = _with_cards(vm, changed)["status"]
-    if not running.differences(vm):
-        del vm["status"][running.RUNNING]
+    running.set_domain(vm, _with_presence(vm, changed))
 
 
 def with_coming(vm: Object, names: Collection[str]) -> Object:
@@ -99,8 +99,8 @@ def with_added(vm: Mapping[str, Any]) -> Object:
 
 def alone(vm: Object, card: str) -> Object:
     """Return the machine with only one card in its running form, as that or the desired form has it."""
-    runs, wanted = _running(vm), _desired(vm)
-    found = {**_by_name(wanted), **_by_name(runs)}[card]
+    desired, runs = running.domains_of(vm)
+    found = {**_by_name(desired), **_by_name(runs)}[card]
     domain = given.with_devices(runs, "interfaces", [found])
     return {**vm, "status": {**(vm.get("status") or {}), running.RUNNING: {**running.spec_of(vm), "domain": domain}}}
 
@@ -114,29 +114,17 @@ def with_interfaces(runs: Domain, desired: Domain, changed: Collection[str]) -> 
 
 
 def _with_cards(vm: Object, changed: Collection[str]) -> Object:
-    status = vm["status"]
-    runs = status[running.RUNNING]
-    domain = with_interfaces(runs.get("domain") or {}, vm["spec"].get("domain") or {}, changed)
-    return {**vm, "status": {**status, running.RUNNING: {**runs, "domain": domain}}}
+    runs = {**vm["status"][running.RUNNING], "domain": _with_presence(vm, changed)}
+    return {**vm, "status": {**vm["status"], running.RUNNING: runs}}
+
+
+def _with_presence(vm: Object, changed: Collection[str]) -> Object:
+    return with_interfaces(vm["status"][running.RUNNING].get("domain") or {}, vm["spec"].get("domain") or {}, changed)
 
 
 def _only_in(one: Domain, other: Domain, runs: Domain) -> tuple[Object, ...]:
     there = _by_name(other)
     return tuple(each for name, each in _by_name(one).items() if name not in there and is_pluggable(each, runs))
-
-
-def _desired(vm: Mapping[str, Any]) -> Domain:
-    return _domain(vm.get("spec") or {}, vm)
-
-
-def _running(vm: Mapping[str, Any]) -> Domain:
-    return _domain(running.spec_of(vm), vm)
-
-
-def _domain(spec: Mapping[str, Any], vm: Mapping[str, Any]) -> Domain:
-    """Return a form's domain, without cards with XML, which lists them itself."""
-    has_xml = (vm.get("spec") or {}).get("domainXML") or running.spec_of(vm).get("domainXML")
-    return {"devices": {"interfaces": []}} if has_xml else spec.get("domain") or {}
 
 
 def _by_name(domain: Domain) -> dict[str, Object]:

@@ -173,11 +173,7 @@ def _differing_cards(vm: Mapping[str, Any]) -> list[str]:
 
 
 def _take(vm: Object, found: list[Change]) -> None:
-    status = vm["status"]
-    domain = with_changes(status[running.RUNNING].get("domain") or {}, vm["spec"].get("domain") or {}, found)
-    status[running.RUNNING] = {**status[running.RUNNING], "domain": domain}
-    if not running.differences(vm):
-        del status[running.RUNNING]
+    running.set_domain(vm, with_changes(vm["status"][running.RUNNING].get("domain") or {}, vm["spec"].get("domain") or {}, found))
 
 
 def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

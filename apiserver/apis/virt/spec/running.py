@@ -18,6 +18,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, generation_of
 from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.hardware import devices
+from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.kinds import dig_vm
 
 FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave", "lifecycle")
@@ -35,6 +36,7 @@ MAX_WORDS: Final = 700
 """Maximum characters of these."""
 _SPEC: Final = Path("spec")
 _DEVICES: Final = "spec.domain.devices"
+_NO_DEVICES: Final[Domain] = {"devices": {"disks": [], "interfaces": []}}
 
 Kind = Literal["added", "removed", "changed"]
 
@@ -61,6 +63,14 @@ def spec_of(vm: Mapping[str, Any]) -> Object:
     return {**others, **{key: kept[key] for key in FIELDS if kept.get(key) is not None}}
 
 
+def domains_of(vm: Mapping[str, Any]) -> tuple[Domain, Domain]:
+    """Return the desired and the running domain, without disks and interfaces if XML lists them."""
+    desired, runs = vm.get("spec") or {}, spec_of(vm)
+    if desired.get("domainXML") or runs.get("domainXML"):
+        return _NO_DEVICES, _NO_DEVICES
+    return desired.get("domain") or {}, runs.get("domain") or {}
+
+
 def differences(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Return how the desired hardware differs from the running one; empty without a guest."""
     return between(vm.get("spec") or {}, spec_of(vm)) if dig_vm(vm, "status", RUNNING) else ()
@@ -84,6 +94,13 @@ def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
     elif not status.get(RUNNING):
         kept = {key: copy.deepcopy(runs[key]) for key in FIELDS if runs.get(key) is not None}
         status[RUNNING] = {"generation": generation_of(old), **kept}
+
+
+def set_domain(vm: Object, domain: Object) -> None:
+    """Give the copy another domain, and remove a copy that equals the spec, in place."""
+    vm["status"][RUNNING] = {**vm["status"][RUNNING], "domain": domain}
+    if not differences(vm):
+        del vm["status"][RUNNING]
 
 
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
