@@ -24,12 +24,12 @@ _NUMBERS: Final = re.compile(r"[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 
 def written(versions: Iterable[int] = SPOKEN) -> str:
-    """Return the annotation's value."""
+    """Return these versions as the annotation's value: ``1,2``."""
     return ",".join(map(str, sorted(versions)))
 
 
 def spoken_by(lease: Object) -> frozenset[int]:
-    """Return the versions of this Lease's virt-handler; empty if the annotation is invalid."""
+    """Return the contract's versions that this Lease's virt-handler uses; empty if its annotation is invalid."""
     text = annotations_of(lease).get(ANNOTATION)
     if text is None:
         return BEFORE
@@ -38,12 +38,12 @@ def spoken_by(lease: Object) -> frozenset[int]:
 
 
 def is_understood(lease: Object) -> bool:
-    """Return whether this Lease's virt-handler and virt-controller share a version."""
+    """Return whether this Lease's virt-handler and virt-controller share a version of the contract."""
     return not SPOKEN.isdisjoint(spoken_by(lease))
 
 
 def refusal(node: str, lease: Object) -> str:
-    """Return why a node gets no guests, for users."""
+    """Return the message for users that ``node`` gets no guests, because its virt-handler shares no version."""
     theirs = written(spoken_by(lease))
     says = f"uses version {theirs} of the contract" if theirs else "reports no valid version of the contract"
     return f"node {node} cannot run guests: its virt-handler {says}, but virt-controller uses {written()}; upgrade both to the same release"

@@ -35,7 +35,7 @@ FIELDS: Final[Shape] = {
 
 
 def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[str]:
-    """Yield the fields below ``spec.domain`` without effect next to the XML."""
+    """Yield the paths, below ``spec.domain``, of fields without effect next to the XML."""
     if isinstance(given, list):
         for position, each in enumerate(given):
             yield from foreign(each, shape, f"{path}[{position}]")
@@ -191,7 +191,7 @@ def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int
 
 
 def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return ``firmware``, if any; with a claim for its state, UEFI variables are persistent."""
+    """Return ``{"firmware": …}``, or {} without any; with a claim for its state, UEFI variables are persistent."""
     given = {key: value for key, value in (domain.get("firmware") or {}).items() if value is not None}
     if found.uuid and found.uuid != values.UUID:
         given.setdefault("uuid", found.uuid)
@@ -211,9 +211,9 @@ def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) 
 
 
 def read_document(text: str) -> tuple[Reading, parsing.Node]:
-    """Return what :func:`reading.read` finds in XML, and its root.
+    """Return :func:`reading.read`'s result for XML, and the root element.
 
     Raises:
-        Malformed: as :func:`reading.read`.
+        Malformed: the XML is invalid; its first problem is the message.
     """
     return reading.read(text), parsing.parse(text)

@@ -57,7 +57,7 @@ class Problem:
 
 
 def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[Problem]:
-    """Return what is not allowed in a document.
+    """Return the first problems of a document's parts that ``allowed`` does not allow, one per path.
 
     ``reasons``: by name of an element or attribute, why it is never allowed.
     """

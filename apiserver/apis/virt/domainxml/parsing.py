@@ -73,7 +73,7 @@ class Node:
         return tuple(each for each in self.children if each.name == name)
 
     def find(self, *names: str) -> Node | None:
-        """Return the first descendant along these names, or None."""
+        """Return the element at this path of child names, the first at each step, or None."""
         node: Node | None = self
         for name in names:
             node = node.child(name) if node is not None else None
@@ -177,7 +177,7 @@ class _Builder:
         self._open.append(_Element(name.rpartition(_SEPARATOR)[2], attributes, is_foreign, spans, begin))
 
     def _spans(self, at: int) -> tuple[dict[str, Span], int | None]:
-        """Return the spans of a tag's values, and its end; None for an empty-element tag."""
+        """Return the byte spans of a start tag's attribute values, and its end; None for an empty-element tag."""
         match = _TAG.match(self._data, at)
         spans: dict[str, Span] = {}
         while match is not None:
@@ -209,12 +209,12 @@ class _Builder:
 
 
 def element_count(text: str) -> int:
-    """Count a document's elements, including those in comments, without parsing it."""
+    """Return the number of elements in a text, including those in comments, without parsing it."""
     return text.count("<") - text.count("</") - text.count("<!") - text.count("<?")
 
 
 def parse(text: str) -> Node:
-    """Return a document's root.
+    """Return the root element of XML in a text.
 
     Raises:
         Malformed: it is not XML, or contains something never allowed.

@@ -93,25 +93,25 @@ class Reading:
 
 
 def problems_of(text: str) -> tuple[Problem, ...]:
-    """Validate a document itself."""
+    """Return the problems of a domain's XML, without regard to other fields; empty if it is valid."""
     found = _read(text)
     return found if isinstance(found, tuple) else ()
 
 
 def read(text: str) -> Reading:
-    """Return what other programs need of a document.
+    """Return the values in a domain's XML that our components use.
 
     Raises:
-        Malformed: it has one of :func:`problems_of`, which is the message.
+        Malformed: it is invalid; its first problem is the message.
     """
     return _sound(_read(text))
 
 
 def read_anew(text: str) -> Reading:
-    """Read a document without the cache, for callers with their own.
+    """Return :func:`read`'s result without its cache, for callers with their own.
 
     Raises:
-        Malformed: as :func:`read`.
+        Malformed: as for :func:`read`.
     """
     return _sound(_judged(text))
 
@@ -164,7 +164,7 @@ def _reading(root: Node) -> Reading:
 
 
 def _cpu(root: Node) -> CPU:
-    """Return ``<cpu>``. Defaults: ``mode`` custom, ``match`` exact, and QEMU's own model, which each node supports."""
+    """Return the guest's CPU. Defaults: ``mode`` custom, ``match`` exact, and QEMU's own model, which each node supports."""
     element, model = root.child("cpu"), root.find("cpu", "model")
     if element is None:
         return CPU(is_the_nodes=False, model="", model_path="", features=())
@@ -227,7 +227,7 @@ def _video_bytes(element: Node) -> int:
 
 
 def _card_bytes(model: Node, attribute: str, default_mib: int) -> int:
-    """Round up to a power of two, as libvirt and QEMU do."""
+    """Return a video card's memory in bytes, rounded up to a power of two, as in libvirt and QEMU."""
     said = int(model.get(attribute, "0")) << 10 or default_mib * MIB
     return 1 << (said - 1).bit_length()
 

@@ -21,7 +21,7 @@ _NO_NODES: Final[tuple[Node, ...]] = ()
 
 
 def problems(root: Node) -> list[Problem]:
-    """Return violations of the rules."""
+    """Return a document's violations of the rules between its elements."""
     return [
         *_memory(root),
         *_memory_backing(root),
@@ -37,7 +37,7 @@ def problems(root: Node) -> list[Problem]:
 
 
 def memory_bytes(root: Node) -> int:
-    """Return the guest's memory: in libvirt, the sum of NUMA cells overrides ``<memory>``."""
+    """Return the guest's memory in bytes: in libvirt, the sum of NUMA cells overrides ``<memory>``."""
     cells = _cells(root)
     return sum(values.in_bytes(each.get("memory"), each.get("unit")) for each in cells) if cells else _amount(root, "memory")
 
@@ -52,7 +52,7 @@ def topology(root: Node) -> tuple[int, int, int]:
 
 
 def io_thread_count(root: Node) -> int:
-    """Count the I/O threads."""
+    """Return the number of I/O threads, 0 without ``<iothreads>``."""
     return _number(root, "iothreads")
 
 
@@ -65,7 +65,7 @@ def firmware(root: Node) -> str:
 
 
 def page_bytes(root: Node) -> int:
-    """Return the size of huge pages; 0: ordinary pages."""
+    """Return the size of the guest's huge pages in bytes; 0: ordinary pages."""
     page = root.find("memoryBacking", "hugepages", "page")
     return values.in_bytes(page.get("size"), page.get("unit")) if page is not None else 0
 
@@ -127,7 +127,10 @@ def _memory_backing(root: Node) -> Iterator[Problem]:
 
 
 def _firmware(root: Node) -> Iterator[Problem]:
-    """Yield violations by UEFI, which must match ``firmware.bootloader.efi`` and its rules."""
+    """Yield violations of the rules for a UEFI ``<loader>``.
+
+    They are those of ``firmware.bootloader.efi``, which is made from this XML.
+    """
     kind, nvram = firmware(root), root.find("os", "nvram")
     if kind == "bios":
         if nvram is not None:

@@ -14,7 +14,7 @@ MAX_CHARACTERS: Final = 128 << 10
 
 
 def parse(text: str) -> Object:
-    """Check virt-launcher's XML and return it as ``{"xml": text}``.
+    """Return virt-launcher's XML, checked, as ``{"xml": text}``.
 
     Raises:
         ValueError: it is too long, or has characters that :mod:`characters` refuses.

@@ -31,7 +31,7 @@ KIB: Final = 1024
 
 
 def unit(value: str) -> str:
-    """Accept a unit of libvirt."""
+    """Return why a text is not a unit of libvirt, or ""."""
     return "" if _factor(value) else f"must be one of {', '.join(UNITS)}"
 
 
@@ -40,7 +40,7 @@ def _factor(value: str) -> int:
 
 
 def in_bytes(number: str, unit: str) -> int:
-    """Return bytes, rounded up to KiB, libvirt's default unit of memory."""
+    """Return an amount of memory in bytes, rounded up to KiB, libvirt's default unit."""
     amount = int(number) * (_factor(unit) if unit else KIB)
     return -(-amount // KIB) * KIB
 
@@ -52,14 +52,14 @@ class Words:
     allowed: tuple[str, ...]
 
     def __call__(self, value: str) -> str:
-        """See :data:`Rule`."""
+        """Return why a text is not one of the words, or ""."""
         if value in self.allowed:
             return ""
         return f"must be {self.allowed[0]}" if len(self.allowed) == 1 else f"must be one of {', '.join(self.allowed)}"
 
 
 def words(*allowed: str) -> Rule:
-    """Accept only these words."""
+    """Return a rule that accepts only these words."""
     return Words(allowed)
 
 
@@ -75,29 +75,29 @@ class Number:
     most: int
 
     def __call__(self, value: str) -> str:
-        """See :data:`Rule`."""
+        """Return why a text is not a number in the range, or ""."""
         if _NUMBER.fullmatch(value) and self.least <= int(value) <= self.most:
             return ""
         return f"must be a decimal number from {self.least} to {self.most}"
 
 
 def number(least: int, most: int) -> Rule:
-    """Accept integers in an inclusive range."""
+    """Return a rule that accepts integers in an inclusive range."""
     return Number(least, most)
 
 
 def address(value: str) -> str:
-    """Accept a part of a device's address."""
+    """Return why a text is not a part of a device's address, or ""."""
     return "" if _ADDRESS.fullmatch(value) else "must be a number such as 0x0a or 10"
 
 
 def word(value: str) -> str:
-    """Accept a name of libvirt or QEMU."""
+    """Return why a text is not a name of libvirt or QEMU, or ""."""
     return "" if _WORD.fullmatch(value) else "must be a word of at most 64 letters, digits and _.-"
 
 
 def matching(pattern: str, problem: str) -> Rule:
-    """Accept full matches of a regular expression."""
+    """Return a rule that accepts full matches of a regular expression, and else returns ``problem``."""
     compiled = re.compile(pattern)
 
     def rule(value: str) -> str:
@@ -107,7 +107,7 @@ def matching(pattern: str, problem: str) -> Rule:
 
 
 def line(most: int) -> Rule:
-    """Accept one line of printable characters."""
+    """Return a rule that accepts one line of at most ``most`` printable characters."""
 
     def rule(value: str) -> str:
         return "" if value.isprintable() and len(value) <= most else f"must be one line of at most {most} printable characters"
@@ -116,7 +116,7 @@ def line(most: int) -> Rule:
 
 
 def prose(most: int) -> Rule:
-    """Accept text of several lines."""
+    """Return a rule that accepts lines of text, at most ``most`` characters in all."""
 
     def rule(value: str) -> str:
         return "" if len(value) <= most else f"must be at most {most} characters"
@@ -125,17 +125,17 @@ def prose(most: int) -> Rule:
 
 
 def uuid(value: str) -> str:
-    """Accept a UUID, or its placeholder."""
+    """Return why a text is neither a UUID nor its placeholder, or ""."""
     return "" if value == UUID or forms.UUID.fullmatch(value) else f"must be {UUID} or a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def literal_uuid(value: str) -> str:
-    """Accept a UUID."""
+    """Return why a text is not a UUID, or ""."""
     return "" if forms.UUID.fullmatch(value) else "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def mac(value: str) -> str:
-    """Accept a guest's MAC address, or its placeholder."""
+    """Return why a text is neither a guest's MAC address nor its placeholder, or ""."""
     return "" if name_in(value, MAC) else network.mac_problem(value)
 
 
@@ -158,7 +158,7 @@ MAC: Final = "mac"
 
 
 def named(kind: str) -> Rule:
-    """Accept the placeholder ``@kind:NAME@`` of something next to the XML."""
+    """Return a rule that accepts the placeholder ``@kind:NAME@`` of something next to the XML."""
 
     def rule(value: str) -> str:
         if name_in(value, kind):
@@ -169,6 +169,6 @@ def named(kind: str) -> Rule:
 
 
 def name_in(value: str, kind: str) -> str:
-    """Return the name in a placeholder, or ""."""
+    """Return the name in a placeholder of this kind, or ""."""
     match = _NAMED.fullmatch(value)
     return match[2] if match and match[1] == kind and not names.label_errors(match[2]) else ""

@@ -28,7 +28,7 @@ def _is_there(name: str, zones: Path) -> bool:
 
 
 def timers(domain: Domain) -> dict[str, Mapping[str, Any]]:
-    """Return the specified timers by name."""
+    """Return the specified timers, ``clock.timer.*``, by name."""
     given = (domain.get("clock") or {}).get("timer") or {}
     return {name: given[name] for name in TIMERS if given.get(name) is not None}
 
@@ -44,6 +44,6 @@ def is_present(domain: Domain, timer: str) -> bool:
 
 
 def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
-    """Return the specified paths below ``spec.domain`` without effect on an emulated machine."""
+    """Return the specified timer fields, as paths below ``spec.domain``, that have no effect on an emulated machine."""
     found = [f"clock.timer.{name}" for name in ("hyperv", "kvm") if name in timers(domain)]
     return (*found, *(f"clock.timer.{name}.tickPolicy" for name, said in timers(domain).items() if said.get("tickPolicy")))

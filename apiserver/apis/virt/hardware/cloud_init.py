@@ -40,7 +40,7 @@ MAX_FILE_NAME: Final = 103
 
 
 def inline(source: Mapping[str, Any], datum: str) -> bytes | None:
-    """Return a datum in a disk's source, or None.
+    """Return the bytes of a datum (``userData`` …) that a disk's source contains, or None.
 
     Raises:
         ValueError: it is not Unicode text or base64. The message does not repeat it.
@@ -59,7 +59,7 @@ def inline(source: Mapping[str, Any], datum: str) -> bytes | None:
 
 
 def form_error(kind: str, datum: str, data: bytes) -> str:
-    """Return why cloud-init would ignore a disk with this datum, including its user data and keys, or "".
+    """Return why cloud-init would ignore a whole disk because of this datum, or "".
 
     A ConfigDrive has ``network_data.json`` and ``meta_data.json``, which needs a ``uuid``. NoCloud reads YAML.
     """
@@ -77,7 +77,7 @@ def form_error(kind: str, datum: str, data: bytes) -> str:
 
 
 def reference(source: Mapping[str, Any], datum: str) -> tuple[str, str] | None:
-    """Return name and key of a datum's Secret, or None."""
+    """Return name and key of the Secret with a datum (``userData`` …), or None."""
     given = source.get(f"{datum}SecretRef")
     return None if given is None else (str(given.get("name") or ""), str(given.get("key") or default_key(datum)))
 

@@ -29,12 +29,12 @@ class Cell:
 
 
 def given(domain: Domain) -> list[dict[str, Any]]:
-    """Return ``cpu.numa.cells`` as written."""
+    """Return the items of ``cpu.numa.cells`` as written."""
     return list(((domain.get("cpu") or {}).get("numa") or {}).get("cells") or ())
 
 
 def cells(domain: Domain) -> list[Cell]:
-    """Return the specified nodes; empty: the guest sees one.
+    """Return the guest's specified NUMA nodes; empty: it sees one.
 
     Raises:
         ValueError: processors are not numbers, or memory is not a quantity.
@@ -43,12 +43,12 @@ def cells(domain: Domain) -> list[Cell]:
 
 
 def is_passed_through(domain: Domain) -> bool:
-    """Return whether the guest gets its dedicated processors' NUMA nodes."""
+    """Return whether the guest's NUMA nodes are those of its dedicated processors."""
     return dig(domain, "cpu", "numa", "guestMappingPassthrough") is not None
 
 
 def following(nodes: Sequence[int], amount: int) -> list[Cell]:
-    """Return the NUMA nodes of a guest with pinned processors.
+    """Return the NUMA nodes of a guest with pinned processors and ``amount`` bytes of memory.
 
     Each processor gets the same local memory, up to a MiB; the last node gets the remainder. ``nodes``: the host's NUMA node of each
     processor, in the guest's order.

@@ -59,9 +59,9 @@ def defaulted(domain: Domain) -> Object:
 
 
 def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
-    """Return the fields that differ between two domains at ``path``. Defaults count, and ``1024Mi`` equals ``1Gi``.
+    """Return the paths of fields that differ between two domains. Defaults count, and ``1024Mi`` equals ``1Gi``.
 
-    A default that follows from another field is not listed.
+    ``path`` is the domain's. A default that follows from another field is not listed.
     """
     places = _differing(compared(one), compared(other))
     said = [each for each in places if _is_said(one, each) or _is_said(other, each)]
@@ -69,7 +69,7 @@ def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
 
 
 def _differing(one: object, other: object, place: _Place = ()) -> list[_Place]:
-    """Return the innermost places that differ. Lists of different lengths are one place."""
+    """Return the innermost places where two JSON values differ. Lists of different lengths are one place."""
     if one == other:
         return []
     if isinstance(one, dict) and isinstance(other, dict):
@@ -102,7 +102,7 @@ def _path(place: _Place, path: Path) -> Path:
 
 
 def compared(domain: Domain) -> Object:
-    """Return a domain with defaults and normalized amounts."""
+    """Return a domain with defaults and normalized amounts, to compare it with another."""
     found: Object = {
         **given.said(domain.get("devices") or {}),  # fields without defaults and unknown fields
         **defaulted(domain),

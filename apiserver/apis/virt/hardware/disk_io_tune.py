@@ -16,12 +16,12 @@ NAMES: Final = (*BYTES, *IOPS)
 
 
 def text(limits: Mapping[str, int]) -> str:
-    """Return limits as normalized text; 0 means none, as in libvirt."""
+    """Return limits as text, equal for equal limits, without limits of 0, which mean none as in libvirt."""
     return " ".join(f"{name}={limits[name]}" for name in NAMES if limits.get(name))
 
 
 def limits(disk: Mapping[str, Any]) -> dict[str, int]:
-    """Return a disk's limits, in bytes and requests per second.
+    """Return a disk's specified ``ioTune`` by name, in bytes and requests per second.
 
     Raises:
         ValueError: a limit is not a quantity or number.

@@ -33,7 +33,7 @@ boots with 64 as fast as with 256 (89 and 84 s of processor time), and takes twi
 
 
 def given(domain: Domain) -> dict[str, Any]:
-    """Return ``features`` as written."""
+    """Return the specified features by name, without null ones."""
     return {name: each for name, each in (domain.get("features") or {}).items() if each is not None}
 
 
@@ -49,13 +49,13 @@ def smm(domain: Domain) -> bool | None:
 
 
 def hyperv(domain: Domain) -> dict[str, Any]:
-    """Return the guest's enabled enlightenments by name."""
+    """Return the guest's enabled Hyper-V enlightenments by name."""
     said = given(domain).get("hyperv") or {}
     return {name: said[name] for name in HYPERV if said.get(name) is not None and _is_enabled(said[name])}
 
 
 def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
-    """Return the specified paths below ``spec.domain`` without effect on an emulated machine."""
+    """Return the specified features, as paths below ``spec.domain``, that have no effect on an emulated machine."""
     found = [f"features.{name}" for name in ("kvm", "pvspinlock", "apic") if name in given(domain)]
     return (*found, *(f"features.hyperv.{name}" for name in hyperv(domain)))
 

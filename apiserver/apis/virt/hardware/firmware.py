@@ -20,10 +20,10 @@ def efi(domain: Domain) -> Object | None:
 
 
 def state_claim(domain: Domain) -> str:
-    """Return the claim for the state of firmware and TPM in lower case, as all names in Kubernetes, or ""."""
+    """Return the name of the claim for the state of firmware and TPM, in lower case, or ""."""
     return str(dig(domain, "firmware", "persistentState", "claimName") or "").lower()
 
 
 def state_directory(domain: Domain, uid: str) -> str:
-    """Return the claim's directory for this machine: its specified UUID, else the object's ``uid``."""
+    """Return the directory for this machine in that claim: its specified UUID, else the object's ``uid``."""
     return str(dig(domain, "firmware", "uuid") or uid).lower()

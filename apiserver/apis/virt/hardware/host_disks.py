@@ -20,12 +20,12 @@ def is_host(disk: Mapping[str, Any]) -> bool:
 
 
 def path_of(disk: Mapping[str, Any]) -> str:
-    """Return a disk's path on its node, or ""."""
+    """Return a disk's path on its node; "" for other disks."""
     return str((disk.get("source") or {}).get("path") or "") if is_host(disk) else ""
 
 
 def path_problem(path: str) -> str:
-    """Return why a path is invalid, or "". Each file has only one valid path."""
+    """Return why the path of a file of the node is invalid, or "". Each file has only one valid path."""
     if len(path) > MAX_PATH:
         return f"may not be longer than {MAX_PATH} characters"
     if not path.startswith("/"):
@@ -47,7 +47,7 @@ def is_below(path: str, prefixes: Iterable[str], namespace: str) -> bool:
 
 
 def prefixes(text: str) -> tuple[str, ...]:
-    """Return the prefixes in a comma-separated list.
+    """Return the directories in a comma-separated list.
 
     Raises:
         ValueError: one is invalid, or too close to the root.

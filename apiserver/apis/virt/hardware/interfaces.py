@@ -75,12 +75,12 @@ def ports(interface: Mapping[str, Any]) -> list[Object] | None:
 
 
 def state_of(interface: Mapping[str, Any]) -> str:
-    """Return the link's state: ``up`` or ``down``."""
+    """Return the interface's link state: ``up`` or ``down``."""
     return str(interface.get("state") or "up")
 
 
 def queues(domain: Domain, model: str) -> int:
-    """Count a card's queue pairs."""
+    """Return the number of queue pairs of a network card of this model."""
     return cpu.queues(domain) if has_several_queues(domain) and model == "virtio" else 1
 
 

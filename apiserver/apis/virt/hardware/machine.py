@@ -23,5 +23,5 @@ TYPES_IN_WORDS: Final = (
 
 
 def type_of(domain: Domain) -> str:
-    """Return the machine type."""
+    """Return the specified or default machine type."""
     return str((domain.get("machine") or {}).get("type") or TYPE)

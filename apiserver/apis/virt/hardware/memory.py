@@ -22,13 +22,13 @@ def guest_bytes(domain: Domain) -> int:
 
 
 def max_guest_bytes(domain: Domain) -> int:
-    """Return the maximum memory after hot-plug; by default the guest's memory."""
+    """Return the maximum memory in bytes after hot-plug; by default the guest's memory."""
     most = (domain.get("memory") or {}).get("maxGuest")
     return guest_bytes(domain) if most is None else quantity.parse(str(most)).bytes
 
 
 def grows(domain: Domain) -> bool:
-    """Return whether a device gives the running guest memory, and takes it.
+    """Return whether the running guest's memory can change: a virtio-mem device gives and takes it.
 
     Excluded are huge pages, which a pod cannot get later, users' NUMA nodes, and memory shared with processes or devices.
     """
@@ -47,7 +47,7 @@ def is_shared(domain: Domain) -> bool:
 
 
 def pluggable_bytes(domain: Domain) -> int:
-    """Return how much memory the guest can get while running, in whole blocks."""
+    """Return how many bytes of memory the guest can get while running, in whole blocks."""
     return (max_guest_bytes(domain) - guest_bytes(domain)) // BLOCK_BYTES * BLOCK_BYTES if grows(domain) else 0
 
 
@@ -57,10 +57,10 @@ def page_size(domain: Domain) -> str:
 
 
 def has_balloon(domain: Domain) -> bool:
-    """Return whether the guest returns unused memory with a balloon."""
+    """Return whether the guest has a balloon, which returns unused memory to the node."""
     return (domain.get("devices") or {}).get("autoattachMemBalloon") is not False
 
 
 def compared(domain: Domain) -> Object:
-    """Return ``memory`` in a normalized form."""
+    """Return ``memory`` with defaults and in bytes, for comparisons."""
     return {"guest": guest_bytes(domain), "maxGuest": max_guest_bytes(domain), "hugepages": page_size(domain)}

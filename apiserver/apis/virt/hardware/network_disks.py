@@ -84,7 +84,7 @@ def portal(text: str) -> tuple[str, int] | None:
 
 
 def monitor(text: str) -> tuple[str, int] | None:
-    """Return host and port of a Ceph monitor in the same forms, or None."""
+    """Return host and port of a Ceph monitor, in the forms of :func:`portal`; None if invalid."""
     return _place(text, _MONITOR_PORT)
 
 
@@ -163,7 +163,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def kind_of(disk: Mapping[str, Any]) -> Kind | None:
-    """Return a disk's kind; None: QEMU does not reach it over the network."""
+    """Return the properties of a network disk's type; None: QEMU does not reach the disk over the network."""
     return KINDS.get(str(disk.get("type")))
 
 
@@ -173,30 +173,30 @@ def is_network(disk: Mapping[str, Any]) -> bool:
 
 
 def is_copied(disk: Mapping[str, Any]) -> bool:
-    """Return whether QEMU copies what the guest writes."""
+    """Return whether QEMU's driver copies each write until the server answers."""
     kind = kind_of(disk)
     return kind is not None and kind.copies and not disk["readOnly"]
 
 
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return alternative hosts and ports of a valid disk's servers."""
+    """Return alternative hosts and ports of a valid disk's servers; empty for other disks."""
     kind = kind_of(disk)
     return () if kind is None else kind.endpoints(disk.get("source") or {})
 
 
 def login_secret(disk: Mapping[str, Any]) -> str:
-    """Return the Secret for QEMU's login to a disk's server, or ""."""
+    """Return the name of the Secret for QEMU's login to a disk's server, or ""."""
     return _secret(disk, "secretRef") if login_keys(disk) else ""
 
 
 def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the files of a disk's login by its Secret's keys."""
+    """Return the file names of QEMU's login to a disk's server, by the keys of its Secret."""
     kind = kind_of(disk)
     return {} if kind is None else kind.login_keys
 
 
 def tls_secret(disk: Mapping[str, Any]) -> str:
-    """Return the Secret with certificates for a disk's server, or ""."""
+    """Return the name of the Secret with certificates for a disk's server, or ""."""
     kind = kind_of(disk)
     return _secret(disk, "tlsSecretRef") if kind is not None and kind.has_tls else ""
 
@@ -206,7 +206,7 @@ def _secret(disk: Mapping[str, Any], reference: str) -> str:
 
 
 def secret_of(disk: Mapping[str, Any]) -> str:
-    """Return the Secret that the pod mounts for a disk, or ""."""
+    """Return the name of the Secret that the pod mounts for a network disk, or ""."""
     return login_secret(disk) or tls_secret(disk)
 
 

@@ -45,7 +45,7 @@ def is_plugin(disk: Mapping[str, Any]) -> bool:
 
 
 def plugin_of(disk: Mapping[str, Any]) -> str:
-    """Return a disk's plugin, or ""."""
+    """Return the name of a disk's storage plugin; "" for other disks."""
     return str((disk.get("source") or {}).get("plugin") or "") if is_plugin(disk) else ""
 
 
@@ -56,17 +56,17 @@ def size_limit_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def directory(name: str) -> str:
-    """Return a disk's directory in the pod."""
+    """Return the directory in the pod of the plugin's disk with this name."""
     return f"{layout.PLUGIN_DISKS_DIRECTORY}/{name}"
 
 
 def path(name: str, protocol: Protocol) -> str:
-    """Return a disk's path in the pod."""
+    """Return the path in the pod of the plugin's disk: a socket for ``nbd``, else an image."""
     return f"{directory(name)}/{SOCKET if protocol == 'nbd' else IMAGE}"
 
 
 def with_served(domain: Domain, served: Mapping[str, Served]) -> Object:
-    """Return ``spec.domain``, of ``devices.defaulted``, with the plugins' answers, by disk name, in place of their requests."""
+    """Return a domain of ``devices.defaulted`` in which the plugins' answers, by disk, replace their disks' sources."""
     if not served:
         return dict(domain)
     disks = [_with_served(each, served.get(str(each.get("name")))) for each in given.devices(domain, "disks", [])]
@@ -81,7 +81,7 @@ def _with_served(disk: Object, found: Served | None) -> Object:
 
 
 def served(disk: Mapping[str, Any]) -> Served | None:
-    """Return the plugin's answer from :func:`with_served`; None if missing or invalid."""
+    """Return the plugin's answer that :func:`with_served` put into a disk; None if missing or invalid."""
     said = (disk.get("source") or {}).get(SERVED)
     if not is_plugin(disk) or not isinstance(said, Mapping):
         return None

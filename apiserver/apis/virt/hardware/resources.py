@@ -15,7 +15,7 @@ CPU_REQUEST_MILLI: Final = 100
 
 
 def cpu_request(domain: Domain) -> int:
-    """Return the CPU request in thousandths."""
+    """Return the pod's CPU request for the guest in thousandths of a processor."""
     if cpu.is_dedicated(domain):
         return cpu.dedicated(domain) * 1000
     asked, limit = said(domain, "requests", "cpu"), cpu_limit(domain)
@@ -26,7 +26,7 @@ def cpu_request(domain: Domain) -> int:
 
 
 def cpu_limit(domain: Domain) -> int:
-    """Return the CPU limit in thousandths; 0: none.
+    """Return the pod's CPU limit for the guest in thousandths of a processor; 0: none.
 
     The number of processors would be too small, because QEMU has further threads for disks, network and migrations.
     """
@@ -37,19 +37,19 @@ def cpu_limit(domain: Domain) -> int:
 
 
 def memory_request(domain: Domain) -> int:
-    """Return the memory request in bytes."""
+    """Return the memory request for the guest in bytes."""
     asked = said(domain, "requests", "memory")
     return memory.guest_bytes(domain) if asked is None else asked.bytes
 
 
 def memory_limit(domain: Domain) -> int:
-    """Return the memory limit in bytes, at least the guest's memory."""
+    """Return the memory limit for the guest in bytes, at least the guest's memory."""
     limit = said(domain, "limits", "memory")
     return max(memory.guest_bytes(domain), memory_request(domain)) if limit is None else limit.bytes
 
 
 def can_resize_memory(domain: Domain, other: Domain) -> bool:
-    """Return whether a guest with the memory of ``domain`` can get that of ``other``: in blocks, within maximum and pod."""
+    """Return whether a guest with the memory of ``domain`` can get that of ``other``: in blocks, within maximum and limit."""
     wanted, limit = memory.guest_bytes(other), said(domain, "limits", "memory")
     return (
         memory.grows(domain)
@@ -66,7 +66,7 @@ def said(domain: Domain, which: str, name: str) -> Quantity | None:
 
 
 def compared(domain: Domain) -> Object:
-    """Return the specified resources in a normalized form."""
+    """Return the specified resources as quantities by name (``requests.cpu``), for comparisons."""
     return {
         f"{which}.{name}": amount
         for which in ("requests", "limits")

@@ -31,7 +31,7 @@ CODES: Final[Mapping[str, int]] = MappingProxyType(
 
 
 def code_of(key: str) -> int | None:
-    """Return the code of a key's name or number, or None."""
+    """Return Linux's code of a key's name or number, or None."""
     if key in CODES:
         return CODES[key]
     is_number = key.isascii() and key.isdigit() and len(key) <= len(str(MAX_CODE))
@@ -39,10 +39,10 @@ def code_of(key: str) -> int | None:
 
 
 def codes_of(keys: Sequence[str]) -> tuple[int, ...]:
-    """Return the codes of the valid keys."""
+    """Return Linux's codes of the valid keys."""
     return tuple(code for key in keys if (code := code_of(key)) is not None)
 
 
 def errors(key: str) -> list[str]:
-    """Return why this names no key."""
+    """Return why a text names no key; empty if it does."""
     return [] if code_of(key) is not None else [f"must be a name such as KEY_ENTER, or a number from 1 to {MAX_CODE}"]

@@ -17,18 +17,18 @@ FIELD: Final = "managedSave"
 
 
 def claim_of(spec: Mapping[str, Any]) -> str:
-    """Return the claim for images in lower case; empty: none."""
+    """Return the name of the claim for memory images, in lower case; empty: none."""
     return str(dig(spec, FIELD, "claimName") or "").lower()
 
 
 def of(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the image that the next start resumes from, or None."""
+    """Return ``status.managedSave``, the image that the next start resumes from, or None."""
     found: Mapping[str, Any] | None = dig_vm(vm, "status", FIELD)
     return found
 
 
 def image_of(vm: Mapping[str, Any]) -> Image | None:
-    """Return the same image as an ``Image``."""
+    """Return the image of ``status.managedSave`` as an ``Image``, or None."""
     found = of(vm)
     return None if found is None else Image(str(found["id"]), str(found["digest"]).removeprefix("sha256:"), int(found["sizeBytes"]))
 
@@ -39,7 +39,7 @@ def suspending(vm: Mapping[str, Any]) -> operations.Operation | None:
 
 
 def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Object | None:
-    """Return ``status.managedSave`` after the attempt's end; None without a requested image.
+    """Return the new ``status.managedSave`` after the attempt's end; None without a requested image.
 
     ``vm`` is as before that end; the pod mounted ``claim``; virt-launcher wrote ``message``.
     """

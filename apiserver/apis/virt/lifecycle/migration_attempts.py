@@ -28,26 +28,26 @@ REASONS: Final = (CONNECTION_BROKEN, TARGET_POD_ENDED, TARGET_POD_DELETED)
 
 
 def number_of(migration: Mapping[str, Any]) -> int:
-    """Return the number of the current attempt; 0 if unset or invalid."""
+    """Return the number of a Migration's current attempt; 0 if unset or invalid."""
     found = dig_migration(migration, "status", "attempt")
     return found if type(found) is int else 0
 
 
 def uid_of(migration: Mapping[str, Any]) -> str:
-    """Return the uid of the current attempt; the first has the Migration's."""
+    """Return the uid of a Migration's current attempt; the first has the Migration's."""
     number = number_of(migration)
     return objects.uid_of(migration) if number <= 1 else f"{objects.uid_of(migration)}-{number}"
 
 
 def failure_of(migration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the current attempt's entry in ``status.attempts``, if it failed."""
+    """Return the current attempt's entry in the Migration's ``status.attempts``, or None if it did not fail."""
     number = number_of(migration)
     failed = dig_migration(migration, "status", "attempts") or ()
     return next((each for each in failed if each["number"] == number), None) if number else None
 
 
 def nodes_of(migration: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the target nodes of failed attempts, without duplicates."""
+    """Return the target nodes of a Migration's failed attempts, without duplicates."""
     failed = dig_migration(migration, "status", "attempts") or ()
     return tuple(sorted({str(node) for each in failed if (node := each.get("targetNode"))}))
 
@@ -59,7 +59,7 @@ def is_reported(migration: Mapping[str, Any]) -> bool:
 
 
 def failed(migration: Mapping[str, Any], reason: str, message: str, now: datetime) -> list[dict[str, Any]]:
-    """Return ``status.attempts`` after the current attempt failed."""
+    """Return ``status.attempts`` of a Migration with an entry for the current attempt's failure."""
     number, status = number_of(migration), migration.get("status") or {}
     entry = {"number": number, "reason": reason, "message": message, "endTime": times.to_rfc3339(now)}
     entry |= {key: status[key] for key in ("targetNode", "targetPod") if status.get(key)}

@@ -45,7 +45,7 @@ NO_POLICY: Final[Object] = {}
 
 
 def choose(policies: Iterable[Object], namespace_labels: Mapping[str, str], machine_labels: Mapping[str, str]) -> Object:
-    """Return the policy for a machine, or ``NO_POLICY``.
+    """Return the MigrationPolicy for a machine, or ``NO_POLICY``.
 
     The one with the most conditions wins, then the first by name. Policies being deleted are ignored.
     """
@@ -62,7 +62,7 @@ def choose(policies: Iterable[Object], namespace_labels: Mapping[str, str], mach
 
 
 def asks_for_namespaces(policies: Iterable[Object]) -> bool:
-    """Return whether a policy depends on labels of a namespace."""
+    """Return whether one of the policies depends on labels of a namespace."""
     return any(not _selectors(each)[0].is_everything for each in policies)
 
 

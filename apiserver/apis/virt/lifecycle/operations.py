@@ -42,7 +42,7 @@ NO_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def of(vm: Mapping[str, Any]) -> Sequence[Operation]:
-    """Return the operations of a machine, the oldest first."""
+    """Return ``status.operations`` of a machine, the oldest first."""
     found: Sequence[Operation] = (vm.get("status") or {}).get("operations") or ()
     return found
 
@@ -58,7 +58,7 @@ def is_finished(operation: Operation) -> bool:
 
 
 def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
-    """Return the current attempt's unfinished operations, the oldest first."""
+    """Return the operations of the machine's current attempt without a result, the oldest first."""
     current = power.current_attempt(vm)
     return tuple(each for each in of(vm) if not is_finished(each) and int(each.get("attempt") or 0) == current)
 
@@ -66,7 +66,7 @@ def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
 def appended(
     vm: Mapping[str, Any], action: Action, operation_id: str, now: datetime, parameters: Mapping[str, Any] = NO_PARAMETERS
 ) -> list[dict[str, Any]] | None:
-    """Return the list with another operation; None if full of unfinished ones."""
+    """Return ``status.operations`` with another one, without old finished ones; None if full of unfinished ones."""
     kept = [dict(each) for each in of(vm)]
     number = max((int(each.get("number") or 0) for each in kept), default=0) + 1
     while len(kept) >= MAX_KEPT:
@@ -86,7 +86,7 @@ def appended(
 
 
 def with_result(vm: Mapping[str, Any], operation_id: str, result: Result, message: str, now: datetime) -> list[dict[str, Any]]:
-    """Return the list with an operation's result; the first result counts."""
+    """Return ``status.operations`` with one's result, unless it already has one."""
     return [
         finished(each, result, message, times.to_rfc3339(now)) if each.get("id") == operation_id and not is_finished(each) else dict(each)
         for each in of(vm)
@@ -94,12 +94,12 @@ def with_result(vm: Mapping[str, Any], operation_id: str, result: Result, messag
 
 
 def finished(operation: Operation, result: Result, message: str, moment: str) -> dict[str, Any]:
-    """Return an operation with its result."""
+    """Return an operation with its result, message and completion time."""
     return {**operation, "result": result, **({"message": message} if message else {}), "completionTime": moment}
 
 
 def end_with_attempts(status: dict[str, Any]) -> None:
-    """Fail the operations of ended attempts, in place."""
+    """Give unfinished operations of ended attempts the result ``Failed``, in place."""
     if not status.get("operations"):
         return
     current = power.current_attempt({"status": status})

@@ -104,7 +104,7 @@ class Power:
 
 
 def decide(vm: Mapping[str, Any]) -> Power:
-    """Return whether this VirtualMachine should be on."""
+    """Return whether this VirtualMachine should be on, in which attempt, and why."""
     status = vm.get("status") or {}
     attempts: Sequence[Mapping[str, Any]] = status.get("attempts") or []
     current = _current(status, attempts)
@@ -148,7 +148,7 @@ def _is_suspended(vm: Mapping[str, Any], request: Mapping[str, Any] | None) -> b
 
 
 def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return whether a machine is off because its last start failed or its node was lost."""
+    """Return whether a machine is off because its last attempt failed or its node was lost."""
     if decision.reason == "NodeLost":
         return True
     newest = newest_attempt(vm)
@@ -240,44 +240,44 @@ def grace_seconds(vm: Mapping[str, Any]) -> int:
 
 
 def grace_of_spec(vm: Mapping[str, Any]) -> int:
-    """Return ``spec.terminationGracePeriodSeconds``, or its default."""
+    """Return ``spec.terminationGracePeriodSeconds``, or its default in seconds."""
     given = (vm.get("spec") or {}).get("terminationGracePeriodSeconds")
     return DEFAULT_GRACE_SECONDS if given is None else int(given)
 
 
 def requested_grace(vm: Mapping[str, Any]) -> int | None:
-    """Return the verb stop's grace period, or None."""
+    """Return the grace period of the verb stop in seconds, or None."""
     request = effective_request(vm) or {}
     given = request.get("gracePeriodSeconds") if request.get("action") == STOP else None
     return None if given is None else int(given)
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:
-    """Return whether ``pause`` was called in this attempt."""
+    """Return whether the guest should be paused: by ``pause`` in this attempt, without a later ``unpause``."""
     level = _pause_of(vm.get("status") or {})
     return bool(level.get("wanted")) and int(level.get("attempt") or 0) == current_attempt(vm)
 
 
 def node_selector(vm: Mapping[str, Any], attempt: int) -> Mapping[str, str]:
-    """Return the node labels that the verb start requires for this attempt."""
+    """Return the node labels that the verb start requires for this attempt; empty without."""
     request = effective_request(vm) or {}
     found: Mapping[str, str] = (request.get("nodeSelector") if int(request.get("attempt") or 0) == attempt else None) or {}
     return found
 
 
 def call_of(vm: Mapping[str, Any], call_id: str) -> Mapping[str, Any] | None:
-    """Return the call of a verb with this id, or None."""
+    """Return the call with this id in ``status.calls``, or None."""
     return next((each for each in (vm.get("status") or {}).get("calls") or () if each.get("id") == call_id), None)
 
 
 def keep_call(vm: dict[str, Any], call_id: str, verb: str) -> None:
-    """List a call of a verb, in place."""
+    """Add a verb's call to ``status.calls``, in place, and drop the oldest."""
     status = vm.setdefault("status", {})
     status["calls"] = [*(status.get("calls") or ()), {"id": call_id, "verb": verb}][-MAX_CALLS_KEPT:]
 
 
 def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool, attempt: int | None = None) -> None:
-    """Set the pause of an attempt, by default the current one, in place; ``moment`` is the call's time."""
+    """Set ``status.pause`` of an attempt, by default the current one, in place; ``moment`` is the call's time."""
     keep_pause(vm)
     vm.setdefault("status", {})["pause"] = {
         "wanted": wanted,
@@ -297,7 +297,7 @@ def keep_pause(vm: dict[str, Any]) -> None:
 
 
 def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pause. If both forms exist, an earlier release wrote the old form later."""
+    """Return the pause of a status, or {}. If both forms exist, an earlier release wrote the old form later."""
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
         told = {key: request[key] for key in ("attempt", "generation", "time") if request.get(key) is not None}
@@ -306,13 +306,13 @@ def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def current_attempt(vm: Mapping[str, Any]) -> int:
-    """Return the number of the newest attempt; 0 if none."""
+    """Return the number of a machine's newest attempt; 0 if none."""
     status = vm.get("status") or {}
     return _current(status, status.get("attempts") or [])
 
 
 def newest_attempt(vm: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the newest attempt's entry in ``status.attempts``; empty if none."""
+    """Return the machine's newest attempt's entry in ``status.attempts``; empty if none."""
     current = current_attempt(vm)
     return next((each for each in (vm.get("status") or {}).get("attempts") or () if int(each["number"]) == current), {})
 
@@ -337,7 +337,7 @@ def _is_forgotten(attempt: Mapping[str, Any], generation: int) -> bool:
 
 
 def rerun_limit(spec: Mapping[str, Any]) -> int:
-    """Return how many further starts follow a failed one."""
+    """Return how many further starts follow a failed one in a row."""
     limit = (spec.get("rerun") or {}).get("limit")
     return DEFAULT_RERUN_LIMIT if limit is None else int(limit)
 
@@ -356,7 +356,7 @@ def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
-    """Count trailing failures, including guests that powered themselves off.
+    """Return how many of the newest attempts failed in a row, including guests that powered themselves off.
 
     A requested end stops the count only if virt-controller requested it, because a guest may control its launcher.
     """

@@ -31,13 +31,13 @@ CATCHES_UP: Final = "MovesFaster"
 
 
 def of(migration: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a Migration's progress; empty before memory is sent."""
+    """Return ``status.progress`` of a Migration; empty before memory is sent."""
     found: Mapping[str, Any] = dig_migration(migration, "status", "progress") or {}
     return found
 
 
 def percent(migration: Mapping[str, Any]) -> int | None:
-    """Return the percentage on the target; None without numbers. 100 only if the Migration succeeded."""
+    """Return the percentage of data on the target; None without numbers. 100 only if the Migration succeeded."""
     if phases.phase_of(migration) == phases.SUCCEEDED:
         return 100
     found = of(migration)

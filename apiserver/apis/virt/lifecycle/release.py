@@ -20,17 +20,17 @@ SOURCE_SILENT: Final = "SourcePodEnded"
 
 
 def is_released(migration: Mapping[str, Any]) -> bool:
-    """Return whether the guest may run on the target."""
+    """Return whether the Migration's condition ``Released`` is True: the guest may run on the target."""
     return objects.is_true(dig_migration(migration, "status", "conditions"), RELEASED)
 
 
 def released(migration: Mapping[str, Any], reason: str, message: str, now: datetime) -> dict[str, Any]:
-    """Return the status with the condition True."""
+    """Return the Migration's status with the condition ``Released`` True."""
     return _with(migration, "True", reason, message, now)
 
 
 def withheld(migration: Mapping[str, Any], message: str, now: datetime) -> dict[str, Any]:
-    """Return the status with the condition False: the source ended without reporting that the guest left."""
+    """Return the Migration's status with ``Released`` False: the source ended without reporting that the guest left."""
     return _with(migration, "False", SOURCE_SILENT, message, now)
 
 

@@ -80,52 +80,52 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Name an attempt's pod uniquely, so that a second creation fails."""
+    """Return the only name of an attempt's pod, so that a second creation fails."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
 def handler_username(namespace: str) -> str:
-    """Name the user of virt-handler's service account."""
+    """Return the user name of virt-handler's service account."""
     return f"system:serviceaccount:{namespace}:{HANDLER}"
 
 
 def handler_lease(node: str) -> str:
-    """Name the Lease that a node's virt-handler renews."""
+    """Return the name of the Lease that a node's virt-handler renews."""
     return f"{HANDLER}-{node}"
 
 
 def node_lease_namespace(namespace: str) -> str:
-    """Name the namespace of virt-handlers' Leases: separate, so that their rights cover nothing else."""
+    """Return the namespace of virt-handlers' Leases: separate, so that their rights cover nothing else."""
     return f"{namespace}-node-lease"
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Name a migration attempt's target pod uniquely."""
+    """Return the only name of a migration attempt's target pod."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
 def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> str:
-    """Name a disk's attachment pod uniquely, for the guest in pod ``pod_uid``."""
+    """Return the only name of a disk's attachment pod for the guest in pod ``pod_uid``."""
     return f"{_attachments(vm_name)}{_suffix(pod_uid, disk, claim)}"
 
 
 def is_attachment_pod(name: str, vm_name: str) -> bool:
-    """Return whether a machine's pod has a disk's claim, and no guest."""
+    """Return whether a machine's pod of this name is an attachment pod: it has a disk's claim, and no guest."""
     return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
 
 
 def _attachments(vm_name: str) -> str:
-    """Attachment pods' names are longer than guests' pods'."""
+    """Return the prefix of a machine's attachment pods; their names are longer than guests' pods'."""
     return f"virt-launcher-{vm_name}-volume-"
 
 
 def removal_pod_name(vm_name: str, vm_uid: str) -> str:
-    """Name the pod that deletes a deleted machine's image uniquely."""
+    """Return the only name of the pod that deletes a deleted machine's image."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, 'images')}"
 
 
 def handler_server_name(node: str) -> str:
-    """Name the server in a virt-handler's certificate: ``<node>.virt-handler``.
+    """Return the server name in a virt-handler's certificate: ``<node>.virt-handler``.
 
     Raises:
         ValueError: the node's name does not fit.
@@ -139,6 +139,6 @@ def handler_server_name(node: str) -> str:
 
 
 def node_of_server_name(name: str) -> str:
-    """Return the node in a virt-handler's server name, or ""."""
+    """Return the node's name in a virt-handler's server name, or ""."""
     node = name.removesuffix(_HANDLER_DOMAIN)
     return node if node != name and len(node) <= _MAX_NODE_NAME and _NODE.fullmatch(node) else ""

@@ -26,7 +26,7 @@ def is_being_emptied(node: Object | None) -> bool:
 
 
 def is_fenced(node: Object | None) -> bool:
-    """Return whether a person states that the node is off: by the taint, or by deleting the Node."""
+    """Return whether a person or fence agent states that the node is off: by the taint, or by deleting the Node."""
     return node is None or any(each.get("key") == OFF_TAINT for each in taints_of(node))
 
 
@@ -37,10 +37,10 @@ def kubelet_is_unreachable(node: Object | None) -> bool:
 
 
 def empties(taint: Object) -> bool:
-    """Return whether a taint means a drain."""
+    """Return whether a taint means that the node is drained or kept empty."""
     return taint.get("key") in EMPTYING_TAINTS and taint.get("effect") == "NoSchedule"
 
 
 def taints_of(node: Object | None) -> list[Object]:
-    """Return the node's taints."""
+    """Return the node's taints; empty without a Node."""
     return list(dig(node, "spec", "taints") or ())

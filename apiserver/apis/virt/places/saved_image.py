@@ -31,11 +31,11 @@ class Image:
 
 
 def read(message: str) -> Image | None:
-    """Return the image in the untrusted message of a pod's end, or None."""
+    """Return the image that a pod's untrusted termination message reports, or None."""
     found = _WORDS.search(message)
     return None if found is None else Image(found[1], found[2], int(found[3]), found[4] or "")
 
 
 def file_of(uid: str, image_id: str) -> str:
-    """Return an image's path in its claim."""
+    """Return the path of a machine's memory image in its claim."""
     return f"{uid}/{image_id}"

@@ -20,7 +20,7 @@ PROJECTED: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken")
 
 
 def fits(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod has the shape of a launcher pod."""
+    """Return whether a pod has the shape of a virt-launcher's pod."""
     spec: Mapping[str, Any] = pod.get("spec") or {}
     return (
         name_of(pod).startswith(PREFIX)
@@ -30,7 +30,7 @@ def fits(pod: Mapping[str, Any]) -> bool:
 
 
 def has_run_directory(container: Mapping[str, Any]) -> bool:
-    """Return whether the container mounts virt-launcher's sockets: no other pod's does."""
+    """Return whether the container mounts virt-launcher's sockets, as in no other pod."""
     return any(each.get("mountPath") == layout.RUN_DIRECTORY for each in container.get("volumeMounts") or ())
 
 

@@ -40,7 +40,7 @@ CLOSE_POLICY_VIOLATION: Final = 1008
 
 
 def share(kind: str) -> int:
-    """Return the factor for a kind of stream's limits per machine."""
+    """Return the factor of the limits per machine for this kind of stream."""
     return CONNECTIONS if kind in _OF_CONNECTIONS else 1
 
 
@@ -68,34 +68,34 @@ class Forward:
 
     @property
     def stream(self) -> str:
-        """Return the stream's name between virt-api and virt-handler."""
+        """The stream's name between virt-api and virt-handler."""
         return f"portforward-{self.protocol}-{self.port}"
 
     @property
     def kind(self) -> str:
-        """Return the name in limits and messages."""
+        """The kind of stream in limits and messages."""
         return "portforward"
 
 
 def protocol_of(text: str) -> Protocol | None:
-    """Return the protocol with this name."""
+    """Return the text if it is ``tcp`` or ``udp``, else None."""
     return next((each for each in get_args(Protocol) if each == text), None)
 
 
 def port_of(text: str) -> int | None:
-    """Return the port in a text, from 1 to 65535."""
+    """Return the port in a text, from 1 to 65535, else None."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 1 << 16 else None
 
 
 def forward_of(stream: str) -> Forward | None:
-    """Return the port of :attr:`Forward.stream`; None for other streams."""
+    """Return protocol and port of a :attr:`Forward.stream`; None for other streams."""
     name, _, rest = stream.partition("-")
     protocol, port = protocol_of(rest.partition("-")[0]), port_of(rest.partition("-")[2])
     return Forward(protocol, port) if name == "portforward" and protocol and port else None
 
 
 def handler_path(namespace: str, name: str, uid: str, stream: str) -> str:
-    """Return virt-handler's path for a machine's stream or text (``noderead``).
+    """Return the URL path at virt-handler of a machine's stream or text (``noderead``).
 
     ``uid`` excludes other machines of the same name.
     """

@@ -43,7 +43,7 @@ _FIELDS: Final = Content(cloud_init.DOWNWARD_API, "")
 
 
 def named_by(vm: Object) -> frozenset[Content]:
-    """Return what the machine's pod may mount."""
+    """Return the claims, images, Secrets and other contents that the machine's pod may mount."""
     domain = domain_of(vm)
     found = [each for disk in disks.defaulted(domain) for each in _of_disk(disk)]
     found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(running.spec_of(vm))]
@@ -106,7 +106,7 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
 
 
 def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list[str]:
-    """Return why an entry of ``status.volumeStatus`` may not contain this pod, the current one of its name."""
+    """Return why an entry of ``status.volumeStatus`` may not name this pod, the current one of its name; empty if it may."""
     name, uid = (str(dig(entry, "hotplugVolume", each) or "") for each in ("attachPodName", "attachPodUID"))
     if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
@@ -147,7 +147,7 @@ def _is_partial(mount: Object) -> bool:
 
 
 def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:
-    """Return why a Migration may not contain these target addresses, to which the source's pod forwards connections.
+    """Return why a Migration may not contain these target addresses, to which the source's pod forwards; empty if it may.
 
     ``pod`` is the current target, ``uid`` the one in the status.
     """

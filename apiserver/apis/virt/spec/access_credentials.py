@@ -27,7 +27,7 @@ class Credential:
 
 
 def of(spec: Mapping[str, Any]) -> tuple[Credential, ...]:
-    """Return the elements in order; those without method, which virt-api refuses, are left out."""
+    """Return ``accessCredentials`` in order, without those that lack a method, which virt-api refuses."""
     found = (_credential(each) for each in spec.get("accessCredentials") or ())
     return tuple(each for each in found if each is not None)
 

@@ -26,7 +26,7 @@ class Chosen:
 
 
 def is_to_choose(vm: Mapping[str, Any]) -> bool:
-    """Return whether a CPU model is chosen for the machine with KVM."""
+    """Return whether virt-controller chooses a CPU model for the machine with KVM, as neither spec nor XML has one."""
     spec = running_form.spec_of(vm)
     return not spec.get("domainXML") and not dig(spec, "domain", "cpu", "model")
 
@@ -40,13 +40,13 @@ def chosen(vm: Mapping[str, Any]) -> Chosen | None:
 
 
 def running(vm: Mapping[str, Any]) -> Chosen | None:
-    """Return the chosen CPU if the guest runs with it."""
+    """Return the chosen CPU if the guest runs with it, else None."""
     found = chosen(vm)
     return found if found is not None and dig_vm(vm, "status", "domain", "cpuModel") == found.model else None
 
 
 def given(domain: Domain, found: Chosen | None) -> Domain:
-    """Return ``spec.domain`` as if the chosen CPU were specified."""
+    """Return ``spec.domain`` as if the chosen CPU, if any, were specified."""
     if found is None:
         return domain
     said = domain.get("cpu") or {}

@@ -50,7 +50,7 @@ def uses(domain: Domain) -> dict[str, Use]:
 
 
 def server_uses(domain: Domain) -> dict[str, Use]:
-    """Return the use of each server's disk, by a text that is equal only for the same disk."""
+    """Return the use of each network disk, by a text that is equal only for the same disk."""
     return {same: _use(each) for each in disks.defaulted(domain) if (same := network_disks.identity(each))}
 
 
@@ -89,7 +89,7 @@ def _locks(domain: Domain, uid: str) -> Iterator[Lock]:
 
 
 def clash(mine: Use, theirs: Use) -> bool:
-    """Return whether two machines with these uses may not share a claim or disk."""
+    """Return whether two machines with these uses may not share a claim or network disk."""
     return mine != theirs or mine == WRITES
 
 

@@ -19,13 +19,13 @@ _ONE: Final = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 
 
 def key_of(field: str) -> str | None:
-    """Return the label's or annotation's key in a field path, or None."""
+    """Return the key in a path ``metadata.labels['<key>']`` or of an annotation, or None."""
     match = _ONE.fullmatch(field)
     return None if match is None else match[2]
 
 
 def annotations_read(vm: Object, fields: Collection[str]) -> dict[str, str]:
-    """Return the annotations that affect :func:`value` of these fields."""
+    """Return the machine's annotations that affect :func:`value` of these fields."""
     keys = {key_of(field) for field in fields}
     whole = "metadata.annotations" in fields
     return {key: each for key, each in annotations_of(vm).items() if key in keys or (whole and key != MANIFEST)}

@@ -94,7 +94,7 @@ def bounded(value: object) -> Object:
 
 
 def parse(text: str) -> Object:
-    """Parse a guest's information.
+    """Return the valid part of a guest's information in JSON.
 
     Raises:
         ValueError: it is not a JSON object.
@@ -109,7 +109,7 @@ def parse(text: str) -> Object:
 
 
 def fitted(info: Object) -> Object:
-    """Return the information within the limit: repeatedly drops the second half of the longest list.
+    """Return the information within ``MAX_BYTES``: repeatedly drops the second half of the longest list.
 
     ``truncated`` names the shortened lists.
     """
@@ -122,7 +122,7 @@ def fitted(info: Object) -> Object:
 
 
 def has_more(field: str, value: object) -> bool:
-    """Return whether the agent reported more items than the limit."""
+    """Return whether the guest agent reported more items of a field than its limit."""
     shape = FIELDS[field]
     return isinstance(shape, Items) and isinstance(value, list) and len(value) > shape.limit
 

@@ -17,7 +17,7 @@ _PLACEHOLDER: Final = re.compile(r"(\$?)\$\(vm\.([^()]*)\)")
 
 
 def expanded(value: Any, name: str, suffix: str) -> Any:  # noqa: ANN401  JSON
-    """Return JSON data with a machine's values in place of placeholders."""
+    """Return JSON data with a machine's name and suffix in place of placeholders."""
     values = dict(zip(KNOWN, (name, suffix), strict=True))
 
     def replaced(found: re.Match[str]) -> str:
@@ -38,7 +38,7 @@ def expanded(value: Any, name: str, suffix: str) -> Any:  # noqa: ANN401  JSON
 
 
 def validate(value: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401  JSON
-    """Refuse texts with an unknown placeholder."""
+    """Yield an error for each unknown placeholder in JSON data."""
     match value:
         case str():
             for escaped, name in _PLACEHOLDER.findall(value):

@@ -34,7 +34,7 @@ def granted(vm: Mapping[str, Any]) -> int:
 
 
 def wanted(vm: Mapping[str, Any]) -> int | None:
-    """Return the desired memory in bytes; None if the virt-launcher does not change it."""
+    """Return the desired memory in bytes; None if the guest's virt-launcher does not change it."""
     if live_changes.MEMORY.what not in (dig_vm(vm, "status", "domain", "liveChanges") or ()):
         return None
     value = live_changes.wanted(vm).get(live_changes.MEMORY)
@@ -56,7 +56,7 @@ def is_released(vm: Mapping[str, Any]) -> bool:
 
 
 def with_guest(domain: Domain, amount: int) -> Object:
-    """Return a domain with at least this many bytes of memory."""
+    """Return a domain with at least this many bytes of guest memory."""
     if amount <= memory.guest_bytes(domain):
         return dict(domain)
     return {**domain, "memory": {**(domain.get("memory") or {}), "guest": str(amount)}}

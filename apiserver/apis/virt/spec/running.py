@@ -123,7 +123,7 @@ def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
 
 
 def words(found: Sequence[Difference]) -> str:
-    """Return the paths of differences for people, in one line of bounded length."""
+    """Return the paths of differences for people, in one line, the first ones if there are many."""
     told = [str(each) for each in found[:MAX_TOLD]]
     if rest := found[MAX_TOLD:]:
         told.append(f"{len(rest)} more")

@@ -56,7 +56,7 @@ def _is_header(header: bytes) -> bool:
 
 
 def parse(text: str) -> Object:
-    """Check a picture in base64 and return it as ``{"png": text}``.
+    """Return a picture in base64, checked, as ``{"png": text}``.
 
     Raises:
         ValueError: it is invalid or too long.

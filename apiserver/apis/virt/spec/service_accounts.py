@@ -23,6 +23,6 @@ AUTHORITY_CONFIG_MAP: Final = "kube-root-ca.crt"
 
 
 def of(domain: Domain) -> str:
-    """Return the service account of a machine's pod; empty: the namespace's default."""
+    """Return the name of the service account of a machine's pod; empty: the namespace's default."""
     found = (each for each in disks.defaulted(domain) if each.get("type") == cloud_init.SERVICE_ACCOUNT)
     return next((str((each.get("source") or {}).get("name") or "") for each in found), "")

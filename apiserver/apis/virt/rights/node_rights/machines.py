@@ -99,7 +99,7 @@ class MachineWrite:
 
 
 def validate(write: MachineWrite) -> list[FieldError]:
-    """Refuse fields that the node's virt-handler may not write."""
+    """Return the errors of a machine's status with fields that the node's virt-handler may not write."""
     old, new = _status(write.old), _status(write.new)
     here = old.get("nodeName")
     if here != write.node and new.get("nodeName") != write.node:
@@ -117,7 +117,7 @@ def validate(write: MachineWrite) -> list[FieldError]:
 
 
 def followers(before: str, *, moves: bool) -> frozenset[str]:
-    """Return the phases that virt-handler may write after ``before``; ``moves``: at a takeover."""
+    """Return the phases that virt-handler may write after ``before``; ``moves``: when another node takes over."""
     if moves:
         return phases.OWNED_BY_HANDLER & phases.VM_TRANSITIONS[before] | {before, phases.RUNNING}
     return phases.VM_TRANSITIONS[before] - {phases.UNKNOWN} | {before}
@@ -213,7 +213,7 @@ def _is_of_image(write: MachineWrite, field: str) -> bool:
 
 
 def _image(write: MachineWrite) -> Iterator[FieldError]:
-    """Check that a new image is the requested one; any end, or a run, may drop it."""
+    """Yield errors unless a new image is the requested one; any end, or a run, may drop it."""
     image = managed_save.of(write.new)
     if image is None:
         return

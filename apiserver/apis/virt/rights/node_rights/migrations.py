@@ -89,7 +89,7 @@ class MigrationWrite:
 
 
 def validate(write: MigrationWrite) -> list[FieldError]:
-    """Refuse fields that the node's virt-handler may not write."""
+    """Return the errors of a Migration's status with fields that the node's virt-handler may not write."""
     old, new = _status(write.old), _status(write.new)
     roles: tuple[Role, ...] = ("source", "target")
     own = tuple(role for role in roles if old.get(f"{role}Node") == write.node)
@@ -141,7 +141,7 @@ def _released(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
-    """Check attempts: only the current one's failure may be added, while the guest may be on the source."""
+    """Yield errors unless only the current attempt's failure was added, while the guest may be on the source."""
     old, new = ({each["number"]: each for each in _status(each).get("attempts") or ()} for each in (write.old, write.new))
     path, present = STATUS.child("attempts"), migration_attempts.number_of(write.old)
     for number in sorted(old.keys() | new.keys()):
