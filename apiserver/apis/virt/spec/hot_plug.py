@@ -60,7 +60,7 @@ def is_pluggable(disk: Mapping[str, Any]) -> bool:
 
 
 def content_of(disk: Mapping[str, Any]) -> str:
-    """Return an attachment pod's content for a disk: the claim's name, or ``image:`` and a reference; "" for other disks."""
+    """Return what a disk's attachment pod mounts: the claim's name, or ``image:`` and a reference; "" for other disks."""
     if disk.get("type") == disks.IMAGE:
         return f"image:{reference_of(disk)}"
     return str(disks.claim_of(disk) or "") if disk_imports.of(disk) is None else ""
@@ -72,7 +72,7 @@ def reference_of(disk: Mapping[str, Any]) -> str:
 
 
 def directory_of(disk: Mapping[str, Any]) -> str:
-    """Return the directory in the guest's pod with such disks' mounts, each at the disk's name."""
+    """Return the directory in the guest's pod in which such a disk is mounted, under its name."""
     return layout.IMAGES_DIRECTORY if disk.get("type") == disks.IMAGE else layout.DISKS_DIRECTORY
 
 
@@ -82,29 +82,29 @@ def is_supported(disk: Mapping[str, Any], changes: Collection[str]) -> bool:
 
 
 def changes_of(vm: Mapping[str, Any]) -> Collection[str]:
-    """Return what the guest's virt-launcher changes without a restart."""
+    """Return ``status.domain.liveChanges``: what the guest's virt-launcher changes without a restart."""
     return tuple(dig_vm(vm, "status", "domain", "liveChanges") or ())
 
 
 def path_of(disk: str) -> str:
-    """Return the path of a disk in the spec."""
+    """Return the path in the spec of the disk with this name."""
     return f"spec.domain.devices.disks[{disk}]"
 
 
 def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks that only the desired form has, and drives with their new media."""
+    """Return the pluggable disks that the spec has and the guest lacks, and drives with their new media."""
     wanted, there = _by_name(vm)
     return tuple(each for name, each in wanted.items() if is_pluggable(each) and _is_new(each, there.get(name)))
 
 
 def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks that only the running form has, and drives with the media to eject."""
+    """Return the pluggable disks that the guest has and the spec lacks, and drives with the media to eject."""
     wanted, there = _by_name(vm)
     return tuple(each for name, each in there.items() if _is_old(each, wanted.get(name)))
 
 
 def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the other pluggable disks and media of the running form."""
+    """Return the pluggable disks and media that the guest has, without :func:`removed`."""
     wanted, there = _by_name(vm)
     return tuple(each for name, each in there.items() if is_pluggable(each) and not _is_old(each, wanted.get(name)))
 
@@ -128,12 +128,12 @@ def _is_old(runs: Object, desired: Object | None) -> bool:
 
 
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return ``status.volumeStatus``."""
+    """Return ``status.volumeStatus`` of a machine."""
     return tuple(dig_vm(vm, "status", FIELD) or ())
 
 
 def entry_of(vm: Mapping[str, Any], disk: str) -> Object | None:
-    """Return the entry of a disk, or None."""
+    """Return a disk's entry in ``status.volumeStatus``, or None."""
     return next((each for each in entries(vm) if each.get("name") == disk), None)
 
 
@@ -143,19 +143,19 @@ def pod_name(vm: Object, disk: Mapping[str, Any]) -> str:
 
 
 def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
-    """Return the recorded attachment pod of a disk; None if the guest's own pod has the claim, or none has it yet."""
+    """Return a disk's attachment pod in ``status.volumeStatus``; None if the guest's own pod has the claim, or none has it yet."""
     found = (entry_of(vm, str(disk["name"])) or {}).get("hotplugVolume") or {}
     pod = AttachmentPod(str(found.get("attachPodName") or ""), str(found.get("attachPodUID") or ""))
     return pod if pod.uid and pod.name == pod_name(vm, disk) else None
 
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the running form's disk with the claim of a new disk, or ""."""
+    """Return the name of the running guest's disk with the claim of a new disk, or ""."""
     return _with_claim_of(disk, _by_name(vm)[1])
 
 
 def user_of_identity(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the running form's disk with the serial or World Wide Name of a new disk, or ""."""
+    """Return the name of the running guest's disk with the serial or World Wide Name of a new disk, or ""."""
     return _with_identity_of(disk, _by_name(vm)[1])
 
 
@@ -174,7 +174,7 @@ def _identity(disk: Mapping[str, Any]) -> set[str]:
 
 
 def record(vm: Object) -> None:
-    """Copy each new disk with a recorded attachment pod, a free claim and free names to the running form, in place."""
+    """Add new disks with a recorded attachment pod, a free claim and free names to ``status.running``, in place."""
     ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(vm)[1]
     coming = [str(each["name"]) for each in ready if not (_with_claim_of(each, there) or _with_identity_of(each, there))]
     if coming:
@@ -182,14 +182,14 @@ def record(vm: Object) -> None:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Give the running form the desired presence of these disks, in place. A drive with another medium is then empty."""
+    """Add or remove these disks in ``status.running``, in place, as in the spec. A drive with another medium is then empty."""
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
     running.set_domain(vm, with_disks(runs.get("domain") or {}, desired, changed))
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the disks that the running guest gets or loses."""
+    """Return the names of disks that virt-launcher can attach, detach or give another medium, without a restart."""
     waits = {each.get("name") for each in entries(vm) if each.get("reason") == NEEDS_RESTART}
     changes = changes_of(vm)
     found = (each for each in (*added(vm), *removed(vm)) if is_supported(each, changes))
@@ -197,7 +197,7 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return the running domain with the desired presence of these disks and media, in the desired order."""
+    """Return the domain ``runs`` with these disks and media added or removed as in ``desired``, in its order."""
     there, wanted = _written(runs), _written(desired)
     found = [_taken(there.get(name), disk, is_changed=name in changed) for name, disk in wanted.items() if name in there or name in changed]
     found += [disk for name, disk in there.items() if name not in wanted and name not in changed]
@@ -222,5 +222,5 @@ def _written(domain: Domain) -> dict[str, Object]:
 
 
 def _by_name(vm: Mapping[str, Any]) -> list[dict[str, Object]]:
-    """Return the disks of the desired and the running form."""
+    """Return the disks of the desired domain, and those of the running one, by name."""
     return [{str(each["name"]): each for each in disks.defaulted(domain)} for domain in running.domains_of(vm)]

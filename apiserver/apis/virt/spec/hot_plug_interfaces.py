@@ -37,31 +37,31 @@ def takes_interfaces(vm: Mapping[str, Any]) -> bool:
 
 
 def path_of(card: str) -> str:
-    """Return the path of a card in the spec."""
+    """Return the path in the spec of the card with this name."""
     return f"spec.domain.devices.interfaces[{card}]"
 
 
 def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable cards that only the desired form has."""
+    """Return the pluggable cards that the spec has and the guest lacks."""
     desired, runs = running.domains_of(vm)
     return _only_in(desired, runs, runs)
 
 
 def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable cards that only the running form has."""
+    """Return the pluggable cards that the guest has and the spec lacks."""
     desired, runs = running.domains_of(vm)
     return _only_in(runs, desired, runs)
 
 
 def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable cards that both forms have, as in the running form."""
+    """Return the pluggable cards that guest and spec have, as the guest has them."""
     desired, runs = running.domains_of(vm)
     wanted = _by_name(desired)
     return tuple(each for name, each in _by_name(runs).items() if name in wanted and is_pluggable(each, runs))
 
 
 def coming(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the added cards that need not wait for the end of another with the same place or MAC address."""
+    """Return the :func:`added` cards that can be attached now: no other has their place or MAC address."""
     there, found = interfaces.defaulted(running.domains_of(vm)[1]), list[Object]()
     for each in added(vm):
         others = [*there, *found]
@@ -76,29 +76,29 @@ def _conflicts(vm: Mapping[str, Any], card: Object, other: Object) -> bool:
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cards that the running guest gets or loses."""
+    """Return the names of cards to attach or detach; none if virt-launcher cannot."""
     return tuple(str(each["name"]) for each in (*added(vm), *removed(vm))) if takes_interfaces(vm) else ()
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Give the running form the desired presence of these cards, in place."""
+    """Add or remove these cards in ``status.running``, in place, as in the spec."""
     running.set_domain(vm, _with_presence(vm, changed))
 
 
 def with_coming(vm: Object, names: Collection[str]) -> Object:
-    """Return the machine with these coming cards in its running form."""
+    """Return the machine with these :func:`coming` cards in ``status.running``."""
     found = [str(each["name"]) for each in coming(vm) if each["name"] in names]
     return _with_cards(vm, found) if found else vm
 
 
 def with_added(vm: Mapping[str, Any]) -> Object:
-    """Return the machine with all added cards in its running form."""
+    """Return the machine with all :func:`added` cards in ``status.running``."""
     found = [str(each["name"]) for each in added(vm)]
     return _with_cards(dict(vm), found) if found else dict(vm)
 
 
 def alone(vm: Object, card: str) -> Object:
-    """Return the machine with only one card in its running form, as that or the desired form has it."""
+    """Return the machine with only this card in ``status.running``, as the guest or else the spec has it."""
     desired, runs = running.domains_of(vm)
     found = {**_by_name(desired), **_by_name(runs)}[card]
     domain = given.with_devices(runs, "interfaces", [found])
@@ -106,7 +106,7 @@ def alone(vm: Object, card: str) -> Object:
 
 
 def with_interfaces(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return the running domain with the desired presence of these cards, in the desired order."""
+    """Return the domain ``runs`` with these cards added or removed as in ``desired``, in its order."""
     there, wanted = _by_name(runs), _by_name(desired)
     found = [there.get(name, card) for name, card in wanted.items() if name in there or name in changed]
     found += [card for name, card in there.items() if name not in wanted and name not in changed]

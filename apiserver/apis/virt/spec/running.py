@@ -97,7 +97,7 @@ def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
 
 
 def set_domain(vm: Object, domain: Object) -> None:
-    """Give the copy another domain, and remove a copy that equals the spec, in place."""
+    """Set the domain of ``status.running``, in place, and remove that field if it then equals the spec."""
     vm["status"][RUNNING] = {**vm["status"][RUNNING], "domain": domain}
     if not differences(vm):
         del vm["status"][RUNNING]

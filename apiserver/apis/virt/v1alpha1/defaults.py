@@ -16,7 +16,7 @@ GRACE_PERIOD_SECONDS: Final = 30
 
 
 def default_virtual_machine(obj: dict[str, Any]) -> None:
-    """Set the defaults of a VirtualMachine."""
+    """Set the defaults of a VirtualMachine, in place."""
     spec = _object(obj, "spec")
     spec.setdefault("runStrategy", power.RERUN_ON_FAILURE)
     rerun = _object(spec, "rerun")
@@ -28,7 +28,7 @@ def default_virtual_machine(obj: dict[str, Any]) -> None:
 
 
 def default_domain(domain: dict[str, Any]) -> None:
-    """Set the defaults of ``spec.domain``."""
+    """Set the defaults of ``spec.domain``, in place."""
     for field in cpu.COUNTS:
         _object(domain, "cpu").setdefault(field, 1)
     _object(domain, "memory").setdefault("guest", memory.GUEST)
@@ -41,7 +41,7 @@ def default_domain(domain: dict[str, Any]) -> None:
 
 
 def default_migration(obj: dict[str, Any]) -> None:
-    """Set the defaults of a Migration: there are none."""
+    """Do nothing: a Migration has no defaults."""
     del obj
 
 

@@ -19,7 +19,7 @@ XML: Final = "domainXML"
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Validate ``spec.domain`` and ``spec.domainXML``."""
+    """Return the errors in ``spec.domain`` and ``spec.domainXML``."""
     xml, typed = spec.get(XML), spec.get(DOMAIN)
     if xml is None:
         if typed is None:
@@ -44,7 +44,7 @@ def _validate_beside(xml: str, typed: Object, path: Path) -> list[FieldError]:
 
 
 def _placed(error: FieldError, typed: Object, path: Path) -> FieldError:
-    """Return a memory error with its path in the XML if the XML sets the amount."""
+    """Return the error, with a path in the XML if it concerns memory that the XML sets."""
     if error.path != str(path.child(DOMAIN, "memory", "guest")) or (typed.get("memory") or {}).get("guest") is not None:
         return error
     return forbidden(path.child(XML), f"/domain/memory: {error.detail}")
