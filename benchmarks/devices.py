@@ -88,7 +88,7 @@ class Sample:
 
 
 def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the base with further members. All have the same memory, because UEFI cannot load a kernel with less."""
+    """Return a VM with these devices and firmware. All have the same memory, because UEFI cannot load a kernel with less."""
     manifest = copy.deepcopy(linux_vm(name))
     domain = manifest["spec"]["domain"]
     domain["memory"] = {"guest": "256Mi"}
@@ -99,7 +99,7 @@ def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float) -> Sample:
-    """Create a machine, wait for its console output, and delete it."""
+    """Create a machine, wait until its console prints ``said``, and delete it; return the seconds and its pod's MiB."""
     name = manifest["metadata"]["name"]
     began = time.monotonic()
     kubectl.create(manifest)
@@ -114,7 +114,7 @@ def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float)
 
 
 def measure(kubectl: Kubectl, count: int, names: Sequence[str]) -> dict[str, list[Sample]]:
-    """Start each tiny machine ``count`` times, in turn."""
+    """Start a machine without and one with each named device, ``count`` times in turn; return the samples by device."""
     wanted: dict[str, Mapping[str, Any]] = {BASE: {}, **{name: DEVICES[name] for name in names}}
     kubectl.create(shared_claim(CLAIM))
     kubectl("create", "secret", "generic", SECRET, "--from-literal=key=value")

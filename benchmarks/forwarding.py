@@ -66,7 +66,7 @@ class Direct(Connect):
         self._tls = tls
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return virt-handler's address."""
+        """Return the URL of virt-handler's stream to the queried port, with its server name and TLS."""
         path = streams.handler_path("default", "testvm", obj["metadata"]["uid"], streams.Forward("tcp", int(query["port"])).stream)
         return Destination(f"https://127.0.0.1:{self._port}{path}", names.handler_server_name(NODE), self._tls)
 
@@ -75,7 +75,7 @@ class NodeSocket(socket.socket):
     """A socket that connects to this machine instead of the pod's address."""
 
     def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]  # typeshed: of any family
-        """Connect to this machine."""
+        """Connect to the port of ``address`` on this machine, whatever its host."""
         super().connect(("127.0.0.1", address[1]))
 
 
@@ -87,7 +87,7 @@ class Place:
     ports: Mapping[str, int]
 
     def arguments(self, role: str) -> list[str]:
-        """Return the arguments of one process."""
+        """Return Python's arguments for the process with this role."""
         ports = ",".join(f"{each}={port}" for each, port in self.ports.items())
         return ["-m", "benchmarks.forwarding", "--role", role, "--root", str(self.root), "--ports", ports]
 
@@ -121,7 +121,7 @@ async def serve_plugin(place: Place) -> None:
 
 
 def serve_guest(port: int) -> None:
-    """Send or take bytes: each connection begins with a letter and a number of eight bytes."""
+    """Act as the guest: each connection begins with its direction's letter and an eight-byte count of bytes to send or receive."""
 
     def one(link: socket.socket) -> None:
         with link:
@@ -173,7 +173,7 @@ def processor_seconds(pid: int) -> float:
 
 @asynccontextmanager
 async def hops() -> AsyncIterator[tuple[Place, Mapping[str, int]]]:
-    """Yield the running processes, with the pid of each."""
+    """Run guest, virt-handler, virt-api and plugin as processes; yield their place, and pids by role."""
     with tempfile.TemporaryDirectory(prefix="forwarding") as name:
         place = Place(Path(name), {each: free_port() for each in ROLES})
         authority = Authority(place.root)

@@ -37,7 +37,7 @@ class Reading:
 
     @property
     def mib_per_second(self) -> float:
-        """Return the throughput."""
+        """Return the throughput of the reading."""
         return self.bytes / MIB / self.seconds
 
     @property
@@ -70,7 +70,7 @@ def in_pod(kubectl: Kubectl, pod: str) -> Run:
 
 
 def a_pod(name: str, *command: str, node: str = "", claim: str = "") -> dict[str, Any]:
-    """Return a pod with ``gauge``, and with ``claim`` mounted at ``/claim``."""
+    """Return a pod that runs ``command`` in ``gauge``'s image, with ``claim``, if given, mounted at ``/claim``."""
     container: dict[str, Any] = {
         "name": "main",
         "image": GUEST_IMAGE,

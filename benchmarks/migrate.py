@@ -92,7 +92,7 @@ def phase_seconds(status: Mapping[str, Any]) -> dict[str, float]:
 
 
 def settled(attempts: Sequence[Attempt], end: datetime) -> Sequence[Attempt]:
-    """Return the attempts up to the consecutive answers after ``end``; empty before these exist."""
+    """Return the client's attempts up to ``SETTLED_ANSWERS`` consecutive answers after ``end``; empty before these exist."""
     after = [number for number, each in enumerate(attempts) if (each.ended - end).total_seconds() >= HANGING_SECONDS]
     row = 0
     for number in after:
@@ -129,7 +129,7 @@ def relays(pods: Sequence[dict[str, Any]]) -> dict[int, float]:
 
 
 def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
-    """Return each running process's time, including its ended children."""
+    """Return each running process's processor seconds by pid, including its ended children's."""
     found = {}
     for pid in pids:
         try:
@@ -141,7 +141,7 @@ def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
 
 
 def taken(before: Mapping[int, float], latest: Mapping[int, float]) -> float:
-    """Return the time used between two samples; new processes count from zero."""
+    """Return the processor seconds used between two samples by pid; new processes count from zero."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in latest.items())
 
 
@@ -173,7 +173,7 @@ def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
 
 
 def move(kubectl: Kubectl, idle_rate: float) -> Move:
-    """Migrate once; ``idle_rate``: idle virt-handlers' seconds of processor time per second."""
+    """Migrate the guest once; return the measured move. ``idle_rate``: idle virt-handlers' processor seconds per second."""
     pods = handlers(kubectl)
     before, relays_before, began = processor_seconds(pods), relays(pods), time.monotonic()
     relays_latest = dict(relays_before)
@@ -221,7 +221,7 @@ def mib_per_second(progress: Mapping[str, Any]) -> float | None:
 
 
 def kind_of(attempt: Attempt) -> str:
-    """Return the end of the client's message, without addresses."""
+    """Return the end of the client's error message, without addresses."""
     return re.sub(r"\(?[0-9a-f.:\[\]]*[.:][0-9a-f.:\[\]]+\)?:? ?", "", attempt.failure.rpartition(": ")[2] or attempt.failure).strip()
 
 

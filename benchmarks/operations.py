@@ -57,7 +57,7 @@ def machine(memory_mib: int, run: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def started(kubectl: Kubectl, manifest: dict[str, Any], said: str = PROMPT) -> Iterator[dict[str, Any]]:
-    """Yield a machine after its console printed ``said``; delete it afterwards."""
+    """Create a machine; yield it once its console printed ``said``; delete it afterwards."""
     name = manifest["metadata"]["name"]
     kubectl.create(manifest)
     kubectl("wait", "vm", name, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
@@ -188,7 +188,7 @@ async def echoes(kubectl: Kubectl, count: int) -> dict[str, list[float]]:
 
 
 def moved(port: int, direction: str, seconds: float) -> float:
-    """Return the MiB per second of one connection to ``gauge serve``, ``down`` or ``up``.
+    """Return the MiB per second from (``down``) or to (``up``) ``gauge serve`` on one connection.
 
     Counting starts after the buffers of all hops are full: kubectl port-forward ends a connection with its first direction.
     """
@@ -256,7 +256,7 @@ def report(
     forwards: Mapping[str, Mapping[str, Sequence[float]]],
     written: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return medians, the 99th of 100 echoes, and the rates with the ratio of the first program to the second."""
+    """Return the report's JSON: medians, the echoes' 99th percentile, and both programs' forwarding rates with their ratio."""
     medians = {way: {each: statistics.median(found) for each, found in both.items()} for way, both in forwards.items()}
     ours, theirs = medians.values()
     return {

@@ -47,7 +47,7 @@ GIB: Final = 1 << 30
 
 
 def node_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the node in the peer's certificate; none is revoked."""
+    """Return the node that the peer's certificate names; no certificate is revoked."""
     return trust.node_of(peers.presented(transport), Revocations())
 
 
@@ -82,7 +82,7 @@ async def serve_source(root: Path, migrations: int, port: int) -> None:
 
 
 async def answer(first: dict[str, Any]) -> None:
-    """Print ``first``; then print a timer's delays between two input lines, until the input ends."""
+    """Print ``first``; then, after every second input line, print a timer's delays since the line before, until the input ends."""
     loop, late = asyncio.get_running_loop(), list[float]()
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -110,7 +110,7 @@ def lateness(late: list[float]) -> dict[str, float]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time of a process and its running children."""
+    """Return the processor seconds of a process and its running children; 0 if it is gone."""
     used = 0.0
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -121,7 +121,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def resident(pid: int) -> float:
-    """Return MiB of a process and its children, with shared pages counted once (PSS)."""
+    """Return the MiB of a process and its children, with shared pages counted once (PSS); 0 if it is gone."""
     total = 0.0
     with contextlib.suppress(OSError):
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -139,14 +139,14 @@ class Side:
         self.pid = process.pid
 
     async def said(self) -> dict[str, Any]:
-        """Return the next output line, parsed as JSON."""
+        """Return the process's next output line, parsed as JSON; after its end, an object with ``error``."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         found: dict[str, Any] = json.loads(line or b'{"error": "the process ended"}')
         return found
 
     async def turn(self) -> None:
-        """Start or end a measurement."""
+        """Tell the process to start or end a measurement: one input line."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         await self._process.stdin.drain()
@@ -181,7 +181,7 @@ class Pods:
             self._listeners.append(listener)
 
     def move(self, size: int) -> None:
-        """Send ``size`` bytes in each migration, until all have arrived."""
+        """Send ``size`` bytes in each migration at the same time; return when all have arrived."""
         threads = [threading.Thread(target=self._send, args=(number, size)) for number in range(self._migrations)]
         threads += [threading.Thread(target=receive, args=(listener, size)) for listener in self._listeners]
         for thread in threads:
@@ -198,7 +198,7 @@ class Pods:
 
 
 def send(link: socket.socket, size: int) -> None:
-    """Send ``size`` bytes, and wait for an acknowledging byte."""
+    """Send ``size`` random bytes, and wait for an acknowledging byte."""
     chunk = memoryview(os.urandom(CHUNK_BYTES))
     for _ in range(size // CHUNK_BYTES):
         link.sendall(chunk)
@@ -271,7 +271,7 @@ def receive_bare(listener: socket.socket, root: Path, size: int, encrypted: bool
 
 @contextlib.contextmanager
 def timed_child(work: Callable[[], None]) -> Iterator[Callable[[], float]]:
-    """Run work in a child process; yield a function that waits for its end and returns its processor time."""
+    """Run ``work`` in a child process; yield a function that waits for its end and returns its processor seconds."""
     context = multiprocessing.get_context("fork")
     used = context.Value("d", 0.0)
 

@@ -46,7 +46,7 @@ class Timeline:
     """resourceVersions until Running, one for each write."""
 
     def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage; ``own``: outside scheduling, pod start, libvirt and guest."""
+        """Return the seconds of each stage, and ``own``: those of virt-api and virt-controller."""
         moments = [self.sent, self.answered, self.pod_created, self.pod_scheduled, self.pod_running, self.running, self.prompt]
         stages = {name: end - begin for name, begin, end in zip(STAGES, moments, moments[1:], strict=False)}
         return {**stages, "create_to_running": self.running - self.sent, "own": stages["api"] + stages["controller"]}
@@ -63,7 +63,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
-        """Return the summary of at least one sample."""
+        """Return median, 95th percentile, minimum and maximum of at least one value."""
         ordered = sorted(values)
         p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
         return cls(round(statistics.median(ordered), 3), round(p95, 3), round(ordered[0], 3), round(ordered[-1], 3))
@@ -82,7 +82,7 @@ class Stopwatch:
         self.timelines: dict[str, Timeline] = {}
 
     def machine(self, vm: dict[str, Any], now: float) -> None:
-        """Observe a VirtualMachine."""
+        """Record a VirtualMachine's version, and ``now`` if it is Running for the first time."""
         timeline = self.timelines.get(vm["metadata"]["name"])
         if timeline is None or timeline.running:
             return
@@ -91,7 +91,7 @@ class Stopwatch:
             timeline.running = now
 
     def pod(self, pod: dict[str, Any], now: float) -> None:
-        """Observe a launcher pod."""
+        """Record ``now`` if a launcher pod is created, scheduled or Running for the first time."""
         timeline = self.timelines.get(pod["metadata"].get("labels", {}).get("vm.kubevirt.io/name", ""))
         if timeline is None:
             return

@@ -63,7 +63,7 @@ class Direct(Connect):
         self._tls = tls
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return virt-handler's address."""
+        """Return the URL of virt-handler's console stream, with its server name and TLS."""
         del query
         path = streams.handler_path("default", "testvm", obj["metadata"]["uid"], "console")
         return Destination(f"https://127.0.0.1:{self._port}{path}", names.handler_server_name(NODE), self._tls)
@@ -79,7 +79,7 @@ async def serve_api(root: Path, port: int, handler_port: int) -> None:
 
 
 def api_options(own: Files, port: int) -> Options:
-    """Return options without limits of streams."""
+    """Return virt-api's options, without limits of streams."""
     return options.parse(
         [
             "--bind-address=127.0.0.1", f"--secure-port={port}", f"--tls-cert-file={own.certificate}", f"--tls-private-key-file={own.key}",
@@ -108,12 +108,12 @@ class Guests:
         self._writers: list[asyncio.StreamWriter] = []
 
     def power_off(self) -> None:
-        """End every connection."""
+        """Abort every connection of the guests."""
         for writer in self._writers:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Run one guest."""
+        """Act as the guest of one connection: print, read, or neither, as this object's fields say."""
         self._writers.append(writer)
         with contextlib.suppress(OSError, RuntimeError):  # uvloop raises this for an aborted transport
             if not self.reading:
@@ -217,7 +217,7 @@ FLOODS: Final[dict[str, tuple[bytes, Flood]]] = {
 
 
 async def measure(what: str, count: int, seconds: float) -> None:
-    """Print the cost of one flood."""
+    """Open ``count`` streams, run flood ``what`` on each for at most ``seconds``, and print the memory of each process."""
     printing, flood = FLOODS[what]
     async with scene() as place, AsyncExitStack() as stack:
         place.guests.reading, place.guests.printing = False, printing

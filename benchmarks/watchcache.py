@@ -171,7 +171,7 @@ class Reader:
         self._heard = heard
 
     def receive(self, batch: EventBatch) -> bool:
-        """Count the delivered events after encoding."""
+        """Encode the batch, count its events as heard, and accept it."""
         self._heard[0] += len(batch.written("json", frames))
         return True
 

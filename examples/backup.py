@@ -33,7 +33,7 @@ INITIATOR: Final = "iqn.2008-11.org.linux-kvm:"
 
 
 def main() -> None:
-    """Read a List from standard input; write the List to create."""
+    """Read a List from standard input; print the List to create, and to standard error what it loses."""
     items = json.load(sys.stdin)["items"]
     json.dump({"apiVersion": "v1", "kind": "List", "items": [_again(each) for each in items]}, sys.stdout, indent=1)
     for lost in (f"{namespace_of(each)}/{name_of(each)}: {why}" for each in items for why in _lost(each)):
@@ -47,7 +47,7 @@ def _again(found: Object) -> Object:
 
 
 def _said(vm: Object) -> Object:
-    """Return a machine's spec with the values that depended on its uid."""
+    """Return a machine's spec for a new object, with the values that depended on its uid; Halted if it is off."""
     spec: Object = copy.deepcopy(vm["spec"])
     if not power.decide(vm).on:
         spec["runStrategy"] = power.HALTED
@@ -73,7 +73,7 @@ def _has_state(vm: Object) -> bool:
 
 
 def _seeds(vm: Object, spec: Object) -> Iterator[Any]:
-    """Yield the cloud-init disks that accept meta data; public keys and meta data exclude each other."""
+    """Yield the cloud-init disks of ``spec`` that need meta data; none with public keys, which exclude it."""
     if _brings_keys(vm):
         return
     for disk in dig(spec, "domain", "devices", "disks") or ():

@@ -46,7 +46,7 @@ class Generator:
     cpus: frozenset[int]
 
     def run(self, server: Server, kind: Kind, operation: Operation, *more: str, user: str = USER, port: int = 0) -> dict[str, Any]:
-        """Take one sample of a server, or of a proxy at ``port``.
+        """Run an operation against a server, or its proxy at ``port``; return the sample.
 
         Raises:
             SampleFailed: a response was wrong.

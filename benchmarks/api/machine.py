@@ -15,7 +15,7 @@ from tests.testbed import image_python, layout
 
 
 def interpreter(named: str = "") -> str:
-    """Return the given Python, or that of virt-api's image.
+    """Return the path ``named``, or that of the Python of virt-api's image.
 
     Raises:
         StepFailed: it is not available.
@@ -40,9 +40,10 @@ def describe(revision: str, python: str) -> dict[str, Any]:
 
 
 def export(revision: str, directory: Path, python: str) -> Path:
-    """Return a new directory with a revision's sources, or a copy of the current ones.
+    """Write a revision's sources, by default the work tree's, into the new ``directory``; return it.
 
-    They are compiled for ``python``, because compiling imports takes some MiB. ``revision`` may be a directory's path.
+    They are compiled for ``python``, because compiling imports takes some MiB. A ``revision`` with ``/`` that is a directory is returned
+    unchanged. Raises ProgramFailed for an unknown one.
     """
     if "/" in revision and Path(revision).is_dir():
         return Path(revision).absolute()
@@ -59,7 +60,7 @@ def export(revision: str, directory: Path, python: str) -> Path:
 
 
 def split() -> tuple[frozenset[int], frozenset[int]]:
-    """Return one processor for the server, and one for all others; both empty with only one."""
+    """Return one processor's number for the server, and one for all other processes; both empty with only one."""
     available = sorted(os.sched_getaffinity(0))
     if len(available) < 2:
         return frozenset(), frozenset()
@@ -67,7 +68,7 @@ def split() -> tuple[frozenset[int], frozenset[int]]:
 
 
 def place() -> str | None:
-    """Return a directory in memory with enough space, so that no disk is measured; otherwise None."""
+    """Return a directory in memory with 6 GiB free, so that no disk is measured; otherwise None."""
     shared = Path("/dev/shm")
     if shared.is_dir() and shutil.disk_usage(shared).free > 6 << 30:
         return str(shared)

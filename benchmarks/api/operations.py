@@ -36,7 +36,7 @@ class Operation:
 
     @property
     def flags(self) -> list[str]:
-        """Return the load generator's flags."""
+        """Return the load generator's flags for this operation."""
         flags = [f"-op={self.verb}", f"-names={self.names}", f"-objects={self.objects}", f"-connections={self.connections}"]
         if self.query:
             flags.append(f"-query={self.query}")

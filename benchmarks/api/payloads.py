@@ -27,11 +27,11 @@ class Kind:
     patch: Object
 
     def collection(self, namespace: str) -> str:
-        """Return the collection's path."""
+        """Return the API path of this kind's collection in a namespace."""
         return f"/apis/{self.group}/{self.version}/namespaces/{namespace}/{self.plural}"
 
     def write(self, directory: Path) -> tuple[Path, Path]:
-        """Write template and patch; return their paths."""
+        """Write this kind's template and patch to files of ``directory``; return their paths."""
         directory.mkdir(parents=True, exist_ok=True)
         files = directory / f"{self.group}.template.json", directory / f"{self.group}.patch.json"
         for file, content in zip(files, (self.template, self.patch), strict=True):
@@ -52,7 +52,7 @@ def _metadata(annotations: int) -> Object:
 
 
 def flunder(group: str) -> Kind:
-    """Return the kind that both servers have."""
+    """Return the kind Flunder of this API group, which both servers have."""
     spec = {"reference": "flunder-@SEQUENCE@", "referenceType": "Flunder"}
     template = {"apiVersion": f"{group}/v1alpha1", "kind": "Flunder", "metadata": _metadata(ANNOTATIONS), "spec": spec}
     patch = {"metadata": {"annotations": {SEQUENCE: "@SEQUENCE@"}}, "spec": {"reference": "flunder-@SEQUENCE@"}}
@@ -60,7 +60,7 @@ def flunder(group: str) -> Kind:
 
 
 def machine() -> Kind:
-    """Return our VirtualMachine, which the reference server lacks."""
+    """Return our kind VirtualMachine, which the reference server lacks."""
     group = "kubevirt.io"
     spec = {
         "runStrategy": "Halted",

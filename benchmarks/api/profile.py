@@ -37,7 +37,7 @@ def _deepest(frames: list[str]) -> str:
 
 
 def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
-    """Return (samples, self time, total time) by function from the output of ``py-spy record --format raw``."""
+    """Return the number of samples, and own and total ones by function, from ``py-spy record --format raw``; idle ones do not count."""
     count, own, total = 0, Counter[str](), Counter[str]()
     for line in stacks.splitlines():
         stack, _, number = line.rpartition(" ")
@@ -71,7 +71,7 @@ def render(operation: str, count: int, own: Counter[str], total: Counter[str]) -
 
 
 def record(bench: Bench, operation: Operation, seconds: float, *, native: bool) -> str:
-    """Run the load and sample it; return the folded stacks."""
+    """Run an operation while py-spy samples the first contestant's server; return the folded stacks."""
     contestant = bench.contestants[0]
     with tempfile.NamedTemporaryFile(suffix=".raw") as raw:
         command = [

@@ -37,7 +37,7 @@ def ratio(result: Result, key: str, reference: str, ours: str = OURS) -> float |
 
 
 def reviewed(result: Result, key: str, name: str) -> float:
-    """Return a server's median number of reviews per request; 0 without a count."""
+    """Return a server's median number of SubjectAccessReviews per request; 0 without a count."""
     shares: list[float] = [each.get("reviewed", 0.0) for each in result["samples"].get(key, {}).get(name, [])]
     return statistics.median(shares) if shares else 0.0
 
@@ -127,7 +127,7 @@ def _short(value: float) -> str:
 
 
 def _beside(samples: list[Result], name: str) -> float:
-    """Return another process's microseconds for one operation."""
+    """Return the median processor time, in microseconds per operation, of process ``name``, such as etcd."""
     used: list[float] = [each["cpu_seconds"].get(name, 0) * 1e6 / max(each["count"], 1) for each in samples]
     return statistics.median(used)
 

@@ -39,7 +39,7 @@ class Contestant:
 
     @property
     def name(self) -> str:
-        """Return the variant's name."""
+        """Return the name of the server's variant."""
         return self.server.variant.name
 
     def reviews(self) -> int:
@@ -66,22 +66,22 @@ class Bench:
     failures: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def ask(self, contestant: Contestant, operation: Operation, *more: str, user: str = USER) -> dict[str, Any]:
-        """Return one new sample."""
+        """Run an operation against a contestant; return the sample. Raises SampleFailed."""
         return self.generator.run(contestant.server, contestant.kind, operation, *more, user=user, port=contestant.port)
 
     def note(self, key: str, name: str, sample: dict[str, Any]) -> None:
-        """Store a sample."""
+        """Store a contestant's sample of operation ``key``, with the machine's load."""
         self.samples.setdefault(key, {}).setdefault(name, []).append({**sample, "load": round(os.getloadavg()[0], 2)})
 
     def seed(self, namespace: str, names: str, count: int) -> None:
-        """Create objects at every contestant."""
+        """Create ``count`` objects at every contestant."""
         for each in self.contestants:
             operation = Operation("seed", "seed", namespace=namespace, names=names, objects=count)
             self.generator.run(each.server, each.kind, operation, user=ADMIN)
             progress(f"{count} objects at {each.name}")
 
     def measure(self, operation: Operation) -> None:
-        """Take all samples of an operation, in turn."""
+        """Take and store ``rounds`` samples of an operation from each contestant, in turn."""
         self.ready(operation)
         for number in range(self.rounds):
             order = self.contestants if number % 2 == 0 else self.contestants[::-1]
@@ -89,7 +89,7 @@ class Bench:
                 self.sample(operation, each)
 
     def ready(self, operation: Operation) -> None:
-        """Start all contestants in the operation's mode."""
+        """Restart contestants with other settings than the operation needs; introduce the users of a varied operation."""
         for each in self.contestants:
             if each.server.use(servers.VARIED if operation.varied else servers.ORDINARY):
                 each.introduced = ""
@@ -112,12 +112,12 @@ class Bench:
         progress(f"introduced users to {contestant.name}")
 
     def fail(self, operation: Operation, contestant: Contestant, error: SampleFailed) -> None:
-        """Record a failure; the contestant then skips the operation."""
+        """Record and print a failure; later rounds of the operation skip this contestant."""
         self.failures.setdefault(operation.key, {})[contestant.name] = str(error)
         print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)
 
     def sample(self, operation: Operation, contestant: Contestant) -> None:
-        """Take and store one sample, unless this contestant failed."""
+        """Take and store one sample, after a create also one of the deletion; nothing if this contestant failed before."""
         if contestant.name in self.failures.get(operation.key, {}):
             return
         cpu = operation.quick_cpu if self.quick else operation.cpu
@@ -136,11 +136,11 @@ class Bench:
         progress(f"{operation.key} {contestant.name}")
 
     def taken(self, operation: Operation, contestant: Contestant) -> int:
-        """Return the number of an operation's samples."""
+        """Return the number of stored samples of an operation from a contestant."""
         return len(self.samples.get(operation.key, {}).get(contestant.name, []))
 
     def vary(self, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Return a sample of a varied operation with its share of reviews."""
+        """Run a varied operation; return the sample, except for watches with ``reviewed``: SubjectAccessReviews per request."""
         seed = f"{operation.key}-{self.taken(operation, contestant)}"
         lines = varied.write(contestant.server.here.directory, seed, varied.requests(seed))
         before = contestant.reviews()
@@ -171,10 +171,10 @@ class Bench:
         return self.insist("status 429", contestant, listing, "-seconds=0", "-longest=0.01")
 
     def insist(self, passing: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Return a sample of a new server; retry while it fails with ``passing``.
+        """Return a sample of a new server; retry for ``CACHE_SECONDS`` while the error contains ``passing``.
 
         Raises:
-            SampleFailed: another response was wrong.
+            SampleFailed: another error, or no success in time.
         """
         deadline = time.monotonic() + CACHE_SECONDS
         while True:
@@ -195,7 +195,7 @@ def progress(text: str) -> None:
 def prepared(
     variants: Sequence[Variant], *, rounds: int, quick: bool, python: str, revision: str = ""
 ) -> Iterator[tuple[Environment, Bench]]:
-    """Start etcd, kube-apiserver and the servers; yield the environment and the bench.
+    """Run etcd, kube-apiserver and the variants' servers during the block; yield the environment and the bench.
 
     Raises:
         ProgramFailed, StepFailed: a server did not start, or was not built.

@@ -44,13 +44,13 @@ class Scale:
     failures: list[str] = field(default_factory=list)
 
     def note(self, what: str, contestant: Contestant, figures: dict[str, Any]) -> None:
-        """Store and print a row."""
+        """Store and print a contestant's row ``what``."""
         self.rows.append((what, contestant.name, figures))
         shown = "  ".join(f"{key} {value}" for key, value in figures.items())
         print(f"{what:28}{contestant.name:9}{shown}", flush=True)
 
     def ask(self, what: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any] | None:
-        """Return an operation's figures at a contestant, or None if it failed."""
+        """Run an operation against a contestant; return the sample, or None after recording a failure."""
         progress(f"{what} {contestant.name}")
         try:
             return self.bench.ask(contestant, operation, *more)
@@ -60,7 +60,7 @@ class Scale:
             return None
 
     def growth(self, steps: list[int]) -> None:
-        """Measure writes and reads with a growing number of objects."""
+        """Create objects up to each number of ``steps``, and measure reads and writes at each."""
         made = 0
         for count in steps:
             for each in self.bench.contestants:
@@ -79,7 +79,7 @@ class Scale:
                         self.note(f"{operation.key} with {count}", each, {**_cost(sample), "p99_us": round(sample["p99_us"])})
 
     def restart(self, count: int) -> None:
-        """Measure a restart with all objects."""
+        """Restart each contestant with ``count`` objects; note the seconds until it is ready, and its memory."""
         for each in self.bench.contestants:
             each.server.end()
             ready = each.server.start()
@@ -111,7 +111,7 @@ class Scale:
             self.note("memory after lists", each, {"rss_mib": machine.resident_kib(each.server.pid) >> 10})
 
     def watchers(self, count: int) -> None:
-        """Measure a few writes with many watchers."""
+        """Measure ``RATE`` writes per second with ``count`` watchers."""
         for each in self.bench.contestants:
             before = machine.resident_kib(each.server.pid)
             operation = Operation("watch", "watch", namespace="watch", connections=2, rate=RATE, watchers=count)

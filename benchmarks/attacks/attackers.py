@@ -48,7 +48,7 @@ class Attack:
         return f"127.1.{place // 250}.{place % 250 + 1}"
 
     async def connect(self, *, shaken: bool = True, reads: bool = True, room: int = 0) -> Wire:
-        """Return a new connection, by default after its handshake."""
+        """Return a new connection, by default after its TLS handshake, counted in ``made``."""
         wire = await Wire.connect(self.port, self.source(next(self.numbers)), reads=reads, room=room)
         self.made += 1
         self.wires.append(wire)
@@ -57,7 +57,7 @@ class Attack:
         return wire
 
     async def each(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run the work ``count`` times, partly in parallel; count connections that the server closes."""
+        """Run ``work`` ``count`` times, partly in parallel; count connections that the server closes."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one() -> None:
@@ -72,7 +72,7 @@ class Attack:
                 tasks.create_task(one())
 
     async def again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Repeat the work in ``count`` tasks until the time is over."""
+        """Repeat ``work`` in ``count`` tasks until cancelled; count connections that the server closes."""
 
         async def one() -> None:
             while True:
@@ -104,7 +104,7 @@ async def half_handshakes(attack: Attack) -> None:
 
 
 async def unfinished_handshakes(attack: Attack) -> None:
-    """Let the server sign its handshake, and never answer."""
+    """Let the server sign a handshake on each connection, and never answer."""
 
     async def work() -> None:
         wire = await attack.connect(shaken=False)
@@ -181,7 +181,7 @@ async def whole_heads(attack: Attack) -> None:
 
 
 async def remembered_heads(attack: Attack) -> None:
-    """Send heads of many different fields, to displace others from a server's cache."""
+    """Send heads of many different fields, to displace others from the server's cache of parsed heads."""
 
     async def work() -> None:
         wire = await attack.connect()

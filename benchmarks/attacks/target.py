@@ -43,7 +43,7 @@ class Certificates:
     directory: Path
 
     def make(self) -> tuple[Pair, Pair]:
-        """Create all files; return the authorities of clients and of front proxies."""
+        """Write the authority, and server's and front proxy's certificates; return the authorities of clients and of front proxies."""
         now = datetime.now(UTC)
         clients, proxies = new_authority("cluster", _LIFETIME, now), new_authority("front-proxy", _LIFETIME, now)
         write_file(self.directory / "ca.crt", clients.certificate)
@@ -65,7 +65,7 @@ class Certificates:
 
 @asynccontextmanager
 async def cluster(certificates: Certificates) -> AsyncIterator[Config]:
-    """Yield the configuration of a fake cluster API, which rejects every token."""
+    """Yield the client configuration of a fake cluster API, which rejects every token and authorizes only ``alice``."""
     clients, proxies = certificates.make()
     kube = FakeAPI()
 
@@ -105,12 +105,12 @@ class Target:
 
     @property
     def resident_mib(self) -> float:
-        """Return current resident memory."""
+        """Return the process's current resident memory."""
         return self._status("VmRSS")
 
     @property
     def peak_mib(self) -> float:
-        """Return maximum resident memory since :meth:`forget_peak`."""
+        """Return the process's maximum resident memory since :meth:`forget_peak`."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
@@ -188,7 +188,7 @@ class FrontProxy:
         self.kept, self.new = Served(), Served()
 
     async def run(self) -> None:
-        """Send requests until cancelled."""
+        """Send requests on a kept connection and on new ones, and record seconds and failures, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ask(self.kept, new=False))
             tasks.create_task(self._ask(self.new, new=True))

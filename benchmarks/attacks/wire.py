@@ -42,7 +42,7 @@ class Wire:
 
     @classmethod
     async def connect(cls, port: int, source: str, *, reads: bool = True, room: int = 0) -> Wire:
-        """Return a connection from a loopback address. ``room`` limits the receive buffer."""
+        """Connect from a loopback address; return the connection. ``room``: receive buffer in bytes; without ``reads``, it stays full."""
         link = socket.socket()
         link.settimeout(0)
         if room:
@@ -60,11 +60,11 @@ class Wire:
 
     @property
     def is_open(self) -> bool:
-        """Return False if the server is known to have closed it."""
+        """Return False if the connection is known to be closed."""
         return not self.writer.is_closing() and not self.reader.ended
 
     def hello(self) -> bytes:
-        """Return the first flight of a handshake."""
+        """Return the client's first bytes of a TLS handshake, without sending them."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -100,7 +100,7 @@ class Wire:
         await self.writer.drain()
 
     async def hear(self) -> bytes:
-        """Return received TLS data; empty at the end."""
+        """Wait for decrypted bytes of the server, and return them; empty after its end or a TLS error."""
         while True:
             try:
                 return self._object.read(1 << 16)

@@ -47,7 +47,7 @@ class Board:
         return self._ask("").get("PowerState") == "Off"
 
     def reset(self, kind: str) -> None:
-        """Ask for a change of power: ForceOff or On."""
+        """Ask the board for a change of power: ``ForceOff`` or ``On``."""
         self._ask("/Actions/ComputerSystem.Reset", json.dumps({"ResetType": kind}).encode())
 
     def _ask(self, path: str, body: bytes | None = None) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def switch_off(board: Board, *, on_again: bool) -> None:
 
 
 def main() -> int:
-    """Answer one call; return the exit status."""
+    """Answer virt-controller's request on standard input; return the exit status, 1 after an error."""
     asked = json.load(sys.stdin)
     try:
         if asked.get("version") != VERSION or asked.get("command") != "OFF":

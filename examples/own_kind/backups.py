@@ -60,7 +60,7 @@ class Run(Verb):
     """``POST …/backups/NAME/run``: makes a copy now."""
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Record in ``obj`` that it runs; a controller would react to that."""
+        """Record in ``obj`` that the backup runs, for a controller; raise Conflict if it runs already."""
         if obj.get("status", {}).get("phase") == "Running":
             raise Conflict(f'backup "{obj["metadata"]["name"]}" runs already: wait until its phase is Waiting')
         obj["status"] = {**obj.get("status", {}), "phase": "Running", "lastRun": to_rfc3339(now)}
@@ -78,12 +78,12 @@ class BackupStrategy(Strategy):
     verbs = {"run": Run()}  # noqa: RUF012 - the same for every instance
 
     def default(self, obj: Object) -> None:
-        """Set the defaults of the spec."""
+        """Set the defaults of the spec, in place."""
         for key, value in (("schedule", "0 3 * * *"), ("keep", 7)):
             obj.setdefault("spec", {}).setdefault(key, value)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all errors, so that users see them at once."""
+        """Return all errors of the spec, so that users see them at once."""
         spec, found = obj["spec"], []
         if spec["keep"] < 1:
             found.append(invalid(Path("spec.keep"), spec["keep"], "must be greater than or equal to 1"))
@@ -92,14 +92,14 @@ class BackupStrategy(Strategy):
         return found
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all errors, also of a changed database."""
+        """Return all errors of the new spec, also a changed database."""
         found = self.validate(obj)
         if obj["spec"]["database"] != old["spec"]["database"]:
             found.append(invalid(Path("spec.database"), obj["spec"]["database"], "field is immutable"))
         return found
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the fields for ``kubectl get backups --field-selector spec.database=shop``."""
+        """Return an object's values for ``kubectl get backups --field-selector spec.database=shop``."""
         return {"spec.database": (obj.get("spec") or {}).get("database") or ""}
 
     def columns(self) -> tuple[Column, ...]:
@@ -107,7 +107,7 @@ class BackupStrategy(Strategy):
         return Column("Database"), Column("Schedule"), Column("Phase"), Column("Keep", type="integer", priority=1)
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the cells of a row."""
+        """Return an object's cells for :meth:`columns`."""
         spec = obj["spec"]
         return [spec["database"], spec["schedule"], (obj.get("status") or {}).get("phase"), spec["keep"]]
 

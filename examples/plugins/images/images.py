@@ -39,7 +39,7 @@ class PluginError(Exception):
 
 
 def plugin(command: str) -> int:
-    """Answer virt-handler; return the exit status."""
+    """Print the daemon's answer to virt-handler's command; return the exit status, 1 after an error."""
     request = json.load(sys.stdin)
     if command == "VERSION":
         answer: Document = {"supportedVersions": [VERSION], "kinds": ["storage"], "liveMigration": False}
@@ -53,7 +53,7 @@ def plugin(command: str) -> int:
 
 
 def ask(question: Document) -> Document:
-    """Return the daemon's answer."""
+    """Return the daemon's answer to a command and request. Raises OSError without one."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         connection.connect(CONTROL)
@@ -82,7 +82,7 @@ class Daemon:
                 print(f"{file.name}: {type(error).__name__}: {error}", file=sys.stderr)
 
     def answer(self, command: str, request: Document) -> Document:
-        """Execute a command; return the answer for virt-handler."""
+        """Execute virt-handler's command; return the answer, for an error with ``code``."""
         try:
             with self.lock:
                 return {"ADD": self.add, "DEL": self.delete, "CHECK": self.check}[command](request)
@@ -92,7 +92,7 @@ class Daemon:
             return {"code": INPUT_OUTPUT, "msg": str(error)}
 
     def add(self, request: Document) -> Document:
-        """Serve a disk; a repeated call serves the same disk."""
+        """Serve the requested disk unless it is served; return its address. Raises PluginError, or OSError."""
         key, disk = key_of(request), request["disk"]
         name = disk["options"].get("image", "")
         if set(disk["options"]) != {"image"} or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
@@ -120,7 +120,7 @@ class Daemon:
         os.replace(new, self.state / f"{key}.json")
 
     def delete(self, request: Document) -> Document:
-        """Stop serving a disk; repeated calls succeed."""
+        """Stop serving the requested disk; repeated calls succeed."""
         if (served := self.disks.pop(key_of(request), None)) is not None:
             served.close()
         for ending in ("json", "new"):
@@ -128,7 +128,7 @@ class Daemon:
         return {}
 
     def check(self, request: Document) -> Document:
-        """Serve a disk unless it is served and its socket exists."""
+        """Serve the requested disk unless it is served and its socket exists."""
         served = self.disks.get(key_of(request))
         if served is not None and not os.path.exists(request["disk"]["socket"]):
             served.close()
@@ -138,7 +138,7 @@ class Daemon:
 
 
 def key_of(request: Document) -> str:
-    """Return the key of a pod's disk."""
+    """Return the key of a request's pod and disk, for :attr:`Daemon.disks` and file names."""
     return f"{request['pod']['uid']}-{request['disk']['name']}"
 
 
@@ -180,7 +180,7 @@ class Disk:
         connection.close()
 
     def close(self) -> None:
-        """Close the disk."""
+        """Stop listening, and end all clients' connections."""
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for connection in list(self.connections):
@@ -216,7 +216,7 @@ EPERM, EIO, EINVAL = 1, 5, 22
 
 
 def negotiate(connection: socket.socket, size: int, read_only: bool) -> None:
-    """Negotiate until the client selects the only export, with an empty name."""
+    """Negotiate until the client selects the only export, with an empty name; EOFError if it aborts."""
     connection.sendall(b"NBDMAGIC" + struct.pack(">QH", OPTION_MAGIC, 3))
     (client,) = struct.unpack(">I", read(connection, 4))
     flags = 1 | 4 | 8 | (2 if read_only else 0)  # has flags, flush and FUA, read-only
@@ -245,12 +245,12 @@ def negotiate(connection: socket.socket, size: int, read_only: bool) -> None:
 
 
 def reply(connection: socket.socket, option: int, kind: int, data: bytes = b"") -> None:
-    """Answer an option."""
+    """Send an NBD reply of this kind to an option."""
     connection.sendall(struct.pack(">QIII", REPLY_MAGIC, option, kind, len(data)) + data)
 
 
 def transmit(connection: socket.socket, file: int, size: int, read_only: bool) -> None:
-    """Handle the client's reads and writes."""
+    """Handle the client's NBD requests until it disconnects or violates the protocol."""
     while True:
         magic, flags, kind, cookie, offset, length = struct.unpack(">IHHQQI", read(connection, 28))
         if magic != REQUEST_MAGIC or kind == DISCONNECT or (length > LONGEST and kind in (READ, WRITE)):
@@ -272,7 +272,7 @@ def transmit(connection: socket.socket, file: int, size: int, read_only: bool) -
 
 
 def carry_out(file: int, kind: int, offset: int, length: int, data: bytes) -> bytes:
-    """Read or write; return the read bytes."""
+    """Read or write the image; return the read bytes, empty for a write. Raises OSError."""
     if kind == READ:
         answer = os.pread(file, length, offset)
         if len(answer) != length:
@@ -286,7 +286,7 @@ def carry_out(file: int, kind: int, offset: int, length: int, data: bytes) -> by
 
 
 def read(connection: socket.socket, length: int) -> bytes:
-    """Read exactly ``length`` bytes."""
+    """Read exactly ``length`` bytes; EOFError if the connection ends before."""
     found = bytearray()
     while len(found) < length:
         part = connection.recv(min(length - len(found), 1 << 20))
@@ -297,7 +297,7 @@ def read(connection: socket.socket, length: int) -> bytes:
 
 
 def serve() -> None:
-    """Run the daemon."""
+    """Run the daemon: serve the disks, and answer the plugin at ``CONTROL``."""
     daemon = Daemon()
     daemon.restore()
     with contextlib.suppress(FileNotFoundError):
@@ -312,7 +312,7 @@ def serve() -> None:
 
 
 def one_question(daemon: Daemon, connection: socket.socket) -> None:
-    """Answer one request of the plugin."""
+    """Answer the plugin's request on this connection; invalid ones get no answer."""
     with contextlib.suppress(OSError, ValueError), connection, connection.makefile("rw") as stream:
         question = json.loads(stream.readline())
         stream.write(json.dumps(daemon.answer(question["command"], question["request"])) + "\n")

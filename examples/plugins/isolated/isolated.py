@@ -40,12 +40,12 @@ def run(netns: str, *command: str, stdin: str | None = None) -> str:
 
 
 def links(netns: str, *selection: str) -> set[str]:
-    """Return the names of links."""
+    """Return the names of a namespace's links; ``selection``: words for ``ip link show``."""
     return {each["ifname"] for each in json.loads(run(netns, "ip", "-json", "link", "show", *selection) or "[]")}
 
 
 def short(prefix: str, *words: str) -> str:
-    """Return a link's name derived from words, at most 15 characters."""
+    """Return a link's name derived from ``words``, with this prefix and ten hexadecimal digits."""
     return prefix + hashlib.sha256("\0".join(words).encode()).hexdigest()[:10]
 
 
@@ -81,7 +81,7 @@ table netdev {tap} {{
 
 
 def add(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Connect the guest; return its tap and MAC address."""
+    """Create the guest's tap, and bridge it to the node's bridge of its network; return tap and MAC address. May be repeated."""
     network = Network(request)
     mac, queues = network.interface["mac"], network.interface["queues"]
     make_bridge(node, network.node_bridge)
@@ -100,7 +100,7 @@ def add(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
 
 
 def make_bridge(netns: str, name: str) -> None:
-    """Create a bridge without an address for the kernel."""
+    """Create a bridge, unless it exists, and set it up; the kernel has no address there."""
     if name not in links(netns):
         run(netns, "ip", "link", "add", name, "type", "bridge", "stp_state", "0", "forward_delay", "0")
     run(netns, "sh", "-c", f"[ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
@@ -108,7 +108,7 @@ def make_bridge(netns: str, name: str) -> None:
 
 
 def check(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Return an empty result, or raise PluginError if parts are missing."""
+    """Return an empty result, or raise PluginError if a link is missing."""
     network = Network(request)
     if missing := {network.tap, network.bridge, network.pod_link} - links(pod):
         raise PluginError(100, f"the pod has lost {', '.join(sorted(missing))}")
@@ -134,7 +134,7 @@ def delete(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
 
 
 def answer(command: str) -> dict[str, Any]:
-    """Return a command's result for the request on standard input."""
+    """Execute a command with the request on standard input; return its result, or raise PluginError."""
     try:
         request = json.load(sys.stdin)
     except ValueError as error:
@@ -152,7 +152,7 @@ def answer(command: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Answer one command; return the exit status."""
+    """Print the result of ``KUBEVIRT_COMMAND``, or its error; return the exit status, 1 after an error."""
     try:
         result, status = answer(os.environ["KUBEVIRT_COMMAND"]), 0
     except PluginError as error:
