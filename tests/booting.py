@@ -73,7 +73,7 @@ def boots_slowly(domain: Mapping[str, Any]) -> bool:
 
 
 def begin_with(manifest: Mapping[str, Any], slots: Slots = SLOTS) -> None:
-    """Take a slot if a manifest or List starts a VM that boots slowly."""
+    """Wait for a boot slot if a manifest or List starts a VM that boots slowly, and take it."""
     if manifest.get("kind") == "List":
         for each in manifest["items"]:
             begin_with(each, slots)

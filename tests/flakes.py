@@ -37,7 +37,7 @@ _FAILURE: Final = pytest.StashKey["Failure"]()
 class Hooks:
     @pytest.hookspec(firstresult=True)
     def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object]:
-        """Return a context manager that excludes other tests of the kind. Tests without such a hook are not repeated."""
+        """Return a context manager in which no other test of the item's kind runs. Tests without such a hook are not repeated."""
         raise NotImplementedError  # only a specification
 
 
@@ -89,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Raise shorter timeouts of cluster and host tests, so that they end only hangs."""
+    """Raise timeouts of cluster and host tests to ``LAST_RESORT_SECONDS``, so that they end only hangs."""
     for item in items:
         mark = item.get_closest_marker("timeout")
         if _may_run_again(item) and not (mark and mark.args and mark.args[0] >= LAST_RESORT_SECONDS):

@@ -31,7 +31,7 @@ class Look:
 
 
 def given(before: Look, after: Look) -> float:
-    """Return the guests' processor seconds between two looks, or those without waiting tasks if they are more."""
+    """Return the given seconds between two looks: the guests' processor seconds or, if more, those without waiting tasks."""
     wall = after.wall - before.wall
     got = sum(seconds - before.guests.get(pid, 0.0) for pid, seconds in after.guests.items())
     free = wall - (after.stalled - before.stalled)
@@ -59,7 +59,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Return the seconds left; they pass no faster than the wall clock."""
+        """Return the given seconds left, not positive after the deadline; they pass no faster than the wall clock."""
         now = self._look(self._pids)
         self._left -= given(self._last, now)
         self._last = now
@@ -75,7 +75,7 @@ class Deadline:
 
 
 def stalled_seconds() -> float:
-    """Return the total of ``/proc/pressure/cpu`` in seconds, or 0."""
+    """Return the seconds in which some task waited for a processor (``/proc/pressure/cpu``), 0 without this file."""
     try:
         line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
     except OSError:

@@ -16,7 +16,7 @@ TICK_SECONDS: Final = 0.005
 
 
 def own(wall: float, processor: float) -> float:
-    """Return a turn's own time: its processor time plus twice the intended sleep, because timers are late."""
+    """Return the own seconds of a turn: its processor seconds plus twice the intended sleep, because timers are late."""
     return min(wall, processor + 2 * TICK_SECONDS)
 
 
@@ -36,10 +36,10 @@ async def promptly(condition: Callable[[], object], seconds: float, clocks: Call
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work.
+    """Return the result of ``work``, cancelled after ``seconds`` of this process's own time.
 
     Raises:
-        TimeoutError: the process had more time.
+        TimeoutError: the work did not end before.
     """
     task = asyncio.ensure_future(work)  # noqa: TID251  # it is awaited below
     try:

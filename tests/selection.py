@@ -59,7 +59,7 @@ class Selection:
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
 
     def has_module(self, path: Path) -> bool:
-        """Return whether this run imports a file: any that is not a test module, or one that it runs."""
+        """Return whether this run imports a file: it is no test module, or one of the chosen."""
         if not path.name.startswith("test_") or not path.is_relative_to(ROOT / "tests"):
             return True
         module = str(path.relative_to(ROOT / "tests"))
@@ -177,7 +177,7 @@ class Selecting:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: WorkerController) -> None:
-        """Send the decision to a pytest-xdist worker."""
+        """Send the selection to a pytest-xdist worker."""
         chosen = self._selection
         node.workerinput[_NAME] = {
             "ring": chosen.ring,
@@ -189,14 +189,14 @@ class Selecting:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Print the choice; pytest hides its header with ``-q``."""
+        """Print the selection; pytest would hide it in its header with ``-q``."""
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and not hasattr(session.config, "workerinput"):
             for line in self._selection.lines():
                 reporter.write_line(line)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send the sizes to the main process, because only workers collect tests."""
+        """Send the sizes of sampled families to the main process, because only workers collect tests."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_NAME] = {name: (family.cases, family.chosen) for name, family in self._selection.families.items()}

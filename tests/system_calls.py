@@ -47,7 +47,7 @@ def at(function: Callable[..., Any], act: Callable[[], object], moment: str = CA
 
 @contextlib.contextmanager
 def refused(function: Callable[..., Any], number: int) -> Iterator[None]:
-    """Let the first call of a function fail with this ``errno``."""
+    """Let the first call of a C function in the block fail with OSError ``number``."""
 
     def refuse() -> None:
         raise OSError(number, os.strerror(number))

@@ -70,7 +70,7 @@ def packages() -> dict[str, list[Path]]:
 
 
 def pieces(module: str) -> Iterator[str]:
-    """Yield comments and string statements in a quarter of tokenize's time."""
+    """Yield a module's comments and string statements, in a quarter of tokenize's time."""
     depth = start = 0
     for each in TOKENS.finditer(module):
         match each.lastgroup:

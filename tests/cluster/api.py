@@ -56,7 +56,7 @@ PAUSE_SECONDS: Final = 0.25
 
 
 def is_true(kind: str, status: str = "True") -> Check:
-    """Return a check that a condition has ``status`` since the last edit."""
+    """Return a check of objects: condition ``kind`` has ``status``, and is not older than the last edit."""
 
     def check(obj: Object) -> bool:
         found = condition(dig(obj, "status", "conditions"), kind)
@@ -116,7 +116,7 @@ class Api:
         return self._ask(lambda client: client.create(found, manifest, namespace_of(manifest) or self._place(found)))
 
     def apply(self, *manifests: Object) -> builtins.list[Object]:
-        """Create objects, or merge manifests into existing ones."""
+        """Create objects, or merge manifests into existing ones; return the objects."""
         return [self._applied(each) for each in manifests]
 
     def replace(self, manifest: Object) -> Object:
@@ -165,7 +165,7 @@ class Api:
         return self._ask(lambda client: client.request(method, path, body=body, headers=headers))
 
     def until(self, resource: str, name: str, check: Check, *, timeout: float, what: str) -> Object:
-        """Wait until the object exists and ``check`` holds, and return it; LookupError counts as not yet."""
+        """Wait until the object exists and ``check`` holds, and return it; a LookupError of ``check`` counts as not yet."""
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
 
         def chosen(objects: Objects) -> Object | None:

@@ -59,7 +59,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def bare_kubeconfig() -> Path:
-    """Return a running cluster's kubeconfig; our chart may be absent."""
+    """Return ``KUBECONFIG``'s path, or start our cluster and return its kubeconfig; our chart may be absent."""
     if not testbed_kubectl.is_own_cluster():
         return Path(os.environ["KUBECONFIG"])
     cluster.up()
@@ -85,7 +85,7 @@ def testguest(bare_kubeconfig: Path) -> None:
 
 @pytest.fixture(scope="session")
 def debian(bare_kubeconfig: Path) -> None:
-    """Import the cloud image, which is large."""
+    """Load the large cloud image into our cluster's nodes; do nothing on another cluster."""
     if testbed_kubectl.is_own_cluster():
         cluster.load_images(["debian"])
 

@@ -22,7 +22,7 @@ class Plugin:
 
     @classmethod
     def of(cls, directory: Path) -> Plugin:
-        """Read the steps of installation, use and removal."""
+        """Return the plugin of a directory, with its README's commands for installation, use and removal."""
         found = re.findall(r"^```sh\n(.*?)^```", (directory / "README.md").read_text(), re.DOTALL | re.MULTILINE)
         return cls(directory, *found)
 
@@ -35,7 +35,7 @@ class Plugin:
         return _only(r"--set-json \S+", self.removal)
 
     def helm_is_that_of(self, other: Plugin) -> bool:
-        """Return whether both helm commands differ only in flags, so that one upgrade does both."""
+        """Return whether both plugins' helm commands differ only in flags, so that one upgrade does both."""
         return (self.names.replace(self.named, ""), _helm(self.removal).replace(self.unnamed, "")) == (
             other.names.replace(other.named, ""),
             _helm(other.removal).replace(other.unnamed, ""),

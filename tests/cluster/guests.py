@@ -26,7 +26,7 @@ def answers(guest: Console, *, timeout: float = 60) -> None:
 
 
 def ticks(kubectl: Kubectl, vm: str) -> list[int]:
-    """Return three numbers that a guest counts after the replay."""
+    """Return three successive numbers of a counting guest, printed after the console's replay."""
     with console(kubectl, vm) as guest:
         guest.expect(TICK)
         answers(guest)

@@ -32,7 +32,7 @@ class Held:
         eventually(lambda: self._pids, timeout=90, interval=LOOK_SECONDS, what="virt-launcher begins")
 
     def is_asked_to_end(self) -> bool:
-        """Return whether SIGTERM is pending, or the process gone."""
+        """Return whether SIGTERM is pending for each of the launcher's processes that still runs."""
         return not any(_has(pid, "ShdPnd", "SigPnd") is False for pid in self._pids)
 
     def go_on(self) -> None:

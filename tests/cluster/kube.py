@@ -41,7 +41,7 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return kubectl's variables, without early garbage collection, a fifth of its time."""
+        """Return kubectl's environment variables; without early garbage collection, it needs a fifth less time."""
         path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
 
@@ -50,14 +50,14 @@ class Kubectl:
         return Api(self.kubeconfig, self.namespace)
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line; kubectl takes flags only after a plugin's name."""
+        """Return kubectl's command line in our namespace; a plugin's flags must follow its name."""
         namespace = ["-n", self.namespace]
         if arguments[0] == "virt":
             return [self.binary, "virt", *namespace, *arguments[1:]]
         return [self.binary, *namespace, *arguments]
 
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run kubectl; the caller checks the exit status.
+        """Run kubectl; return exit status and output, which the caller checks.
 
         Repeats the call for up to ``STALE_SECONDS`` while kubectl's discovery lacks our kinds.
         """
@@ -123,7 +123,7 @@ class Kubectl:
 
 
 def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: float = 0.5) -> Any:
-    """Return the first true value of ``look()`` within ``timeout`` given seconds (tests/given_time.py)."""
+    """Return the first true ``look()``; AssertionError after ``timeout`` seconds of available processor time."""
     deadline = Deadline(timeout)
     while True:
         value = look()
@@ -138,7 +138,7 @@ class Console:
     """``kubectl virt console`` in a pseudo-terminal, read like expect."""
 
     def __init__(self, process: subprocess.Popen[bytes], terminal: int, domain: str = "") -> None:
-        """Timeouts count time given to the guest of the libvirt domain."""
+        """``domain``: libvirt's name of the guest; timeouts then count processor time available to its QEMU."""
         self.process = process
         self.text = ""
         self._domain = domain
@@ -148,7 +148,7 @@ class Console:
         os.write(self._terminal, text.encode())
 
     def expect(self, pattern: str, *, timeout: float = 60) -> re.Match[str]:
-        """Read until ``pattern`` matches, and drop that text.
+        """Read until ``pattern`` matches; return the match, and drop the text up to its end. AssertionError after ``timeout``.
 
         Every read repeats the search: a pattern that begins with ``.*`` takes quadratic time.
         """
@@ -195,7 +195,7 @@ class Console:
 
 @contextmanager
 def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
-    """Attach to a console; leave with Ctrl-] after the block."""
+    """Attach to a VM's console with the plugin; leave with Ctrl-] after the block."""
     controller, terminal = os.openpty()
     process = subprocess.Popen(
         kubectl.command("virt", "console", vm, *flags),

@@ -32,7 +32,7 @@ while True:
 
 
 def echoed(client: socket.socket) -> bool:
-    """Return whether a datagram of an Ethernet frame's size is answered."""
+    """Send a datagram of an Ethernet frame's size; return whether it comes back in capitals in time."""
     data = b"x" * 1400
     with contextlib.suppress(TimeoutError):
         client.send(data)

@@ -166,7 +166,7 @@ def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
 
 
 def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
-    """Return when the guest's vCPUs first ran in the target's QEMU, and record the clocks meanwhile."""
+    """Wait until the guest's vCPUs run in the target's QEMU; return the monotonic time, and add looks at the clocks to ``clocks``."""
     first: watching.Qemu | None = None
     deadline = Deadline(300)
     while not deadline.is_over:

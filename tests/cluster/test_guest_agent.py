@@ -34,7 +34,7 @@ def path(kubectl: Kubectl, name: str = VM) -> str:
 
 
 def guestinfo(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the complete information; slow answers count as unavailable."""
+    """Return ``look()`` once it has hostname, users and interfaces; a slow guest agent's answers lack some."""
 
     def told() -> dict[str, Any] | None:
         found = look()

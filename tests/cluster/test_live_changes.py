@@ -40,7 +40,7 @@ def taken(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def seen(kubectl: Kubectl) -> tuple[bool, str]:
-    """Return whether the disk is slow, and the link's state, by the guest."""
+    """Return whether the disk reads slowly, and the network link's state, both as the guest sees them."""
     with console(kubectl, VM) as guest:
         guest.type("\n")
         link = words(guest, "cat /sys/class/net/eth0/carrier", 1)[0]

@@ -89,7 +89,7 @@ class Sets:
         return list(filter(stays, found))
 
     def settled(self, count: int, name: str = "web") -> list[Object]:
-        """Wait until the set has, and reports, this number of replicas."""
+        """Wait until the set has, and reports, this number of replicas; return them."""
         owner = uid_of(self.get(name))
         found = self.until(lambda all_: len(owned(all_, owner)) == count, f"{count} replicas")
         self._api.until(
@@ -144,7 +144,7 @@ def scales(sets: Sets) -> Any:
 
 
 def adopts(sets: Sets) -> Any:
-    """The set adopts replicas with its labels and no controller."""
+    """Create a set of three; return how many of two matching replicas without a controller it adopts, and its size."""
     for name, labels in (("one", WEB), ("two", WEB), ("other", {"app": "db"})):
         sets.create_one(name, labels)
     sets.create(3)
@@ -154,7 +154,7 @@ def adopts(sets: Sets) -> Any:
 
 
 def releases(sets: Sets) -> Any:
-    """The set replaces a replica without its labels; if they return, one is too many."""
+    """Relabel a replica, which the set replaces, then label it back, which is one too many; return its owners in between."""
     sets.create(2)
     first, _ = sets.settled(2)
     sets.label(name_of(first), "debug")
@@ -177,7 +177,7 @@ def leaves_others_alone(sets: Sets) -> Any:
 
 
 def orphans(sets: Sets) -> Any:
-    """Deleted with ``Orphan``, a set leaves its replicas to the next one."""
+    """Delete a set with ``Orphan``; return whether the next one adopts its replicas."""
     sets.create(2)
     first = names(sets.settled(2))
     sets.delete("Orphan")
@@ -239,7 +239,7 @@ def refuses_a_selector_of_other_labels(sets: Sets) -> Any:
 
 
 def is_scaled_by_an_autoscaler(sets: Sets) -> Any:
-    """A HorizontalPodAutoscaler without metrics enforces its minimum, by ``/scale``."""
+    """Return the replicas after a HorizontalPodAutoscaler without metrics enforced its minimum, by ``/scale``."""
     sets.create(1)
     sets.settled(1)
     target = {"apiVersion": sets.kind.api_version, "kind": sets.kind.kind, "name": "web"}

@@ -124,7 +124,7 @@ def probed(node: str, address: str) -> str:
 
 
 def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
-    """Return the phase and the status of the target's gate at each look, until the VM changes its pod."""
+    """Return the Migration's phase and the status of the target pod's readiness gate at each look before the VM changes its pod."""
     found: list[tuple[str, str]] = []
     target = kubectl.api.until("migration", migration, lambda each: each["status"]["targetPod"], timeout=120, what="the target's pod")[
         "status"

@@ -83,7 +83,7 @@ def watching(kubectl: Kubectl, journal: Journal, *what: str) -> Iterator[None]:
 
 
 def settled(system: Kubectl) -> None:
-    """Wait until replaced pods are gone; Helm waits only for new ones."""
+    """Wait until no pod of the system namespace is being deleted; Helm waits only for new ones."""
 
     def holds(pods: list[Object]) -> bool:
         return not any("deletionTimestamp" in pod["metadata"] for pod in pods)

@@ -92,7 +92,7 @@ def attempts(kubectl: Kubectl, name: str) -> int:
 
 @contextmanager
 def served(kubectl: Kubectl) -> Iterator[None]:
-    """Request a guest through its Service during the block; check gaps and answers."""
+    """Send requests to a guest through its Service during the block; check their gaps and answers."""
     address = str(kubectl.api.get("service", SERVED)["spec"]["clusterIP"])
     with watching.asking(layout.NODES[0], address) as answers:
         eventually(lambda: len(answers.times) >= 5, timeout=60, what="answers")
@@ -140,7 +140,7 @@ def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
 
 
 def moved(kubectl: Kubectl, guests: dict[str, int]) -> None:
-    """Let guests move into this release at the right rate."""
+    """Install this release; check that each guest migrates into it once, one per ``PACE_SECONDS``."""
     numbers = counted(kubectl, *GUESTS)
     release.install("workloadUpdate.batchSize=1", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
 

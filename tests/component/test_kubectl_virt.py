@@ -724,7 +724,7 @@ class Done:
 
 
 async def program(tmp_path: Path, url: str, *arguments: str, shell: str = 'exec "$@"') -> Done:
-    """Run the installed program through a shell; ``$@`` is its command."""
+    """Run kubectl-virt through this shell script, with its command as ``$@``; return exit status and output."""
     path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", shell, "sh", sys.executable, "-m", "apiserver.kubectl", *arguments,

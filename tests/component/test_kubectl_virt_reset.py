@@ -45,7 +45,7 @@ class World:
         await self.client.update(VIRTUAL_MACHINES, {**found, "status": {**(found.get("status") or {}), **changes}}, subresource="status")
 
     async def answer(self, **result: Any) -> None:
-        """Write the result of the one operation, once there is one."""
+        """Wait until the status has one operation, and write its result."""
         async with asyncio.timeout(30):
             while not (found := (await self.status()).get("operations")):
                 await asyncio.sleep(0.02)

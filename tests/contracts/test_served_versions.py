@@ -210,7 +210,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Hand
 
 @pytest_asyncio.fixture(params=VERSIONS, scope="module", loop_scope="module")
 async def served(request: pytest.FixtureRequest, pki: Pki, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Version]:
-    """Serve both versions, because a server takes a second to start."""
+    """Serve both versions, because a server takes a second to start; yield the parameter's one."""
     directory, known, storage = tmp_path_factory.mktemp("versions"), list[Kinds](), MemoryStorage()
     authority = Authority(directory / "certs")
     tls = ClientTls(authority.virt_api())
@@ -481,7 +481,7 @@ async def test_a_watch_with_a_field_selector_tells_what_joins_it(version: Versio
 
 
 def changes(version: Version, resource: Resource, name: str, status: Json) -> list[tuple[str, str, Any]]:
-    """Return method, media type and body of each write of these status fields, in this version."""
+    """Return method, media type and body of each kind of patch that writes these status fields in this version."""
     part = version.written(resource, {"status": status})["status"]
     applied = {"apiVersion": f"{names.GROUP}/{version.name}", "kind": resource.kind, "metadata": {"name": name}, "status": part}
     return [
@@ -587,7 +587,7 @@ async def editing(version: Version) -> Answer:
 
 
 async def deleting(version: Version) -> Answer:
-    """Delete an unfinished Migration as virt-controller; the policy reads its phase."""
+    """Delete an unfinished Migration as virt-controller; return the answer. The policy reads its phase."""
     await version.make(MIGRATIONS, MIGRATION)
     await version.put_status(PREPARING, MIGRATIONS, "move")
     return await version.ask("DELETE", MIGRATIONS, "move", by=CONTROLLER)

@@ -149,7 +149,7 @@ def go_on(pids: Sequence[int]) -> None:
 
 
 def heal() -> None:
-    """Undo the cuts of an interrupted run."""
+    """Undo the cuts of an interrupted run: connect all nodes, and start their kubelets."""
     for node in layout.NODES:
         progress.run(["bridge", "link", "set", "dev", node.link, "isolated", "off", "state", "forwarding"])
         if "syncFrequency" not in (node.directory / "kubelet.json").read_text():
@@ -194,7 +194,7 @@ def _kubelet(name: str) -> Callable[[], None]:
 
 
 def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) -> Callable[[], None]:
-    """Turn a setting of nodes' bridge ports ``off`` (bridge(8)); return a function that waits and turns it ``on``."""
+    """Set ``setting`` of nodes' bridge ports to ``off`` (bridge(8)); return a function that waits, and sets it to ``on``."""
 
     def turn(state: str) -> None:
         for each in cables:

@@ -51,7 +51,7 @@ class Case:
 
     @property
     def is_undisturbed(self) -> bool:
-        """True if nothing is cut: clients may only see the documented interruption."""
+        """Return whether nothing is cut: clients may then only see the documented interruption."""
         return self.cut.name == NOTHING
 
 

@@ -44,7 +44,7 @@ class Guests:
         self._watch = watch
 
     def get(self, path: str) -> Any:
-        """Return an object or list of the namespace; empty if absent; None without an answer."""
+        """Return an object or list of our kinds in the namespace; empty if absent; None without an answer."""
         return self.reader.get(f"/apis/kubevirt.io/v1alpha1/namespaces/{self.kubectl.namespace}/{path}")
 
     def status(self, guest: str) -> dict[str, Any]:
@@ -85,10 +85,10 @@ class Guests:
         self._watch.guests[guest] = Watched(self._known_as(guest), disk)
 
     def count_on(self, guest: str, *, seconds: float = START_SECONDS, on_console: bool = False) -> bool:
-        """Wait until a guest counts; after a reboot, continue with its last number.
+        """Wait until a guest counts; after a reboot, tell it to continue with its last number.
 
         Returns:
-            False if it does not count.
+            False if it does not count in time.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

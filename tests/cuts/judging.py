@@ -100,7 +100,10 @@ def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
 
 
 def _of_client(seen: Seen) -> Iterator[str]:
-    """Yield the client's violations: a foreign answer; without a cut, a connection without the guest, or a long silence."""
+    """Yield the client's violations: a foreign answer, or none at the end.
+
+    If nothing was cut, also a connection that no guest accepted, and a silence much longer than the guest's pause.
+    """
     if others := [each for each in seen.failures if each.words.startswith(client.ANOTHER)]:
         yield f"{len(others)} answers were not the guest's: {others[0].words}"
     if not seen.is_answered:
@@ -116,7 +119,7 @@ def _of_client(seen: Seen) -> Iterator[str]:
 
 
 def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Yield the closest pairs of samples at least :data:`WINDOW_SECONDS` apart."""
+    """Yield each sample with the first one at least :data:`WINDOW_SECONDS` later."""
     later = iter(samples)
     end = next(later, None)
     for begin in samples:

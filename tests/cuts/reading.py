@@ -30,7 +30,7 @@ class Reader:
         self._connection: http.client.HTTPSConnection | None = None
 
     def get(self, path: str) -> Any:
-        """Return an object or list; empty if absent; None if unreadable."""
+        """Return an object or list; empty for a 404; None after another error."""
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPSConnection(

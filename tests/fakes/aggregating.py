@@ -31,7 +31,7 @@ class AggregatingAPI(FakeAPI):
 
     @contextlib.asynccontextmanager
     async def aggregating(self, directory: Path, *flags: str) -> AsyncIterator[Config]:
-        """Run virt-api, without flags over memory; yield a client configuration for direct access."""
+        """Run virt-api behind this server, over memory unless flags change that; yield a client configuration for direct access."""
         kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
         with journal.open("wb") as log:
             process = await asyncio.create_subprocess_exec(

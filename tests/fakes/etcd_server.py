@@ -80,7 +80,7 @@ class EtcdServer:
             self._process = None
 
     def pause(self) -> None:
-        """Stop it with open connections; return when all threads are stopped, because a signal only requests it."""
+        """Stop etcd with SIGSTOP and open connections; return when all threads are stopped, because a signal only requests it."""
         self._signal(signal.SIGSTOP)
         assert self._process is not None
         tasks = Path(f"/proc/{self._process.pid}/task")
@@ -125,7 +125,7 @@ class EtcdServer:
 
 
 def _state(task: Path) -> str:
-    """Return a thread's state as in proc_pid_stat(5), or ``X``."""
+    """Return a thread's state as in proc_pid_stat(5), ``X`` for an ended one."""
     try:
         return (task / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -90,7 +90,7 @@ class FakeAPI:
             await runner.cleanup()
 
     async def cut(self) -> None:
-        """End every watch in the middle, without a message."""
+        """End every watch's connection in the middle of the response, without a message."""
         self._cut += 1
         await self._wake()
 
@@ -307,7 +307,7 @@ class FakeAPI:
         return self.selected_anyway(obj) or _selected(request, namespace, obj)
 
     def _event(self, request: web.Request, namespace: str, kind: str, obj: Object, old: Object | None) -> tuple[str, Object] | None:
-        """Return a watch's event (type and object) or None; an object that leaves its selectors counts as deleted."""
+        """Return a watch's event (type and object), None if its selectors exclude the object; one that leaves them counts as deleted."""
         before = old is not None and self._selected(request, namespace, old)
         if self._selected(request, namespace, obj):
             return "ADDED" if kind == "MODIFIED" and not before else kind, obj

@@ -66,7 +66,7 @@ def machine(domain: Domain) -> dict[str, Any]:
 
 
 def of(key: str) -> Iterator[tuple[Domain, Domain]]:
-    """Yield two domains for each place of a field in the examples, and each other word, or one other value."""
+    """Yield pairs of domains that differ in one field: for each of its places in the examples, with each other word or one other value."""
     beside = next((each for prefix, each in _BESIDE.items() if key.startswith(prefix)), {})
     found = [each for each in places(_EXAMPLE) if "".join("[]" if isinstance(step, int) else f".{step}" for step in each) == f".{key}"]
     for each in found[:1] if beside else found:
@@ -88,7 +88,7 @@ def _family(place: Place) -> tuple[Domain, Place]:
 
 
 def _others(key: str, value: Any) -> list[Any]:
-    """Return values that virt-api may accept; None means absence."""
+    """Return other values than ``value`` that virt-api may accept; None stands for the field's absence."""
     words, found = FIELDS[key].type.split(_SEVERAL), list[Any]()
     if key in _OTHER:
         found = [_OTHER[key]]
@@ -132,7 +132,7 @@ def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | 
 
 
 def _faults(domain: Domain) -> int:
-    """Count virt-api's errors; a type error hides others, and so counts most."""
+    """Return the number of virt-api's errors; a type error counts 100 times, because it hides others."""
     vm = machine(domain)
     if wrong := sum(map(len, decoding.read(types.VirtualMachine, vm))):
         return 100 * wrong

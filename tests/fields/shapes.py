@@ -19,7 +19,7 @@ _NAMES: Final = {"quantity": "amount"}
 
 
 def text() -> str:
-    """Return the file, with one line per member so that branches merge."""
+    """Return the content of ``structure.json``, with one line per member so that branches merge."""
     shapes = {kind.__name__: _of_kind(kind) for kind in (types.VirtualMachine, types.Migration, MigrationPolicy, VirtualMachineReplicaSet)}
     shapes[VirtualMachineReplicaSet.__name__]["spec"]["template"].update(spec="anything")  # only virt-api reads it
     return json.dumps(shapes, indent=1) + "\n"

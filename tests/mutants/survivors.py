@@ -27,12 +27,12 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Each survivor has a reason, and each entry a survivor."""
+        """Return whether each survivor has a reason, and each entry a survivor."""
         return not (self.unjudged or self.noticed or self.gone)
 
 
 def read(text: str) -> dict[Key, str]:
-    """Return the reasons in the file ``text``, by mutant."""
+    """Return the reasons in the file ``text``, by mutant. Raises ValueError for an empty one or a wrong entry."""
     found = entries(text)
     for key, reason in found.items():
         if not reason:
@@ -41,7 +41,7 @@ def read(text: str) -> dict[Key, str]:
 
 
 def entries(text: str) -> dict[Key, str]:
-    """Return the reasons by mutant, including empty ones from ``--propose``."""
+    """Return the reasons in the file ``text``, by mutant, also empty ones from ``--propose``. Raises ValueError for wrong entries."""
     found: dict[Key, str] = {}
     for entry in tomllib.loads(text).get("survivor", ()):
         about = f"survivor {json.dumps(entry, ensure_ascii=False)}"
@@ -68,7 +68,7 @@ def judge(mutants: Iterable[Key], survived: Iterable[Key], reasons: Mapping[Key,
 
 
 def written(keys: Iterable[Key]) -> str:
-    """Return the text of entries without reasons."""
+    """Return the file text of entries for these mutants, without reasons."""
     return "\n".join(_entry(key) for key in sorted(keys))
 
 

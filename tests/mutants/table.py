@@ -191,7 +191,7 @@ MODULES: Final = (
 
 
 def chosen(words: Sequence[str]) -> tuple[Module, ...]:
-    """Return the modules with these names (``power``) or paths, or all."""
+    """Return the modules with these names (``power``) or paths; all without any. Raises ValueError for an unknown one."""
     for word in words:
         if not any(_is_named(module, word) for module in MODULES):
             raise ValueError(f"no module {word!r}: {', '.join(module.path for module in MODULES)}")

@@ -58,7 +58,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of the changed module; None for others."""
+        """Return the spec of the changed module, None for others. Raises ImportError before its source is known."""
         if fullname != self._module:
             return None
         if self._loader is None:
@@ -90,7 +90,7 @@ class Forking:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self) -> int | None:
-        """Serve; a child returns None, and pytest continues in it."""
+        """Serve requests, and return 0; in each forked child return None, so that pytest runs the tests there."""
         self.is_reached = True
         if self._module in sys.modules:
             self.answer(outcome="broken", output=f"{self._module} is imported by a conftest.py or by pytest's plugins")
@@ -123,7 +123,7 @@ class Forking:
         print(json.dumps(fields), file=self._answers, flush=True)
 
     def _learn(self, source: str) -> Ending | None:
-        """Run once and import what the tests did; return the run's end, or None in the child."""
+        """Run the tests once in a child, and import what they imported; return the run's end, or None in the child."""
         reading, writing = os.pipe()
         self.names = writing
         ending = self._run(source)

@@ -58,7 +58,7 @@ class Both:
         self._force = force
 
     def update(self, body: Json, by: str, *, live: Any = ..., subresource: str = "") -> Json | None:
-        """Update the object on both sides; return the result."""
+        """Update the object on both sides; return the new one, or the old one if ``body`` is invalid. Raises Difference."""
         before = self._live if live is ... else live
         if not is_valid(self._atom, body):
             return self._live
@@ -70,7 +70,7 @@ class Both:
         return self._agreed(answer, mine, body)
 
     def apply(self, body: Json, by: str, *, subresource: str = "") -> Json | None:
-        """Apply ``body`` on both sides; return the result."""
+        """Apply ``body`` on both sides; return the new object, or the old one if both refuse. Raises Difference."""
         if self._live is None and subresource:
             return None
         answer = self._asked("apply", self._live, body, by, subresource)
@@ -89,7 +89,7 @@ class Both:
         return self._agreed(answer, mine, body)
 
     def _diverges(self, answer: Answer) -> bool:
-        """Whether Go fails for a reason that we deliberately avoid.
+        """Return whether Go fails for a reason that we deliberately avoid.
 
         Sets and keyed lists may have duplicates, and pruning may leave an item without keys. When Go must convert them for another
         version's entry, an update loses all managedFields, and an apply fails with 500.
@@ -99,7 +99,7 @@ class Both:
         return converted and any(each in answer.error for each in lists)
 
     def _asked(self, op: str, live: Any, body: Json, by: str, subresource: str) -> Answer:
-        """Return Go's answer; repeat until it was made within one second."""
+        """Return Go's answer; ask again until it was made within one second of the clock, for equal times."""
         while True:
             answer = self._reference.ask(
                 op=op,
@@ -152,7 +152,7 @@ def _moment(answer: Answer) -> datetime:
 
 
 def is_valid(atom: Atom, obj: Json) -> bool:
-    """Return whether a server could store the object."""
+    """Return whether a server could store the object: its schema allows it, with duplicates in lists."""
     try:
         validate(atom, obj, duplicates=True)
     except ValueError:

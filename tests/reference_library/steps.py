@@ -35,7 +35,7 @@ class Comparison:
         return {name: side.kind.versions for name, side in self._sides.items()}
 
     def run(self, history: History) -> None:
-        """Replay a history."""
+        """Replay a history on both sides. Raises Difference."""
         live: Json | None = None
         for number, step in enumerate(history.steps):
             live = Writing(self._reference, self._sides[history.kind], step, live, f"step {number}, {step}").result()
@@ -66,7 +66,7 @@ class Writing:
         return self._atom.map.child(name)
 
     def result(self) -> Json | None:
-        """Do the step on both sides; return the object."""
+        """Do the step on both sides; return the object, None if there is none. Raises Difference."""
         what = self._step.what.replace("-", "_")
         act: Callable[[], Json | None] = getattr(self, "_" + what)
         if self._live is None and what not in {"create", "apply", "forget"}:
@@ -174,7 +174,7 @@ class Writing:
         return self._patched("strategic-patch", patch, lambda live, patch: strategic_patch.apply(live, patch, shape), strict_order=False)
 
     def _strategic_diff(self) -> Json | None:
-        """Send kubectl's patch, with all its directives."""
+        """Send the strategic merge patch that kubectl would, with all its directives."""
         kind = self._side.kind
         component = kind.components[self._version]
         changed = self._changed()
@@ -280,7 +280,7 @@ def _aged(obj: Json, seconds: int) -> Json:
 
 
 def _below_atomic(source: random.Random) -> Json:
-    """Return fieldsV1 of an older schema: fields below one that is atomic or absent today."""
+    """Return random ``fieldsV1`` of an older schema: fields below one that is atomic or absent today."""
     return source.choice(
         (
             {"f:spec": {"f:atomic": {"f:a": {}}}},

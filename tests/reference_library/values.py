@@ -49,7 +49,7 @@ class Values:
         return {name: self.of(shape.child(name), depth - 1) for name in chosen}
 
     def items(self, shape: ListAtom, depth: int) -> list[Any]:
-        """Return a list; associative ones have keys and no duplicates."""
+        """Return a random list of this shape; associative ones have keys and no duplicates."""
         found: dict[str, Any] = {}
         for position in range(self.random.choice((0, 1, 1, 2, 3, 4))):
             item = self.item(shape, depth)
@@ -58,7 +58,7 @@ class Values:
         return list(found.values())
 
     def item(self, shape: ListAtom, depth: int) -> Any:
-        """Return an item with an identity; None if the type has none."""
+        """Return a random item for a list of this shape, with its keys; None if the type can have none."""
         item = self.of(shape.element, depth - 1)
         if not shape.associative:
             return item
@@ -74,7 +74,7 @@ class Values:
         return item if any(name in item for name in shape.keys) or shape.element.map.defaults else None
 
     def changed(self, atom: Atom, value: Any, depth: int = 5) -> Any:
-        """Return a value with a few places changed, removed or added."""
+        """Return a copy of the value with one to three places changed, removed or added."""
         result = copy.deepcopy(value)
         for _ in range(self.random.choice((1, 1, 2, 3))):
             result = self._changed(atom, result, depth)

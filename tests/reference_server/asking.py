@@ -43,7 +43,7 @@ class Answer:
 
     @property
     def body(self) -> Any:
-        """The part that equal servers answer alike; for a watch, ``{"events": [...]}``."""
+        """Return the part of the body that equal servers answer alike; for a watch, ``{"events": [...]}``."""
         return normal(self.text if not self.is_yaml else json.dumps(yaml.safe_load(self.text), default=str))
 
 

@@ -42,7 +42,7 @@ class Certificates:
 
     @property
     def authority(self) -> Path:
-        """The authority of every certificate but the front proxy's."""
+        """Path of the authority of every certificate but the front proxy's."""
         return self.directory / "ca.crt"
 
     @property
@@ -51,7 +51,7 @@ class Certificates:
 
     @property
     def service_account_public_key(self) -> Path:
-        """The key that verifies the tokens that ``service-account`` signs."""
+        """Path of the key that verifies tokens signed by ``service-account``."""
         return self.directory / "service-account.pub"
 
     def certificate(self, name: str) -> Path:

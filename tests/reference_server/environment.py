@@ -64,7 +64,7 @@ class Environment:
             raise programs.ProgramFailed(f"cannot create {body['kind']} {body['metadata']['name']}: {code} {answer}")
 
     def aggregate(self, name: str, port: int, *, version: str = "v1alpha1", group: str = GROUP) -> None:
-        """Let kube-apiserver aggregate ``group`` from the local server at ``port``, and wait until it does."""
+        """Let kube-apiserver aggregate ``group`` from the local server at ``port``; ProgramFailed if it does not in time."""
         service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
         path = "/api/v1/namespaces/default/services"
         self.call("DELETE", f"{path}/{name}")

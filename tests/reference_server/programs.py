@@ -80,7 +80,7 @@ def start(
 
 
 def _prefer(pid: int) -> None:
-    """Give a session our nice value, because Linux weighs sessions by their own."""
+    """Give the autogroup of ``pid``'s session our nice value, because Linux weighs sessions by their own."""
     with contextlib.suppress(OSError):  # no autogroups here, or not allowed
         Path(f"/proc/{pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
 
@@ -106,7 +106,7 @@ def wait_until_ready(program: Program, port: int, certificates: Certificates, us
     """Wait until ``/readyz`` answers 200; return the seconds that it took.
 
     Raises:
-        ProgramFailed: it ended, or took too long.
+        ProgramFailed: the program ended, or took too long.
     """
     began = time.monotonic()
     while answers(port, "/readyz", certificates, user) != http.client.OK:

@@ -74,7 +74,7 @@ class Server:
         return self.here.certificates.kubeconfig(user, self.url, f"{self.variant.name}-{user}")
 
     def start(self) -> float:
-        """Start it; return the seconds until it was ready."""
+        """Start the server; return the seconds until it was ready."""
         command = [*self._program(), *self.flags()]
         environment = {"PYTHONUNBUFFERED": "1", **dict(self.variant.environment)}
         self.program = programs.start(
@@ -83,13 +83,13 @@ class Server:
         return programs.wait_until_ready(self.program, self.port, self.here.certificates, ADMIN)
 
     def end(self) -> None:
-        """End it; log and stored objects stay."""
+        """End the server; log and stored objects stay."""
         if self.program is not None:
             self.program.end()
             self.program = None
 
     def use(self, setting: Setting) -> bool:
-        """Restart it if the setting changes, which clears caches; return whether it did."""
+        """Restart the server if the setting changes, which clears caches; return whether it did."""
         if setting == self.setting:
             return False
         self.end()

@@ -38,7 +38,7 @@ class Hooks:
     seen: list[Any] = field(default_factory=list)
 
     def take(self) -> list[Any]:
-        """Return the reviews since the last call, sorted, because validating webhooks are called in parallel."""
+        """Return the reviews received since the last call, validating ones sorted, because they are parallel."""
         seen, self.seen = self.seen, []
         return sorted(seen, key=lambda each: (each["path"].startswith("/v"), each["path"] if each["path"].startswith("/v") else ""))
 
@@ -270,7 +270,7 @@ def test_webhooks_are_asked_and_heard_as_by_the_reference_server(name: str, worl
 
 
 def _level(reference: Any, ours: Any) -> None:
-    """Remove known differences unrelated to admission."""
+    """Remove known differences unrelated to admission from ``ours``, in place."""
     for own, theirs in zip(ours["asked"], reference["asked"], strict=False):
         for obj, other in ((own["request"].get("object"), theirs["request"].get("object")),):
             if obj and other and "creationTimestamp" not in other["metadata"] and own["request"]["operation"] == "UPDATE":

@@ -92,7 +92,7 @@ def client(made: Certificates) -> ssl.SSLContext:
 
 
 def dial_with_kubernetes_stream(here: Environment) -> ws_client.WSClient:
-    """Dial with Python's Kubernetes client, which sends kube-apiserver's address as its Origin."""
+    """Open a websocket with Python's Kubernetes client, which sends kube-apiserver's address as its Origin."""
     configuration = Configuration()
     config.load_kube_config(str(here.kubeconfig()), client_configuration=configuration)
     opened = ws_client.websocket_call(configuration, "GET", here.kubernetes_url + TAP, headers={}, _preload_content=False)

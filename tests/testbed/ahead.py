@@ -17,7 +17,7 @@ NICENESS = 10
 
 
 def run(background: str, command: Sequence[str], log: pathlib.Path) -> int:
-    """Run both; return the first failed exit status, the command's first, or 0.
+    """Run both at once; return the command's exit status or, if that is 0, the background's.
 
     If the command fails, the background is ended.
     """

@@ -19,7 +19,7 @@ def _hierarchies() -> list[pathlib.Path]:
 
 
 def of(node: layout.Node) -> Iterator[pathlib.Path]:
-    """Return the node's directory in every hierarchy, existing or not."""
+    """Return the node's cgroup directory in every hierarchy, existing or not."""
     return (hierarchy / node.name for hierarchy in _hierarchies())
 
 
@@ -56,7 +56,7 @@ def down() -> None:
 
 
 def _remove(path: pathlib.Path) -> None:
-    """The kernel may need a moment after the last process."""
+    """Remove a cgroup with its children, retrying for 10 s: the kernel may need a moment after the last process."""
     if not path.exists():
         return
     deadline = time.monotonic() + 10

@@ -205,7 +205,7 @@ def _unmount_builds() -> None:
 
 
 def leftovers() -> list[str]:
-    """Return a line for each leftover outside the state directory."""
+    """Return a line for each leftover mount, process, link and cgroup of the cluster."""
     left = [f"mount {path}" for path in _mounts_below(layout.state())]
     left += [f"process {identity.pid}" for identity in _strays()]
     return left + network.leftovers() + cgroups.leftovers()

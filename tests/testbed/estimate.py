@@ -39,7 +39,7 @@ class Progress:
 
 
 def speed(progress: Progress) -> float:
-    """Return how much slower this machine is than the recorded one; 1 until enough is done."""
+    """Return how many times slower this machine is than the recorded one; 1 until enough is done."""
     if progress.done < FEWEST_SECONDS:
         return 1.0
     return min(max(progress.used / progress.done, QUICKEST), SLOWEST)

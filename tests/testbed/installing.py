@@ -22,7 +22,7 @@ _OF_PIP = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find
 
 
 def pinned(name: str, requirements: str) -> str:
-    """Return the lines of one distribution in a requirements file."""
+    """Return the lines of one distribution in a requirements file; StepFailed without any."""
     found = re.search(rf"^{re.escape(name)}==.*?(?<!\\)$", requirements, re.MULTILINE | re.DOTALL)
     if found is None:
         raise progress.StepFailed(f"{PINS.name} pins no {name}")
@@ -58,7 +58,7 @@ def install(target: pathlib.Path, pins: pathlib.Path, *options: str) -> None:
 
 
 def run(*arguments: str, python: pathlib.Path | None = None, program: pathlib.Path | None = None) -> None:
-    """Install from uv's cache, or else from the index, which takes uv a hundred requests although the pins name every file."""
+    """Run ``uv pip install`` from its cache, or else from the index, which takes a hundred requests although the pins name every file."""
     command = [program or uv(), "pip", "install", "--quiet", "--python", python or sys.executable, *arguments]
     environment = _configured()
     cached = subprocess.run([*command, "--offline"], env={**os.environ, **environment}, capture_output=True, check=False)

@@ -16,7 +16,7 @@ _own_only: contextvars.ContextVar[bool] = contextvars.ContextVar("own_only", def
 
 @contextlib.contextmanager
 def own_cluster() -> Iterator[None]:
-    """Use our cluster whatever ``KUBECONFIG`` says: code that builds the cluster must not touch another one."""
+    """Use our cluster during the block, whatever ``KUBECONFIG`` says: code that builds the cluster must not touch another one."""
     token = _own_only.set(True)
     try:
         yield

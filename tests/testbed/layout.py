@@ -22,7 +22,7 @@ def _home() -> pathlib.Path:
 
 
 def cache() -> pathlib.Path:
-    """Return the directory of built programs and base images, for all clusters and clones."""
+    """Return the directory of built programs and base images, shared by all clusters and clones."""
     return pathlib.Path(os.environ.get("KUBEVIRT_CACHE") or _home() / ".cache" / "kubevirt-python").absolute()
 
 

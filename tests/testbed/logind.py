@@ -54,7 +54,7 @@ def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b
 
 
 def decode(head: bytes, fields: bytes) -> Message:
-    """Return the message with these first 16 bytes and these fields."""
+    """Return the D-Bus message with these first 16 bytes and these header fields."""
     _, kind, flags, _, _, serial, _ = struct.unpack("<cBBBIII", head)
     at, member = 0, ""
     while at < len(fields):
@@ -120,7 +120,7 @@ class Logind:
                 self._send(ERROR, {**answer, _ERROR: "org.freedesktop.DBus.Error.UnknownMethod"})
 
     def _inhibit(self, answer: dict[int, str | int]) -> None:
-        """Pass on one end of a pipe, which delays the shutdown until all copies are closed."""
+        """Send the caller one end of a pipe, an inhibitor lock until all its copies are closed."""
         ours, theirs = os.pipe()
         try:
             self._send(RETURN, {**answer, _SIGNATURE: "h", _FDS: 1}, struct.pack("<I", 0), theirs)

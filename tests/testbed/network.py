@@ -25,7 +25,7 @@ def up() -> None:
 
 
 def _enable_ipv6() -> None:
-    """Containers often disable it for all links."""
+    """Enable IPv6 on the bridge: containers often disable it. StepFailed if the kernel lacks it."""
     setting = pathlib.Path("/proc/sys/net/ipv6/conf", layout.BRIDGE, "disable_ipv6")
     if not setting.exists():
         raise progress.StepFailed("the test cluster needs a kernel with IPv6: its pods have addresses of both families")
@@ -34,7 +34,7 @@ def _enable_ipv6() -> None:
 
 
 def _address(ip: Sequence[str], link: str, ipv4: str, ipv6: str) -> None:
-    """The addresses are unique, so IPv6 needs no duplicate address detection."""
+    """Set up a link with these addresses, which are unique: IPv6 needs no duplicate address detection."""
     progress.run([*ip, "address", "replace", f"{ipv4}/24", "dev", link])
     progress.run([*ip, "address", "replace", f"{ipv6}/64", "dev", link, "nodad"])
     progress.run([*ip, "link", "set", link, "up"])
@@ -79,7 +79,7 @@ def down() -> None:
 
 
 def _is_mounted() -> bool:
-    """Return whether the directory is a mount; ``is_mount`` misses mounts over themselves."""
+    """Return whether the directory of namespaces is a mount; ``is_mount`` misses mounts over themselves."""
     mounted = {line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()}
     return str(_NAMESPACES.resolve()) in mounted
 

@@ -23,7 +23,7 @@ def process_names(node: layout.Node) -> list[str]:
 
 
 def inside(node: layout.Node) -> list[str]:
-    """Return the words that make a command run in the node."""
+    """Return the words before a command that run it in the node's namespaces."""
     namespaces = ["nsenter", "--target", str(_first(node).pid), "--net", "--mount", "--pid"]
     # We record nsenter's process; the kernel ends the program with it, so no unrecorded program remains.
     return [*namespaces, "--", "setpriv", "--pdeathsig", "KILL", "--"]
@@ -155,7 +155,7 @@ def start_network_policies(node: layout.Node) -> None:
 
 
 def digest_of_network_policies() -> str:
-    """Eight hexadecimal digits of the program: a change restarts the engine."""
+    """Return eight hexadecimal digits of the network policy program's sources: a change restarts it."""
     content = hashlib.sha256()
     for file in sorted((layout.SOURCES / "networkpolicies").glob("*.py")):
         content.update(file.read_bytes())

@@ -31,7 +31,7 @@ class Identity:
     start_ticks: int
 
     def is_alive(self) -> bool:
-        """Return whether it runs; a zombie does not."""
+        """Return whether the process runs; a zombie does not."""
         stat = _stat(self.pid)
         return stat is not None and stat[0] != "Z" and int(stat[19]) == self.start_ticks
 
@@ -42,7 +42,7 @@ class Identity:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat after the program's name, which may contain spaces."""
+    """Return the fields of /proc/PID/stat after the program's name, which may contain spaces; None if the process is gone."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -77,7 +77,7 @@ def find(name: str) -> Identity | None:
 
 
 def names() -> list[str]:
-    """Return all recorded names, running or not."""
+    """Return the names of all recorded processes, running or not."""
     return sorted(path.stem for path in _directory().glob("*.pid"))
 
 
@@ -123,7 +123,7 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
 
 
 def end(wanted: Iterable[str], *, grace_seconds: float = 10) -> None:
-    """SIGTERM, wait, SIGKILL. Return when none runs."""
+    """End the processes of these names: SIGTERM, and SIGKILL after ``grace_seconds``. Return when none runs."""
     chosen = list(wanted)
     end_all([identity for name in chosen if (identity := find(name)) is not None], grace_seconds=grace_seconds)
     _ours[:] = [process for process in _ours if process.poll() is None]

@@ -29,7 +29,7 @@ class StepFailed(Exception):
 
 
 def say(text: str) -> None:
-    """Print a line without mixing concurrent steps."""
+    """Print a whole line to standard error, without mixing concurrent steps."""
     with _printing:
         print(text, file=sys.stderr, flush=True)
 
@@ -99,7 +99,7 @@ def run(
     stdin: str | None = None,
     timeout_seconds: float = 1800,
 ) -> None:
-    """Run a program to its end; its output goes to the step's log."""
+    """Run a program to its end, with its output in the step's log. StepFailed if it fails or takes too long."""
     words = [os.fspath(argument) for argument in arguments]
     log = _log.get() or layout.logs() / "commands.log"
     log.parent.mkdir(parents=True, exist_ok=True)

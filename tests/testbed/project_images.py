@@ -264,7 +264,7 @@ def base_archive() -> pathlib.Path:
 
 
 def mirror() -> str:
-    """Return this machine's Debian mirror: the first URI of an apt source with the component main."""
+    """Return this machine's Debian mirror: the first Debian URI, not of security updates, in apt's sources. StepFailed without one."""
     candidates = [pathlib.Path("/etc/apt/sources.list"), *sorted(pathlib.Path("/etc/apt/sources.list.d").glob("*"))]
     text = "\n".join(path.read_text() for path in candidates if path.is_file())
     found = [

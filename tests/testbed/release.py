@@ -63,7 +63,7 @@ def _environment() -> dict[str, str]:
 
 
 def _helm(*arguments: str, timeout_seconds: float) -> None:
-    """Run one Helm at a time, because concurrent runs fail."""
+    """Run Helm once no other run of it is active, because concurrent ones fail."""
     program = build.program("helm")
     with (layout.cache() / ".helm.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -24,7 +24,7 @@ def make() -> None:
 
 
 def _works() -> bool:
-    """Return whether it is complete: pip is pinned, and after an upgrade of Python it does not start."""
+    """Return whether ``.venv`` is complete, by starting pip, which is pinned and fails after an upgrade of Python."""
     try:
         return subprocess.run([_PYTHON, "-m", "pip", "--version"], check=False, capture_output=True).returncode == 0
     except OSError:

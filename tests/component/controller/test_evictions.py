@@ -232,7 +232,7 @@ async def test_dry_run_of_a_manual_eviction_is_refused_for_good(api: FakeAPI, tm
 
 
 def words(answer: tuple[int, dict[str, Any]]) -> str:
-    """Return the reason against an eviction: the refusal, or a dry run's warning."""
+    """Return a webhook's reason against an eviction: the refusal, or a dry run's warning."""
     response = answer[1]["response"]
     return str(response["warnings"][0] if response["allowed"] else response["status"]["message"])
 

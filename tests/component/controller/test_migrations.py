@@ -220,7 +220,7 @@ async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster
         await api.edit(MIGRATIONS, "ns", "move", write)
 
     async def ends(name: str) -> None:
-        """Act as the kubelet; nothing else may begin before."""
+        """End a deleted pod, as the kubelet does; check that the retry does not begin before."""
         await cluster.until(lambda: api.get(PODS, "ns", name)["metadata"].get("deletionTimestamp"), "a deletion")
         assert api.get(PODS, "ns", name)["metadata"]["deletionGracePeriodSeconds"] == migration_retries.GRACE_SECONDS
         await asyncio.sleep(0.2)

@@ -29,7 +29,7 @@ def refuse_resizes(api: FakeAPI) -> None:
 
 
 def refuse_pods_of_disks(api: FakeAPI, room: int) -> list[str]:
-    """Refuse all but so many pods of disks; return the growing list of allowed ones."""
+    """Refuse pods of disks beyond the first ``room``; return the growing list of allowed pods' names."""
     names: list[str] = []
 
     def refuse(collection: str, obj: dict[str, Any]) -> None:

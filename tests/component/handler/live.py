@@ -132,7 +132,7 @@ class Live:
         return self.api.get(VMS, "default", name)
 
     async def healthy_machine_follows(self, seconds: float) -> None:
-        """Change the healthy guest's state, and wait until the API shows it."""
+        """Change the healthy guest's state; fail unless the API shows it within ``seconds``."""
         launcher = self.launchers["pod-1"]
         assert launcher.status.domain is not None
         self._state = "paused" if self._state == "running" else "running"

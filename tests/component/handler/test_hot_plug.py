@@ -25,7 +25,7 @@ def requests(launcher: FakeLauncher) -> list[str]:
 
 
 async def plugged(world: World, *, wanted: bool = True, own: bool = False) -> None:
-    """Play virt-api and virt-controller: the running form has the disk, from an attachment pod or the guest's own."""
+    """Write, as virt-api and virt-controller do, a disk to plug (not ``wanted``: to unplug), of an attachment pod or its ``own``."""
 
     def edit(vm: dict[str, Any]) -> None:
         devices = vm["spec"]["domain"]["devices"]

@@ -64,7 +64,7 @@ def watch(channel: grpc.aio.Channel) -> Any:
 
 @asynccontextmanager
 async def offering(offer: Plugin, tmp_path: Path) -> AsyncIterator[None]:
-    """Run a plugin, and wait for the end of its connections, which need the event loop."""
+    """Run a device plugin during the block, then wait for the end of its connections, which need the event loop."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(offer.run())
         yield

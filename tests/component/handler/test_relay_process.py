@@ -206,7 +206,7 @@ async def test_one_tenants_unread_connections_stop_no_other_migration(scene: Sce
 
 @contextlib.contextmanager
 def silent_pod(scene: Scene) -> Iterator[None]:
-    """Listen in a pod, without accepting or reading."""
+    """Listen on the migration sockets of pod ``silent`` during the block, without accepting or reading."""
     run = os.open(run_directory(scene.root, "silent"), os.O_PATH)
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, run)
@@ -222,7 +222,7 @@ def silent_pod(scene: Scene) -> Iterator[None]:
 async def flood(
     stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, uid: str
 ) -> list[tuple[socket.socket, asyncio.Task[str]]]:
-    """Return the source pod's sockets of all connections of a migration, with tasks for their ends."""
+    """Open all connections of a migration to pod ``silent``; return the source pod's sockets, with tasks for their ends."""
     scene.incoming.expect(uid, Expected("silent", "n", scene.release))
     process, pods = RelayProcess(), []
     stack.push_async_callback(process.end)

@@ -313,7 +313,7 @@ class World:
 
     @asynccontextmanager
     async def handler(self, node: str = "n", way: Way | None = None) -> AsyncIterator[Handler]:
-        """Run a node's virt-handler with its token; leaving kills it."""
+        """Run a node's virt-handler with the node's token; the end of the block kills it."""
         async with Client(replace(self._config, token=node), user_agent="test") as client, asyncio.TaskGroup() as tasks:
             handler = Handler(
                 client,
@@ -357,7 +357,7 @@ class World:
         return await self.api.put(VMS, vm)
 
     async def record(self, migration: Object, namespace: str = "default", name: str = "testvm") -> None:
-        """Name a Migration that began to move the machine, as virt-controller does."""
+        """Write to ``status.migration`` which Migration began to move the machine, as virt-controller does."""
         told = {"name": name_of(migration), "uid": migration["metadata"]["uid"], "phase": migration["status"]["phase"]}
         await self.api.edit(VMS, namespace, name, lambda vm: vm["status"].update(migration=told))
 

@@ -161,14 +161,14 @@ class Tap:
             time.sleep(0.01)
 
     def send(self, frame: bytes) -> bool:
-        """Return whether the tap, which must be up, accepted the frame."""
+        """Send a frame as the guest; return whether the tap, which must be up, accepted it."""
         try:
             return os.write(self._file, frame) == len(frame)
         except OSError:
             return False
 
     def receive(self, wanted: Callable[[bytes], bool], seconds: float = 30.0) -> bytes:
-        """Return the next ``wanted`` frame, and drop those before it."""
+        """Return the next ``wanted`` frame, and drop those before it; TimeoutError after ``seconds``."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if select.select([self._file], [], [], left)[0] and wanted(frame := os.read(self._file, 4096)):

@@ -43,7 +43,7 @@ class World:
     def ask(
         self, kind: int, data: bytes, source: str = "0.0.0.0", destination: str = "255.255.255.255"
     ) -> tuple[str, bytes, message.Request]:
-        """Return an answer's destination (MAC), address and content; repeat the request as clients do."""
+        """Send a DHCP request, repeatedly, until an answer of this kind; return its destination (MAC), offered address and content."""
         for _ in range(8):
             self.send(data, source, destination)
             try:

@@ -90,7 +90,7 @@ async def world(pod: Pod) -> AsyncIterator[World]:
 
 
 def heard(world: World) -> bytes:
-    """Return all frames up to one legal frame, sent last."""
+    """Send a legal frame; return all frames that bridge and uplink received up to it."""
     assert world.tap.send(LEGAL)
     return b"".join(world.bridge.until(LAST) + world.uplink.until(LAST))
 

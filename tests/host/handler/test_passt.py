@@ -48,7 +48,7 @@ def start(program: Path, guest_with_network: guest.Guest, tmp_path: Path) -> Ite
 
 
 def addresses_of(pod: Pod) -> str:
-    """Return the pod's addresses, regardless of duplicate address detection."""
+    """Return the output of ``ip address show`` in the pod, without marks of duplicate address detection."""
     return run("ip", "-n", pod.name, "address", "show").replace(" tentative", "")
 
 
@@ -68,7 +68,7 @@ def process(launcher: Launcher) -> int:
 
 
 def has_ipv6(viewer: Viewer) -> bool:
-    """Return whether router advertisements gave the guest an address."""
+    """Return whether router advertisements gave the guest IPv6 addresses, all usable by now."""
     addresses = [line for line in viewer.sh("ip -6 address show dev eth0").splitlines() if "inet6 fd99:" in line]
     return bool(addresses) and not any("tentative" in line for line in addresses)
 
@@ -93,7 +93,7 @@ def wait_for_answer(pod: Pod, host: str, port: int = 8080) -> None:
 
 
 def serve(viewer: Viewer, *ports: int) -> None:
-    """Serve each connection with its own process: one that passt lost stays open."""
+    """Serve each connection to these ports of the guest with its own process: one that passt lost stays open."""
     for port in ports:
         viewer.sh(f"(nc -ll -p {port} -e echo hello-from-{port}) >/dev/null 2>&1 & true")
 

@@ -12,7 +12,7 @@ _PREFIX = "cloud-disk-"
 
 
 def disk() -> Path:
-    """Return the disk of the current image ``debian``; guests must not write to it."""
+    """Return the path of the disk in the current image ``debian``; guests must not write to it."""
     image = project_images.image_of("debian")
 
     def take(directory: Path) -> None:

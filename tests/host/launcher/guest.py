@@ -55,7 +55,7 @@ class Guest:
 
 
 def tiny_kernel() -> Path:
-    """Return the kernel of ``images/testguest/tiny``, compiled at the first call."""
+    """Return the path of the kernel of ``images/testguest/tiny``, compiled at the first call."""
     sources = layout.REPOSITORY / "images" / "testguest" / "tiny"
 
     def compile_it(directory: Path) -> None:

@@ -283,7 +283,7 @@ class Launcher:
         return [pid for path in paths for pid in pids_in(path) if alive(pid)]
 
     def wait(self, seconds: float = 20.0) -> int:
-        """Return the exit code within these given seconds (tests/given_time.py)."""
+        """Wait for virt-launcher's end; return its exit code, or fail after these given seconds (tests/given_time.py)."""
         wait_for(lambda: self.process.poll() is not None, seconds, "the launcher's end")
         return self.process.wait()
 
@@ -365,7 +365,7 @@ class Client:
         return answer.status
 
     def until(self, condition: Callable[[messages.Status], Any], seconds: float = 30.0) -> messages.Status:
-        """Return the first status for which ``condition`` holds."""
+        """Return the first status for which ``condition`` holds; TimeoutError after these given seconds."""
         deadline = Deadline(seconds)
         while not condition(self.status):
             left = deadline.left
@@ -390,7 +390,7 @@ class Viewer:
         self._socket.close()
 
     def expect(self, text: str, seconds: float = 40.0) -> str:
-        """Return everything up to ``text``; ``seconds`` are given to the guest (tests/given_time.py)."""
+        """Return the output up to ``text``; AssertionError after ``seconds`` given to the guest (tests/given_time.py)."""
         wanted = text.encode()
         deadline = Deadline(seconds, self._guests)
         while wanted not in self.seen:
@@ -439,7 +439,7 @@ def resident_mebibytes(pid: int) -> float:
 
 
 def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
-    """Return the first true value within these given seconds (tests/given_time.py)."""
+    """Return the first true ``condition()``; AssertionError after ``seconds`` of available processor time."""
     deadline = Deadline(seconds)
     while not (value := condition()):
         assert not deadline.is_over, f"waited {seconds} s for {what}"
@@ -449,7 +449,7 @@ def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
 
 @contextmanager
 def killed_afterwards(launchers: list[Launcher]) -> Iterator[None]:
-    """End every launcher that a test leaves."""
+    """Kill these launchers after the block; it may add some to the list."""
     try:
         yield
     finally:

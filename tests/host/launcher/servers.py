@@ -41,7 +41,7 @@ class NbdServer:
             raise
 
     def kill(self) -> None:
-        """Disappear without notice, as after a power failure."""
+        """Kill the server, without notice to clients, as a power failure does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

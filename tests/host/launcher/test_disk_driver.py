@@ -40,7 +40,7 @@ def pod(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Laun
 
 
 def fill(pod: Launcher) -> Callable[[str], int]:
-    """Write 4 MiB into each disk; return a function for a disk's stored MiB."""
+    """Make a disk image of 4 MiB in each claim; return a function from a disk's name to its allocated MiB."""
     for disk in DISKS:
         claim = pod.disks / disk["name"]
         claim.mkdir()

@@ -168,6 +168,6 @@ def test_maximum_files_and_names_fit_the_counted_room(start: Callable[[], Launch
 
 
 def files_of(image: Path) -> list[str]:
-    """Return an image's files, by an independent reader."""
+    """Return the paths of an ISO image's files, by an independent reader."""
     command = ["xorriso", "-no_rc", "-indev", str(image), "-find", "/", "-type", "f"]
     return sorted(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())

@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 @contextmanager
 def an_attachment_pod(claim: Path) -> Iterator[Process]:
-    """Yield a process with the claim at its place."""
+    """Yield an attachment pod's process, with the claim mounted at ``ATTACHMENT_DIRECTORY``."""
     top = Path(layout.ATTACHMENT_DIRECTORY)
     script = (
         f"mount --make-rprivate / && mount --bind {claim} /mnt && mount -t tmpfs none {top.parents[1]} && mkdir -p {top}"

@@ -79,7 +79,7 @@ def test_processors_added_just_before_a_migration_arrive(start: Callable[[], Lau
 
 
 def mebibytes(viewer: Viewer, wanted: int = 0) -> int:
-    """Return the MiB that Linux has, waiting ten seconds for ``wanted``: it uses a block some time after it took it."""
+    """Return the MiB of the guest's Linux, waiting ten seconds for ``wanted``: it uses a memory block some time after it took it."""
     read = "m=$(($(grep MemTotal /proc/meminfo | tr -cd 0-9) / 1024))"
     return int(viewer.sh(f"for i in $(seq 100); do {read}; [ $m = {wanted or '$m'} ] && break; usleep 100000; done; echo $m"))
 

@@ -26,7 +26,7 @@ READ = (
 
 
 def migrated(source: Launcher, target: Launcher, uid: str, *, cut: bool = False) -> messages.MigrationStatus:
-    """Return the source's report; ``cut``: the relay of made disks breaks before it begins."""
+    """Migrate the guest; return the source's report of the end. ``cut``: the relay of made disks breaks before."""
     with source.client() as at_source, target.client() as at_target, relay.connected(source, target) as relays:
         at_target.ask(messages.PrepareMigrationTarget(uid, MACHINE, relays_made_disks=True))
         if cut:

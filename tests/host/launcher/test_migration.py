@@ -187,7 +187,7 @@ def test_a_bandwidth_is_kept(pair: Pair) -> None:
 
 
 def never_arriving(pair: Pair) -> None:
-    """Migrate a guest that dirties memory faster than it is sent."""
+    """Begin a migration of a guest that dirties memory faster than it is sent; return in the third iteration."""
     pair.viewer.type("dirty 500\n")  # ten times SLOW
     pair.viewer.expect("tick ")
     pair.at_source.ask(messages.Migrate("m1"))

@@ -21,7 +21,7 @@ Start = Callable[[], Launcher]
 
 
 def whole(connection: socket.socket) -> bytes:
-    """Return what comes until the connection ends, after our end of it."""
+    """Shut down our direction of the connection; return the bytes that come until the other side ends it."""
     with connection:
         connection.settimeout(60)
         connection.shutdown(socket.SHUT_WR)

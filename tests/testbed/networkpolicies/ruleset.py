@@ -131,7 +131,7 @@ def _meets(expression: Object, labels: Mapping[str, str]) -> bool:
 
 
 def _rules(cluster: Cluster, policy: Object, pod: Pod, family: str, direction: Direction) -> Iterator[str]:
-    """Yield the matches that allow packets, for one policy in one direction."""
+    """Yield nftables rules that allow a pod's packets, for one policy in one direction."""
     for rule in policy["spec"].get(direction.field) or ():
         given = rule.get(direction.peers)
         peers = _peers(cluster, policy, given, family, direction.other) if given else [("", cluster.pods)]
@@ -163,7 +163,7 @@ def _is_peer(cluster: Cluster, policy: Object, peer: Object, pod: Pod) -> bool:
 
 
 def _ports(ports: Sequence[Object], pod: Pod, peers: Sequence[Pod], family: str, direction: Direction) -> Iterator[str]:
-    """Yield a match for each port, or the empty string if a rule names none."""
+    """Yield an nftables match for each port, or the empty string if a rule names none."""
     if not ports:
         yield ""
     for each in ports:

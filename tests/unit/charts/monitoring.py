@@ -25,7 +25,7 @@ _OF_HISTOGRAM: Final = ("_bucket", "_count", "_sum")
 
 
 def dashboards() -> Mapping[str, Any]:
-    """Return the dashboards by file name."""
+    """Return the chart's parsed Grafana dashboards by file name."""
     return {each.name: json.loads(each.read_text(encoding="utf-8")) for each in sorted(DIRECTORY.glob("*.json"))}
 
 
@@ -37,7 +37,7 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def alerts() -> Mapping[str, Mapping[str, Any]]:
-    """Return the alerts by name."""
+    """Return the chart's alert rules by name."""
     groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"]}
 
@@ -50,7 +50,7 @@ def metrics_in(expression: str) -> set[str]:
 
 @cache
 def exported() -> frozenset[str]:
-    """Return the names in our code, and ``up``, which Prometheus adds."""
+    """Return the names of metrics in our code, and ``up``, which Prometheus adds."""
     sources = [path.read_text(encoding="utf-8") for package in _PACKAGES for path in (ROOT / package).rglob("*.py")]
     written = {name for text in sources for name in re.findall(rf'"{NAMED.pattern}"', text)}
     of_processes = {f"process_{name}" for text in sources for name in re.findall(r'one\("(\w+)"', text)}

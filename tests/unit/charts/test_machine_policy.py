@@ -52,7 +52,7 @@ def world() -> World:
 
 
 async def refusals(world: World, change: Change, *, user: str = ACCOUNT, operation: Any = "UPDATE", subresource: str = "") -> set[str]:
-    """Return why a change of each example VM and of a Migration is refused; empty: it is not."""
+    """Return why the change is refused for each example VM and a Migration, in one set; it has an empty string if one is not."""
     said = set()
     for resource, objects in OBJECTS.items():
         for old in objects:

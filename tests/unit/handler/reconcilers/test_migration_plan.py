@@ -17,7 +17,7 @@ LOOK_AGAIN = (plan.Requeue(plan.LOOK_AGAIN_SECONDS),)
 
 
 def rest(migration: dict[str, Any]) -> plan.SourcePlan:
-    """Return the source's plan while nothing changes."""
+    """Return the source's plan while nothing changes: in Running, to look again."""
     return LOOK_AGAIN if migration["status"]["phase"] == "Running" else ()
 
 

@@ -32,7 +32,7 @@ async def world(tmp_path: Path, times: Times) -> AsyncIterator[World]:
 
 @pytest.fixture
 def times() -> Times:
-    """A test overrides them with its parameter ``times``."""
+    """Return short waits for virt-launcher; a test's parameter ``times`` overrides them."""
     from tests.unit.launcher.main.world import QUICK
 
     return QUICK

@@ -41,7 +41,7 @@ async def why(world: World, request: messages.Execute = LIVE) -> tuple[str, str]
 
 
 def after(count: int) -> Callable[[object], object]:
-    """Return the agent's answers about a process that ends after some questions."""
+    """Return a function that answers as the guest agent about a process that ends after ``count`` questions."""
     left = iter([RUNS] * count)
     return lambda _: next(left, ENDED)
 

@@ -58,7 +58,7 @@ def offer_of(contents: Mapping[str, bytes]) -> bytes:
 
 
 async def sent(pod: Pod, *parts: bytes) -> str | None:
-    """Send these bytes as a source; return the target's reason, empty if it took them."""
+    """Send these bytes as the source; return why the target refused them, empty if it took them, None without an answer."""
     reader, writer = await asyncio.open_unix_connection(pod.socket)
     for part in parts:
         writer.write(part)

@@ -133,7 +133,7 @@ def times() -> Times:
 
 @pytest.fixture
 def storage(world: World, overlays: Path) -> dict[str, int]:
-    """Return the free bytes of the disks' file systems."""
+    """Give disk ``data`` an overlay on a full file system; return the free bytes by disk, which tests change."""
     (overlays / "data.qcow2").touch()
     world.free["data"] = 0
     return world.free

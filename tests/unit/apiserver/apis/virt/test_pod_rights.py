@@ -53,7 +53,7 @@ VM: Final = a_vm(
 
 
 def made(vm: Object) -> tuple[Object, Object]:
-    """Return virt-controller's pods for a VM, as kube-apiserver returns them."""
+    """Return virt-controller's launcher pod and migration target pod for a VM, as kube-apiserver returns them."""
     claims = dict.fromkeys(disk_claims.claims_of(vm))
     pods = (launcher_pod(vm, 1, claims, SETTINGS, Placement()), target_pod(vm, a_migration(), 1, claims, SETTINGS, MOVE))
     for each in pods:

@@ -101,7 +101,7 @@ class Peer:
         return await self.hear()
 
     async def hear(self) -> bytes:
-        """Return the server's bytes until it sends no more."""
+        """Return the server's decrypted bytes until it sends no more; ``<goodbye>`` stands for the end of TLS."""
         said = b""
         for _ in range(3):
             await self.exchange()

@@ -197,7 +197,7 @@ def endless(*frames: bytes) -> bytes:
 
 
 async def flooded(flood: bytes, max_bytes: int) -> tuple[int, int, Peer]:
-    """Send ``flood`` until the server stops reading; return the sent bytes, their memory, and the peer."""
+    """Send ``flood`` repeatedly until the server stops reading; return the numbers of bytes sent and of memory used, and the peer."""
     waiting, accepted = asyncio.Event(), asyncio.Event()
 
     async def serve(request: Request) -> Response:

@@ -142,7 +142,7 @@ class World:
         self.look()
 
     def _hear(self) -> None:
-        """Set when a reporting kubelet must end a deleted pod's containers; a silent one does not see the deletion."""
+        """Set the time by which the kubelet must end a deleted pod's containers; None for an unreachable one, which sees no deletion."""
         self.must_end_at = None if self.is_unreachable else self.now + self.grace + KUBELET_SECONDS
 
 
@@ -233,7 +233,7 @@ class CutNode:
         self.called_off = self.called_off or (self.is_lost and not self.runs)
 
     def delete_by_force(self) -> None:
-        """Delete the pod; a person who read that its node is silent does so only if the node is off."""
+        """Delete the pod by force; an administrator who read NodeUnreachable does so only if the node is off."""
         if self.is_there and not (self.reported and self.runs):
             self.is_there = False
             if self.cut_at is None:

@@ -113,7 +113,7 @@ def stored(phase: str, **status: Any) -> dict[str, Any]:
 
 
 def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any]:
-    """Return an honest virt-handler's smallest write that moves a VM into a phase."""
+    """Return a VM after an honest virt-handler's smallest status write into a phase, with ``changes`` of status."""
     new = copy.deepcopy(old)
     new["status"] = phases.enter(new["status"], phase, NOW)
     if phase in RESULTS:
