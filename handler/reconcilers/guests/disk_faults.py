@@ -32,7 +32,10 @@ def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None
 
 
 def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | None:
-    """Return reason and message of a changed condition about failing disks, or None; ``of_plugin``: its reason for a failed plugin."""
+    """Return an Event's reason and message if DisksReady newly reports failing disks, else None.
+
+    ``of_plugin``: its reason for a failed plugin.
+    """
     before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
     if after.get("reason") not in {conditions.DISK_FULL, conditions.DISK_FAILS, of_plugin} - {""}:
         return None

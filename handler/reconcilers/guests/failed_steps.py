@@ -18,15 +18,15 @@ class FailedSteps:
         self._failures: dict[str, dict[str, Failure]] = {}
 
     def of(self, pod_uid: str) -> Failures:
-        """Return the failed steps of a pod's guest."""
+        """Return the failed steps of a pod's guest by the device's path."""
         return self._failures.get(pod_uid, {})
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Remove pods that are gone."""
+        """Forget the failed steps of pods that are gone."""
         self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
 
     def begin(self, vm: Object, link: Link) -> None:
-        """Forget the failures of steps that are not missing any more."""
+        """Forget the failures of steps that the guest does not need any more."""
         missing = guest_steps.missing(vm, link.status) if link.status is not None else ()
         self._failures[link.pod_uid] = device_steps.current(missing, self.of(link.pod_uid))
 
@@ -35,11 +35,11 @@ class FailedSteps:
         self._failures.get(pod_uid, {}).pop(step.path, None)
 
     def failed(self, pod_uid: str, step: Step, problem: str, *, waits: bool = False) -> None:
-        """Record a failed attempt; ``waits``: as in ``device_steps.failure_after``."""
+        """Record a failed attempt; ``waits``: the step needs a new pod of the machine."""
         found, now = self._failures.setdefault(pod_uid, {}), asyncio.get_running_loop().time()
         found[step.path] = device_steps.failure_after(step, guest_status.printable(problem), found.get(step.path), now, waits=waits)
 
     def delayed(self, pod_uid: str, step: Step, message: str, seconds: float) -> None:
-        """Record that a step may not begin yet."""
+        """Record that a step may not begin for these seconds."""
         found, now = self._failures.setdefault(pod_uid, {}), asyncio.get_running_loop().time()
         found[step.path] = device_steps.delayed(step, message, found.get(step.path), now + seconds)

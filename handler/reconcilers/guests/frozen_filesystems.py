@@ -20,7 +20,7 @@ def with_frozen(status: Object, observed: messages.Status) -> Object:
 
 
 def news(vm: Object, status: Mapping[str, Any]) -> str:
-    """Return the message for file systems that thawed without the verb, or an empty string."""
+    """Return the Event's message if file systems thawed without the verb, else an empty string."""
     if not freezing.is_frozen(vm) or freezing.is_frozen({"status": status}):
         return ""
     waiting = {each["id"] for each in operations.unfinished(vm) if each["action"] == operations.THAW}

@@ -58,18 +58,18 @@ class Applier:
         """By pod uid."""
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Remove pods that are gone."""
+        """Drop the state of pods that are gone."""
         self._counts = {uid: counts for uid, counts in self._counts.items() if is_alive(uid)}
         self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
         self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
         self.failed_steps.forget(is_alive)
 
     def failures_of(self, pod_uid: str) -> guest_changes.Failures:
-        """Return the changes that failed in a pod."""
+        """Return the failed changes of settings of a pod's guest."""
         return self._failures.get(pod_uid, {})
 
     async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:
-        """Apply the actions in order; return when to check again, or None at once."""
+        """Apply the machine's planned actions in order; return when to check again, None: at once."""
         rest: Result | None = Result()
         for action in actions:
             match action:
@@ -112,7 +112,7 @@ class Applier:
         return await self._end_operation(vm, operation_id, operations.SUCCEEDED)
 
     async def _end_operation(self, vm: Object, operation_id: str, result: operations.Result, message: str = "") -> Result | None:
-        """Write an operation's result and Events; return None, or the delay that the rate limit requires."""
+        """Write an operation's result and Events, and return None; if the rate limit forbids it, only return the delay."""
         found = operations.with_result(vm, operation_id, result, guest_status.printable(message), self._ports.clock.now())
         status = {**(vm.get("status") or {}), "operations": found}
         if not await self._writer.write(vm, status):
@@ -122,7 +122,7 @@ class Applier:
         return None
 
     async def _change(self, vm: Object, link: Link, request: messages.Change) -> Result | None:
-        """Have the launcher change the guest, and remember a failure."""
+        """Have the launcher change a setting of the guest; remember a failure."""
         change, failures = Change(request.what, request.name), self._failures.setdefault(link.pod_uid, {})
         try:
             status = await link.connected().call(request)

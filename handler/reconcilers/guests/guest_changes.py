@@ -55,7 +55,7 @@ def missing(vm: Mapping[str, Any], launcher: messages.Status) -> dict[Change, st
 
 
 def next_change(vm: Mapping[str, Any], launcher: messages.Status, failures: Failures, now: float) -> messages.Change | None:
-    """Return the request for the first missing change that is due, or None."""
+    """Return the request for the first missing change of a setting that is due, or None."""
     for change, value in missing(vm, launcher).items():
         failed = failures.get(change)
         if failed is None or failed.value != value or failed.again <= now:
@@ -64,7 +64,7 @@ def next_change(vm: Mapping[str, Any], launcher: messages.Status, failures: Fail
 
 
 def failure_after(vm: Mapping[str, Any], change: Change, message: str, before: Failure | None, now: float) -> Failure:
-    """Return the record of a failed attempt; the pauses double."""
+    """Return the record of a setting's failed change; the pauses double."""
     value = live_changes.wanted(vm).get(change, "")
     count = before.count + 1 if before is not None and before.value == value else 1
     seconds = pause_seconds(count, RETRY_SECONDS, MAX_RETRY_SECONDS)
@@ -72,13 +72,13 @@ def failure_after(vm: Mapping[str, Any], change: Change, message: str, before: F
 
 
 def pause(vm: Mapping[str, Any], launcher: messages.Status, failures: Failures, now: float) -> float | None:
-    """Return the seconds until the next attempt of a failed change, or None."""
+    """Return the seconds until the next attempt of a failed change; None if none failed."""
     due = [failures[change].again for change in missing(vm, launcher) if change in failures]
     return max(min(due) - now, 0.0) if due else None
 
 
 def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Status, failures: Failures, now: datetime) -> Object:
-    """Return the status with the result of each edit that is missing in the guest."""
+    """Return the status with an entry in ``status.changes`` for each edit that the guest has not taken."""
     supported, told = _supported(launcher), _told(launcher)
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     desired, there = live_changes.wanted(vm), _disks(launcher)
@@ -150,5 +150,5 @@ def _told(launcher: messages.Status) -> dict[tuple[str, str], messages.SettingSt
 
 
 def _amount(value: str) -> str:
-    """Return bytes, which only memory has, for people."""
+    """Return bytes, which only memory has, in MiB for people; other values unchanged."""
     return f"{int(value) >> 20} MiB" if value.isdecimal() else value

@@ -28,7 +28,7 @@ def _of_machine(vm: Mapping[str, Any]) -> Iterator[tuple[messages.DeviceKind, st
 
 
 def _device(device: messages.DeviceStatus) -> Object:
-    """Return a device for the status, without texts that virt-api would refuse."""
+    """Return a device's entry in ``status.devices``, without texts that virt-api would refuse."""
     found = {"target": device.target, "address": device.address}
     return {
         "kind": device.kind,
@@ -39,6 +39,6 @@ def _device(device: messages.DeviceStatus) -> Object:
 
 
 def targets(vm: Mapping[str, Any]) -> dict[str, str]:
-    """Return libvirt's names of the disks that the guest has, by disk name; none before its start."""
+    """Return libvirt's names (``vda``) of the disks that the guest has, by disk name; none before its start."""
     found = dig_vm(vm, "status", "devices") or ()
     return {str(each["name"]): str(each["target"]) for each in found if each.get("kind") == "disk" and each.get("target")}

@@ -34,7 +34,7 @@ def is_importing(vm: Mapping[str, Any]) -> bool:
 
 
 def status_of(vm: Object, observed: messages.Status, now: datetime) -> Object:
-    """Return the status during imports; unchanged if it is up to date."""
+    """Return the machine's status during imports; equal to the old one if nothing changed."""
     sources = of(vm)
     found = [each for each in observed.imports if each.disk in sources]
     failed = [each for each in found if each.phase == "Retrying"]
@@ -50,7 +50,7 @@ def status_of(vm: Object, observed: messages.Status, now: datetime) -> Object:
 
 
 def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
-    """Return (type, reason, message) of changes in the new status."""
+    """Return (type, reason, message) of the Events for imports that begin, or newly fail."""
     told: list[tuple[Literal["Normal", "Warning"], str, str]] = []
     if not is_importing(vm):
         sources = "; ".join(f"disk {name!r}: importing the image from {source}" for name, source in of(vm).items())
@@ -63,7 +63,7 @@ def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"
 
 
 def without(status: Object) -> Object:
-    """Return the status after all imports."""
+    """Return the status without ``imports``, after all have succeeded."""
     return {key: value for key, value in status.items() if key != "imports"}
 
 

@@ -46,7 +46,7 @@ def machine_of(
 
 
 def interface_of(made: Interface) -> messages.Interface:
-    """Return an interface in the description for a launcher."""
+    """Return a set-up interface for the launcher's description of the machine."""
     return messages.Interface(made.name, made.mac, made.tap, made.model, made.lease, made.lease6, made.ipv4)
 
 

@@ -50,7 +50,7 @@ Step = messages.Operate | ResumeByRequest | Fail
 
 
 def next_step(vm: Mapping[str, Any], launcher: messages.Status, supported: frozenset[str]) -> Step | None:
-    """Return the step for the first operation without a result; None: none, or the launcher has not finished it."""
+    """Return the step for the first operation without a result; None if there is none or virt-launcher still works on it."""
     for operation in operations.unfinished(vm):
         told = launcher.operation_of(str(operation["id"]))
         if told is not None and told.state in RESULTS:
@@ -81,7 +81,7 @@ def _request(operation: operations.Operation) -> messages.Operate:
 
 
 def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus], now: datetime) -> list[Object]:
-    """Return the machine's operations with its launcher's results; the first result counts."""
+    """Return the machine's operations with the progress and results of its launcher; an existing result stays."""
     results = {each.id: each for each in told if each.state in RESULTS}
     advanced = {each.id: each.percent for each in told if 0 < each.percent <= MAX_PERCENT}
     moment, waiting = times.to_rfc3339(now), {each["id"] for each in operations.unfinished(vm)}

@@ -104,7 +104,7 @@ Action = (
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the next actions, after which to check again. Empty: wait for a change."""
+    """Return the next actions for the guest, after which virt-handler plans again. Empty: wait for a change."""
     phase = phases.phase_of(seen.vm)
     if phase not in phases.HANDLED:
         return ()
@@ -182,13 +182,13 @@ def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
 
 
 def stands_still(launcher: messages.Status | None) -> bool:
-    """Return whether a fault or the guest itself stopped the guest."""
+    """Return whether a fault paused the guest, or it suspended itself."""
     domain = launcher.domain if launcher is not None else None
     return domain is not None and (domain.state == "pmsuspended" or (domain.state == "paused" and domain.reason not in RESUMABLE))
 
 
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
-    """Return whether the grace period was shortened after the request to shut down.
+    """Return whether the grace period was shortened after the launcher was asked to shut down.
 
     A launcher that does not report its grace period would get a second request at every check.
     """

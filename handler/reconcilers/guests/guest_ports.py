@@ -39,7 +39,7 @@ class Api(Protocol):
     """The API client's call that writes a status."""
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
-        """Replace an object."""
+        """Replace an object, and return the stored one."""
         ...
 
 
@@ -67,15 +67,15 @@ class Node(Protocol):
         ...
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network, and return its interfaces. Raises Unsupported, CommandFailed, Fault."""
+        """Set up the pod's network, and return the guest's interfaces. Raises Unsupported, CommandFailed, Fault."""
         ...
 
     async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
-        """Set up one of a running guest's cards, or a coming one. Raises Unsupported, CommandFailed, Fault."""
+        """Set up one card that a running guest has or gets, and return it. Raises Unsupported, CommandFailed, Fault."""
         ...
 
     async def leave_network(self, vm: Object, card: str, connection: Connection) -> None:
-        """Remove a card that the guest released. Raises CommandFailed."""
+        """Remove the network of a card that the guest released. Raises CommandFailed."""
         ...
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ class Probes(Protocol):
     """Readiness and liveness probes of guests."""
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Start the machine's probes, and return the verdict so far."""
+        """Start the machine's missing probes, and return the verdict so far."""
         ...
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
@@ -99,11 +99,11 @@ class Disks(Protocol):
     """The disks that plugins set up."""
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
-        """Set up a pod's disks before its guest starts; return them by name. Raises DisksFault."""
+        """Have plugins set up a pod's disks before its guest starts; return them by name. Raises DisksFault."""
         ...
 
     async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
-        """Return the problems of a running guest's disks; the servers of ``silent`` ones do not answer."""
+        """Return the problems of a running guest's disks, or None; the servers of ``silent`` ones do not answer."""
         ...
 
     def is_wrong(self, pod_uid: str) -> bool:

@@ -69,7 +69,7 @@ class Observed:
 
 
 def status_of(seen: Observed) -> tuple[Object, float | None]:
-    """Return the status, and in how many seconds it changes, or None."""
+    """Return the machine's status, and in how many seconds it changes without a new report; None: not."""
     status, again = _seen_now(seen)
     return objects.with_conditions_judged(seen.vm, status, _JUDGED), again
 

@@ -42,7 +42,7 @@ class GuestStart:
         return pod_uid in self._starting
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Remove pods that are gone."""
+        """Drop the state of pods that are gone."""
         self._accelerators = {uid: which for uid, which in self._accelerators.items() if is_alive(uid)}
         self._imported = {uid for uid in self._imported if is_alive(uid)}
         self._starting = {uid: pending for uid, pending in self._starting.items() if is_alive(uid)}
@@ -91,7 +91,7 @@ class GuestStart:
         return None
 
     async def _import(self, vm: Object, link: Link, connection: Connection, accelerator: messages.Accelerator) -> Result | None:
-        """Import images; return when to check again, None if the start can continue."""
+        """Have the launcher import the disks' images; return when to check again, None if the start can continue."""
         if link.pod_uid in self._imported or not guest_imports.of(vm) or not connection.knows(messages.Import):
             return None
         now = self._ports.clock.now()
@@ -115,7 +115,7 @@ class GuestStart:
     async def _sync(
         self, link: Link, connection: Connection, machine: messages.Machine, image: messages.Image | None, *, paused: bool
     ) -> bool:
-        """Request the start of the guest; return whether the launcher answered in a short time."""
+        """Request the start of the guest, once; return whether the launcher answered within ``start_patience_seconds``."""
         pending = self._starting.get(link.pod_uid)
         if pending is None or pending.connection is not connection:
             capabilities = self._ports.node.capabilities(machine.accelerator)
@@ -142,7 +142,7 @@ class GuestStart:
             self._ports.emit(vm, "Warning", reason, guest_status.printable(message))
 
     async def _write_plugin_fault(self, vm: Object, fault: DisksFault) -> Result:
-        """Write the fault of disk plugins, or end the attempt if it is permanent."""
+        """Write the fault of disk plugins, or end the attempt if it is permanent; return when to check again."""
         message = guest_status.printable(str(fault))
         if fault.final:
             await self._writer.write_end(vm, End(power.RESULT_FAILED, conditions.DISK_NOT_SUPPORTED, message))
@@ -157,7 +157,7 @@ class GuestStart:
             self._ports.emit(vm, "Warning", fault.reason, guest_status.printable(fault.message))
 
     async def _write_refusal(self, vm: Object, refused: LauncherRefused) -> Result:
-        """Write that the start waits for a disk, or end the attempt."""
+        """Write that the start waits for a disk, or end the attempt; return when to check again."""
         now = self._ports.clock.now()
         if refused.reason == "NotReady":
             status = guest_status.waiting_for_disks(vm, refused.disks, str(refused), now, full=refused.full)

@@ -76,7 +76,7 @@ class End:
 
 
 def end_of(ending: messages.Ending) -> End | None:
-    """Return the result of an ending for the attempt; None for ``migrated``."""
+    """Return how an ending of the guest ends the attempt; None for ``migrated``."""
     result = RESULTS.get(ending.kind)
     if result is None:
         return None
@@ -165,7 +165,7 @@ def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:
 
 
 def of_machine(vm: Object, interfaces: Sequence[Interface]) -> list[Interface]:
-    """Return the interfaces of the running form, in its order."""
+    """Return those interfaces that the machine's running form has, in its order."""
     places = {each["name"]: place for place, each in enumerate(hardware_interfaces.defaulted(domain_of(vm)))}
     return sorted((each for each in interfaces if each.name in places), key=lambda each: places[each.name])
 
@@ -308,7 +308,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
-    """Return the status while the pod waits for disk servers, or None. ``names`` as in :func:`waiting_for_images`."""
+    """Return the status while the pod waits for disk servers; None if ``names``, the launcher's, has none of the machine's."""
     silent = _silent_servers(vm, names)
     return waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
 

@@ -62,11 +62,11 @@ class StatusWriter:
         return self._bucket(vm).delay(asyncio.get_running_loop().time())
 
     def forget_machine(self, key: NamespacedName) -> None:
-        """Remove a machine that is gone."""
+        """Drop the rate limit of a machine that is gone."""
         self._buckets.pop(key, None)
 
     def forget_pods(self, is_alive: Callable[[str], bool]) -> None:
-        """Remove pods that are gone."""
+        """Drop the last written statuses of pods that are gone."""
         self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if is_alive(uid)}
 
     def _bucket(self, vm: Object) -> TokenBucket:

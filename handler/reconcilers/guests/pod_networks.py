@@ -64,7 +64,7 @@ class PodNetworks:
         return self._interfaces.get(pod_uid)
 
     def may_heal(self, pod_uid: str) -> bool:
-        """Return whether the last attempt failed with a possibly temporary error."""
+        """Return whether the last set-up of the pod's network failed with a possibly temporary error."""
         failing = self._failing.get(pod_uid)
         return failing is not None and isinstance(failing.fault, HEALING)
 
@@ -125,7 +125,7 @@ class PodNetworks:
         return None
 
     def lasting(self, pod_uid: str, error: CommandFailed | Fault) -> NetworkFault | None:
-        """Return the fault to report, once it has lasted ``network_heals_seconds``."""
+        """Return the network's fault to report, once it has lasted ``network_heals_seconds``; before that None."""
         failing = self._failing.get(pod_uid)
         lasts = failing is not None and (self._clock.now() - failing.since).total_seconds() >= self._limits.network_heals_seconds
         reason = error.reason if isinstance(error, Fault) else conditions.NETWORK_NOT_READY

@@ -40,7 +40,7 @@ def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
 
 
 def with_loop(vm: Object, status: Object, reboots: Reboots, now: datetime) -> tuple[Object, float | None]:
-    """Return the status with the condition if it is or was True, and the seconds until the next check, or None."""
+    """Return the status with ``RebootLoop`` if it is or was True, and the seconds until the next check, or None."""
     is_loop = len(reboots.times) == MANY and reboots.times[-1] - reboots.times[0] <= WINDOW
     was_loop = objects.is_true(status.get("conditions"), conditions.REBOOT_LOOP)
     quiet = now - max((reboots.since, *reboots.times[-1:]))
@@ -55,6 +55,6 @@ def with_loop(vm: Object, status: Object, reboots: Reboots, now: datetime) -> tu
 
 
 def began(vm: Object, status: Object) -> bool:
-    """Return whether a status reports a loop for the first time."""
+    """Return whether this status reports a reboot loop that the stored one does not."""
     before, after = (objects.is_true(each.get("conditions"), conditions.REBOOT_LOOP) for each in (vm.get("status") or {}, status))
     return after and not before

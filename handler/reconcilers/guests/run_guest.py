@@ -34,7 +34,7 @@ class RunGuest:
         self._applier = Applier(ports, self._writer, self._start)
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile one guest with its virtual machine."""
+        """Reconcile one guest with its virtual machine; return when to check again."""
         before: tuple[guest_plan.Action, ...] = ()
         for _ in range(MAX_STEPS):
             vm = self._ports.machines.get(request.namespace, request.name)

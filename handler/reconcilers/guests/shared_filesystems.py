@@ -16,7 +16,7 @@ LOST: Final = "virtiofsd ended, so processes in the guest that use its files han
 
 
 def with_filesystems(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
-    """Return the status with the condition, if the machine has shared file systems; other names in ``observed`` are ignored."""
+    """Return the status with ``FilesystemsReady`` if the machine has shared file systems; other names in ``observed`` are ignored."""
     names = [str(each.get("name")) for each in filesystems.defaulted(domain_of(vm))]
     if not names or observed.stopping:
         return status
@@ -29,7 +29,7 @@ def with_filesystems(vm: Object, status: Object, observed: messages.Status, now:
 
 
 def loss(vm: Object, status: Object) -> str:
-    """Return the message of a changed condition that reports a loss, or an empty string."""
+    """Return the message if ``FilesystemsReady`` newly reports a loss, or an empty string."""
     before, after = (
         objects.condition(each.get("conditions"), conditions.FILESYSTEMS_READY) or {} for each in (vm.get("status") or {}, status)
     )

@@ -49,12 +49,12 @@ def stop_of(vm: Mapping[str, Any] | None) -> str:
 
 
 def is_off(launcher: messages.Status, stop: str) -> bool:
-    """Return whether the guest has ended, or should end."""
+    """Return whether the guest has ended, or should end; ``stop`` is from :func:`stop_of`."""
     return launcher.stopping or launcher.ending is not None or bool(stop)
 
 
 def is_broken_connection(report: messages.MigrationStatus) -> bool:
-    """Return whether the cause was a broken connection, a restart of libvirtd, or a killed target QEMU."""
+    """Return whether a migration failed by a broken connection, a restart of libvirtd, or a killed target QEMU."""
     said = report.message.lower()
     return any(part in said for part in (*BROKEN_CONNECTION, LIBVIRTD_AWAY, UNSENT)) or _KILLED.search(report.message) is not None
 

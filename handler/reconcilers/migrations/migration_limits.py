@@ -29,7 +29,7 @@ BOUND_SHARE: Final = 0.75
 
 
 def request(migration: Object) -> messages.Migrate:
-    """Return the launcher's request for a new migration."""
+    """Return the request that has virt-launcher begin this migration."""
     options = dig_migration(migration, "status", "options") or {}
     return messages.Migrate(
         migration_attempts.uid_of(migration),
@@ -43,7 +43,7 @@ def request(migration: Object) -> messages.Migrate:
 
 
 def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stalled_seconds: float, *, can_pause: bool) -> Verdict:
-    """Return how to treat a running migration.
+    """Return whether to abort a running migration, pause its guest, or go on.
 
     ``now`` is of the clock that wrote ``Running``; ``can_pause``: whether this virt-launcher supports the request.
     """

@@ -29,13 +29,13 @@ class Outgoing(Protocol):
     """The running relays."""
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Open a relay."""
+        """Open a migration's relays; return when its sockets exist."""
 
     async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
-        """Tell the target's virt-handler to release the domain."""
+        """Tell the target's virt-handler to resume the guest, or (``paused``) to take it over paused."""
 
     def close(self, migration_uid: str) -> None:
-        """End a relay."""
+        """End a migration's relays."""
 
 
 class RelayServer(Protocol):

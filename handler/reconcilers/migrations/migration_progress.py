@@ -66,7 +66,7 @@ def plan(
     *,
     write_seconds: float = DEFAULT.progress_seconds,
 ) -> Step:
-    """Return the step for the source virt-launcher's statistics; ``seconds`` is the time of ``Course``'s clock."""
+    """Return the next Course with the status to write, or the seconds until then; ``seconds`` is the time of ``Course``'s clock."""
     course = _counted(course, report)
     old: Object = dict(migration.get("status") or {})
     status = {**old, "progress": figures(report, now)}
@@ -82,7 +82,7 @@ def plan(
 
 
 def figures(report: messages.MigrationStatus, now: datetime) -> Object:
-    """Return ``status.progress``: the current or final values."""
+    """Return ``status.progress`` for this report, during the migration or at its end."""
     total, processed, remaining = amounts(report)
     found = {
         "totalBytes": total,
@@ -133,7 +133,10 @@ def _moved(course: Course, report: messages.MigrationStatus) -> int:
 
 
 def _condition(migration: Mapping[str, Any], report: messages.MigrationStatus, course: Course) -> Object | None:
-    """Return the condition to set; None if it stays. Its message does not follow later reports, which would change it at each write."""
+    """Return the changed condition about convergence; None if it stays.
+
+    Later reports do not change its message, which would cost writes.
+    """
     before = objects.condition(dig_migration(migration, "status", "conditions"), progress.CONVERGING)
     is_behind = before is not None and before.get("status") == "False"
     total, processed, _ = amounts(report)
@@ -159,7 +162,7 @@ def _made(migration: Mapping[str, Any], status: str, reason: str, message: str) 
 
 
 def amounts(report: messages.MigrationStatus) -> tuple[int, int, int]:
-    """Return the bytes in total, processed and remaining; only of memory from an older virt-launcher."""
+    """Return a migration's bytes in total, processed and remaining; only of memory from an older virt-launcher."""
     if report.data_total_bytes > 0:
         found = report.data_total_bytes, report.data_processed_bytes, report.data_remaining_bytes
     else:

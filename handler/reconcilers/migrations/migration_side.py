@@ -60,7 +60,7 @@ class Side(ABC, Generic[Action]):
 
     @abstractmethod
     def _plan(self, migration: Object, link: Link | None) -> tuple[Action, ...]:
-        """Return the next actions."""
+        """Return the next actions of this side."""
 
     @abstractmethod
     async def _apply(self, request: Request, migration: Object, link: Link | None, action: Action) -> Result | None:
@@ -102,14 +102,14 @@ def vm_name(migration: Object) -> str:
 
 
 def sound(vm: Object) -> Object:
-    """Return a machine that no loop of this process has validated. Raises InvalidObject."""
+    """Validate a machine that no loop of this process has validated, and return it. Raises InvalidObject."""
     if faults := structure.of_virtual_machine(vm):
         raise InvalidObject(f"virtual machine {objects.name_of(vm)}: {'; '.join(faults)}")
     return vm
 
 
 def live(link: Link | None) -> Connection:
-    """Return the connection to the launcher of this link. Raises Disconnected."""
+    """Return the link's connection to its launcher. Raises Disconnected without a link or connection."""
     if link is None:
         raise Disconnected("virt-launcher is not connected")
     return link.connected()

@@ -24,5 +24,5 @@ class Stalls:
         return now - before[1] if before is not None else 0.0
 
     def forget(self, uid: str) -> None:
-        """Drop an attempt that is over."""
+        """Drop the state of an attempt that is over."""
         self._moved.pop(uid, None)

@@ -36,7 +36,7 @@ class ReportProgress:
         """With the uid of the attempt."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Write the newest statistics, if it is time; return when to check again."""
+        """Write virt-launcher's newest statistics into the Migration, if it is time; return when to check again."""
         migration = self._ports.migrations.get(request.namespace, request.name)
         is_moving = dig_migration(migration, "status", "phase") == phases.RUNNING
         if migration is None or not is_moving or validation.validate_migration(migration):

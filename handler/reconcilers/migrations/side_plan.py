@@ -206,7 +206,7 @@ def is_under_way(migration: Mapping[str, Any]) -> bool:
 
 
 def source_pod(vm: Mapping[str, Any] | None, migration: Mapping[str, Any]) -> str:
-    """Return the uid of the source's pod from its machine; empty if the machine has another pod or an invalid uid."""
+    """Return the source pod's uid from the machine's status; empty if the machine has another pod or an invalid uid."""
     pod_uid = dig_vm(vm, "status", "podUID") or ""
     if places.is_uid(pod_uid) and dig_vm(vm, "status", "podName") == dig_migration(migration, "status", "sourcePod"):
         return str(pod_uid)
@@ -372,7 +372,7 @@ def _target_over(seen: Observed) -> TargetPlan:
 
 
 def _left(seen: Observed, seconds: float) -> float:
-    """Return the rest of this time since the Migration ended, by any clock."""
+    """Return how many of these seconds after the Migration's end are left; 0 without an end."""
     try:
         ended = times.parse(str(dig_migration(seen.migration, "status", "endTime") or ""))
     except ValueError:
