@@ -22,7 +22,7 @@ logger = logging.getLogger("handler")
 
 
 async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_LIMITS, trials: Trials | None = None) -> None:
-    """Run until SIGINT, or until SIGTERM and the end of running migrations; a second signal ends it at once."""
+    """Run virt-handler until SIGINT, or until SIGTERM and the end of running migrations; a second SIGTERM ends it at once."""
     task, asked = asyncio.current_task(), asyncio.Event()
     assert task is not None  # noqa: S101 - inside a coroutine
 

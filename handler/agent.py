@@ -178,7 +178,7 @@ class Agent:
         return {name: Controller(name, reconciler, workers=None, observer=self.metrics.loops) for name, reconciler in reconcilers.items()}
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run all parts of virt-handler until cancelled."""
         for name, informer in (("vm", self.machines), ("source", self.leaving), ("target", self.coming), ("progress", self.leaving)):
             informer.subscribe(functools.partial(self._object_changed, name))
         self.machines.subscribe(lambda _, new: self._machine_changed(new))
@@ -206,7 +206,7 @@ class Agent:
             tasks.create_task(self._count())
 
     async def finish(self) -> None:
-        """Start no further migration; abort running ones after ``Limits.finish_seconds``."""
+        """Start no further migration; return when running ones ended, at the latest after ``Limits.finish_seconds``."""
         for side in self._sides:
             side.ending = True
         under_way = self._under_way()

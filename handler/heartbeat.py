@@ -58,7 +58,7 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") 
 async def run(
     client: Client, node: str, namespace: str, verdict: Callable[[], Verdict], clock: Clock, *, renew_seconds: float = RENEW_SECONDS
 ) -> None:
-    """Renew until cancelled; an unavailable API server delays it to the next interval."""
+    """Renew this node's Lease until cancelled; an unavailable API server delays it to the next interval."""
     uid, name = NodeUid(client, node), names.handler_lease(node)
 
     async def renew(send: Callable[[Object], Awaitable[Object]]) -> None:
@@ -80,7 +80,7 @@ async def run(
 
 
 async def _send(send: Callable[[Object], Awaitable[Object]], wanted: Object) -> None:
-    """Send the lease; without an owner where OwnerReferencesPermissionEnforcement requires the right to delete the object."""
+    """Send the Lease; if forbidden, without an owner: OwnerReferencesPermissionEnforcement may require the right to delete the object."""
     try:
         await send(wanted)
     except errors.Forbidden:

@@ -101,7 +101,7 @@ class Node:
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
         """Unmount a disk's claim or image in a guest's pod, so that no process there uses it. Idempotent.
 
-        OSError EBUSY: QEMU uses the disk.
+        Raises OSError EBUSY while QEMU uses the disk.
         """
 
         def begin() -> Callable[[], None]:
@@ -110,7 +110,7 @@ class Node:
         await self._mounts.run(pod_uid, begin, f"unmount {disk['name']}", after=f"mount {disk['name']}")
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:
-        """Return libvirt's cache of QEMU's capabilities for guests of this type; empty if there is none."""
+        """Return libvirt's cache of QEMU's capabilities (XML) for guests of this type; empty if there is none."""
         return qemu_capabilities.read(self._capabilities, accelerator)
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
@@ -118,14 +118,14 @@ class Node:
         return await self._networks.prepare(vm, pod_uid, connection.process)
 
     async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
-        """Set up one of a running guest's cards, or one that it gets, and return it. Idempotent.
+        """Set up one card that a running guest has or gets, and return it. Idempotent.
 
-        Raises NotInPod also if the pod lacks what the card needs.
+        Raises NotInPod if the pod lacks what the card needs; Unsupported, CommandFailed or Fault.
         """
         return await self._networks.join(vm, card, pod_uid, connection.process)
 
     async def leave_network(self, vm: Object, card: str, connection: Connection) -> None:
-        """Remove a card that the guest released from the pod. Idempotent."""
+        """Remove the tap, bridge and filters of a card that the guest released. Idempotent."""
         await self._networks.leave(vm, card, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
@@ -151,7 +151,7 @@ def _unmount_claim(target: Launcher, disk: Mapping[str, Any]) -> None:
 def _give(
     give: Give, root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
 ) -> messages.Accelerator:
-    """Give nodes and files, and close both descriptors. ``lock`` allows locking the guest's memory."""
+    """Give the pod its nodes and files, close both descriptors, and return the accelerator. ``lock`` allows locking the guest's memory."""
     try:
         if lock is not None:
             nodes = [*nodes, *passthrough.groups(root)]

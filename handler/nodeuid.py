@@ -33,7 +33,7 @@ class Reviews(Protocol):
     """The API client's call that creates a review."""
 
     async def create(self, resource: Resource, obj: Object) -> Object:
-        """Create an object, and return the answer."""
+        """Create an object, and return the API server's answer."""
         ...
 
 
@@ -59,18 +59,18 @@ class NodeUid:
         """The uid of an owner that does not exist."""
 
     def given(self, uid: str) -> None:
-        """Record the owner uid that an object got; empty: none."""
+        """Record the Node's uid that an object was written with as its owner; empty: none."""
         if uid != self._given:
             self._given, self._given_at = uid, asyncio.get_running_loop().time()
 
     def lost(self) -> None:
-        """Record that the object is gone, so the uid is requested again."""
+        """Record that the object is gone, so :meth:`get` requests the uid again, and distrusts one given shortly before."""
         if self._given and asyncio.get_running_loop().time() - self._given_at < COLLECTED_SECONDS:
             self._stale = self._given
         self._given, self._due = "", float("-inf")
 
     async def get(self) -> str:
-        """Return the usable owner uid; empty while unknown."""
+        """Return this Node's uid for ownerReferences; empty while unknown."""
         await self._ask()
         return "" if self._uid == self._stale else self._uid
 

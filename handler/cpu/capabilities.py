@@ -59,7 +59,7 @@ def _required(element: Element) -> tuple[str, ...]:
 
 
 def labels(capabilities: Capabilities) -> dict[str, str]:
-    """Return the labels, at most ``MAX_LABELS``, models before features."""
+    """Return the Node's labels for these capabilities, at most ``MAX_LABELS``, models before features."""
     wanted: Iterable[tuple[str, tuple[str, ...]]] = (
         (names.HOST_MODEL_LABELS, (capabilities.host_model,)),
         (names.CPU_MODEL_LABELS, capabilities.models),
@@ -71,5 +71,5 @@ def labels(capabilities: Capabilities) -> dict[str, str]:
 
 
 def stale(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    """Return our labels on a Node that are outdated."""
+    """Return the CPU labels in ``present``, a Node's, that are not in ``wanted``."""
     return sorted({each for each in present if each.startswith(names.CPU_LABELS)} - set(wanted))

@@ -70,7 +70,7 @@ class Trials:
         return self._child is not None and self._child.returncode is None
 
     async def run(self) -> tuple[str, bool]:
-        """Return the trial's output, and whether it ended by itself. Raises OSError."""
+        """Run a trial guest; return its output, and whether it ended in time. Raises OSError."""
         self._child = child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "handler.devices.kvm", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
         )

@@ -24,7 +24,7 @@ class Move(Protocol):
     """Mounts a source over a target."""
 
     def __call__(self, source: mounts.Place, target: mounts.Place, *, read_only: bool) -> None:
-        """Mount it. Raises OSError."""
+        """Mount ``source`` over ``target``. Raises OSError."""
 
 
 def put(

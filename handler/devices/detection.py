@@ -50,7 +50,7 @@ def is_due(observed: Observed) -> bool:
 
 
 def identify(path: Path) -> Identity | None:
-    """Return the identity of ``path``; None if it does not exist."""
+    """Return the inode, number, mode and owner of a device node; None if it is not readable."""
     try:
         found = path.lstat()
     except OSError:
@@ -73,7 +73,7 @@ class Detection:
         self._subscribers: list[Callable[[Verdict], None]] = []
 
     def subscribe(self, changed: Callable[[Verdict], None]) -> None:
-        """Call ``changed`` with each changed verdict."""
+        """Call ``changed`` with each later verdict on this node's acceleration that differs from the last."""
         self._subscribers.append(changed)
 
     async def detect(self) -> None:

@@ -66,7 +66,7 @@ def _segment(selector: int, kind: int, *, long: int) -> bytes:
 
 
 def long_mode(sregs: bytearray) -> None:
-    """Set a struct kvm_sregs to 64-bit long mode with the trial guest's tables."""
+    """Change a struct kvm_sregs, in place, to 64-bit long mode with the trial guest's tables."""
     sregs[0:24] = _segment(trial.CODE_SELECTOR, 0xB, long=1)
     for index in range(1, 6):  # ds, es, fs, gs, ss
         sregs[index * 24 : index * 24 + 24] = _segment(trial.DATA_SELECTOR, 0x3, long=0)
@@ -145,7 +145,7 @@ def run_guest() -> str:
 
 
 def main() -> int:
-    """Run the trial and print how it ended."""
+    """Run the trial, print how it ended, and return 0."""
     if platform.machine() != "x86_64":
         _say(f"end the trial guest is written for x86_64, and this is {platform.machine()}")
         return 0

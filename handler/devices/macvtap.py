@@ -41,7 +41,7 @@ class Macvtaps:
     drivers: Path = Path("/proc/devices")
 
     def ids(self) -> tuple[str, ...]:
-        """Return all ids for the kubelet."""
+        """Return all device ids for the kubelet, one for each minor number."""
         return tuple(f"{self.name}{minor}" for minor in range(1, NUMBERS + 1))
 
     def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -49,7 +49,7 @@ class Macvtaps:
         return tuple((str(self.directory / str(minor)), path_of(minor)) for minor in self._minors(ids))
 
     def refusal(self, ids: Iterable[str]) -> str:
-        """Return which of the numbers a macvtap of the node already has; empty if none."""
+        """Return why a container cannot get these ids: numbers that another macvtap of the node has; empty if none."""
         major = driver(self.drivers)
         taken = [f"{major}:{minor}" for minor in self._minors(ids) if self._is_taken(major, minor)]
         return f"another macvtap of the node already has the number {' and '.join(taken)}" if taken else ""
@@ -93,7 +93,7 @@ def driver(devices: Path = Path("/proc/devices")) -> int | None:
 
 
 def path_of(minor: int) -> str:
-    """Return the device's path in the container, where libvirt looks for it."""
+    """Return a macvtap's device path in the container, where libvirt looks for it."""
     return f"/dev/tap{network.MACVTAP_INDEX + minor}"
 
 

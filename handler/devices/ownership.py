@@ -46,12 +46,12 @@ VHOST_VSOCK: Final = Node("/dev/vhost-vsock", "char", (10, 241), required=False)
 
 
 def disk(name: str, *, read_only: bool = False) -> Node:
-    """Return the node of a claim with ``volumeMode: Block``; it is absent for other disks."""
+    """Return the block device's node for a disk's claim; optional, because only claims with ``volumeMode: Block`` have it."""
     return Node(f"{layout.DEVICES_DIRECTORY}/{name}", "block", required=False, read_only=read_only)
 
 
 def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
-    """Give ``node`` below the pod's root directory to ``user`` and the group of this id; return whether it exists.
+    """Give ``node`` to ``user`` and its group, a read-only one only to the group; return whether it is there.
 
     A missing path or a directory (a claim with a file system) is left alone unless the node is required. Raises NotTheDevice if something
     else is there, such as a link; or OSError.
@@ -73,7 +73,7 @@ def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
 
 
 def exists(root: int, node: Node) -> bool:
-    """Return whether the pod has something in the place of ``node``."""
+    """Return whether the pod has a file at the path of ``node``, without links."""
     try:
         os.close(opening.openat2(root, node.path.lstrip("/"), os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS))
     except OSError:

@@ -40,14 +40,14 @@ class Offered(Protocol):
 
     @property
     def resource(self) -> str:
-        """Such as ``devices.kubevirt.io/tun``."""
+        """Name of the extended resource, such as ``devices.kubevirt.io/tun``."""
 
     @property
     def name(self) -> str:
         """Short name, part of ids and the socket's name."""
 
     def ids(self) -> tuple[str, ...]:
-        """Return all ids for the kubelet."""
+        """Return all device ids for the kubelet."""
 
     def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
         """Return (path on the node, path in the container) of the device nodes for a container with these ids."""
@@ -85,7 +85,7 @@ class Device:
         return tuple(f"{self.name}{index}" for index in range(IDS))
 
     def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """Return the one device node for all ids."""
+        """Return the paths of the one device node for all ids."""
         del ids
         return ((self.path, self.path),)
 
@@ -94,7 +94,7 @@ class Device:
         return problem(self)
 
     def refusal(self, ids: Iterable[str]) -> str:
-        """Refuse nothing, because containers share the device."""
+        """Return an empty string, because containers share the device."""
         del ids
         return ""
 
@@ -104,7 +104,7 @@ class Device:
         return False
 
     def preferred(self, available: Iterable[str], count: int) -> tuple[str, ...]:
-        """Return the first ids."""
+        """Return the first ``count`` available ids, because all are equal."""
         return tuple(available)[:count]
 
 
@@ -124,7 +124,7 @@ def problem(device: Device) -> str:
 
 
 def advertised(device: Offered, *, offered: bool, fault: str) -> api_pb2.ListAndWatchResponse:
-    """Return the kubelet's list: empty unless offered, unhealthy if there is a fault."""
+    """Return the list of device ids for the kubelet: empty unless offered, unhealthy if there is a fault."""
     health = "Unhealthy" if fault else "Healthy"
     ids = device.ids() if offered else ()
     return api_pb2.ListAndWatchResponse(devices=[api_pb2.Device(ID=each, health=health) for each in ids])
@@ -160,7 +160,7 @@ class Plugin:
         """Replaced by a new event when set; tasks wait for the one they saw."""
 
     def offer(self) -> None:
-        """Offer the device from now on."""
+        """Offer the device to the kubelet from now on."""
         if not self._offered:
             self._offered, self._fault = True, self._check(self.device)
             self._tell()
@@ -233,7 +233,7 @@ class Plugin:
                 self._tell()
 
     def __mapping__(self) -> dict[str, Handler]:
-        """Return grpclib's handlers."""
+        """Return grpclib's handlers by the calls' paths."""
         unary, streaming = Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM
         service = "/v1beta1.DevicePlugin"
         return {

@@ -75,7 +75,7 @@ class Identity:
         return problem(self._observe(), self._clock.now())
 
     async def run(self) -> None:
-        """Watch the ConfigMap and renew the certificate, until cancelled."""
+        """Watch ConfigMap ``kubevirt-trust`` and renew the certificate, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.trust.run())
             tasks.create_task(self._keep())
@@ -115,7 +115,10 @@ class Identity:
         logger.info("using a new certificate", extra={"node": self._node, "until": str(self.not_after)})
 
     async def _signed(self, request: bytes) -> bytes:
-        """Send a request, wait without limit for the decision, and return the certificate (PEM). Raises StatusError, TransportError."""
+        """Create a CertificateSigningRequest, wait without limit for the decision, and return the certificate (PEM).
+
+        Raises NotSigned, StatusError, TransportError.
+        """
         name = objects.name_of(await self._client.create(CERTIFICATE_SIGNING_REQUESTS, signing_request(self._node, request)))
         pause = Backoff(LOOK_SECONDS, MAX_LOOK_SECONDS)
         while True:
@@ -172,7 +175,7 @@ def signing_request(node: str, request: bytes) -> Object:
 
 
 def _issued(request: Object) -> bytes | None:
-    """Return the certificate of a request; None while it is not decided."""
+    """Return the certificate of a CertificateSigningRequest; None while undecided. Raises NotSigned."""
     for condition in objects.dig(request, "status", "conditions") or ():
         if condition.get("type") in {"Denied", "Failed"}:
             raise NotSigned(f"{condition.get('type')}: {condition.get('message') or condition.get('reason')}")

@@ -56,7 +56,7 @@ Action: TypeAlias = RequestCertificate | Requeue
 
 
 def plan(observed: Observed, now: datetime) -> Action:
-    """Return the next action."""
+    """Return whether to request a certificate, or when to decide again."""
     if observed.is_revoked or not observed.has_authorities:
         return Requeue(LOOK_AGAIN.total_seconds())
     held = observed.held
@@ -69,7 +69,7 @@ def plan(observed: Observed, now: datetime) -> Action:
 
 
 def renewed_at(held: Held, spread: float) -> datetime:
-    """Return when a certificate is renewed: before a third of its life, without the backdated part, is left."""
+    """Return when a certificate is renewed: after 60 to 72 % of its life without the backdated part."""
     life = held.not_after - held.not_before
     life = life - SKEW if life > SKEW else life
     return held.not_after - life * (1 - (EARLIEST + (LATEST - EARLIEST) * spread))

@@ -45,7 +45,7 @@ class Store:
         return self._held.get(name, b"")
 
     def put(self, changed: Mapping[str, bytes]) -> None:
-        """Write these files in addition to the others. Raises OSError."""
+        """Write these files and keep the others. Raises OSError."""
         new = {**self._held, **changed}
         if new == self._held:
             return
@@ -55,7 +55,7 @@ class Store:
         self._held = new
 
     def revoked(self) -> dict[str, str]:
-        """Return the stored revocations, in the form of the ConfigMap's data."""
+        """Return the stored revocations, in the form of the ConfigMap's data; empty if they are unreadable."""
         try:
             found = json.loads(self.get(REVOKED) or b"{}")
         except ValueError:

@@ -54,7 +54,7 @@ class Trust:
         self._informer.subscribe(lambda _, new: self._changed(new))
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after each change."""
+        """Call ``callback`` after each update of the authorities and revocations."""
         self._callbacks.append(callback)
 
     def node_of(self, transport: asyncio.BaseTransport | None) -> str:
@@ -62,7 +62,7 @@ class Trust:
         return node_of(peers.presented(transport), self.revocations)
 
     async def run(self) -> None:
-        """Watch the ConfigMap until cancelled."""
+        """Watch ConfigMap ``kubevirt-trust`` until cancelled."""
         await self._informer.run()
 
     def _changed(self, config_map: Object | None) -> None:

@@ -48,7 +48,7 @@ class Metric:
 
     @property
     def kind(self) -> str:
-        """Return Prometheus' type."""
+        """Prometheus' type: ``counter`` or ``gauge``."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
@@ -117,7 +117,7 @@ def lines(node: str, guests: Sequence[Guest]) -> Iterator[str]:
 
 
 def _by_key(statistics: Statistics) -> Mapping[str, list[tuple[str, int]]]:
-    """Return the numbers by their key in :data:`METRICS`, each with its device's number."""
+    """Return the numbers by their key in :data:`METRICS`, each with its device's number, empty for the guest's own."""
     found: dict[str, list[tuple[str, int]]] = {}
     for name, value in statistics.items():
         if isinstance(value, int):

@@ -26,7 +26,7 @@ def lease(link: Link, routes: Sequence[Route], alias: str) -> Lease | None:
 
 
 def alias(name: str, given: Lease) -> str:
-    """Return the alias that stores a lease. Raises Unsupported if network ``name`` has too many routes for it."""
+    """Return the link's alias that stores a lease. Raises Unsupported if network ``name`` has too many routes for it."""
     problem = f"network {name} has more routes than a guest can receive by DHCP"
     return aliases.text(_ALIAS, aliases.of_lease(given), problem)
 

@@ -33,12 +33,12 @@ def parts(word: str, alias: str) -> list[str]:
 
 
 def of_lease(lease: Lease | None) -> tuple[str, ...]:
-    """Return the parts that store a lease."""
+    """Return the parts of an alias that store a lease or its absence."""
     return ("",) if lease is None else (lease.address, *(f"{each.destination}>{each.gateway}" for each in lease.routes))
 
 
 def lease(kept: Sequence[str]) -> Lease | None:
-    """Return the lease in the parts; None for an empty one. Raises ValueError if they contain none."""
+    """Return the lease that these parts of an alias store; None if they store that there is none. Raises ValueError for invalid parts."""
     if not kept:
         raise ValueError("no address")
     address, *routes = kept

@@ -22,7 +22,7 @@ from launcher.protocol.messages import Lease
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to join the guest to the network. Raises Unsupported without a link to it, or with too many routes."""
+    """Return the plan to join the guest to a further network. Raises Unsupported without a link to it, or with too many routes."""
     uplink = uplink_of(wanted, observed)
     lease = addressed.lease(uplink, observed.further_routes.get(uplink.name, ()), observed.aliases.get(uplink.name, ""))
     addresses = (lease.address.partition("/")[0],) if lease is not None else ()

@@ -88,7 +88,7 @@ class Link:
     """Global ones with prefix length, 10.244.1.7/24, except those from router advertisements."""
 
     def of_family(self, version: int) -> tuple[str, ...]:
-        """Return the addresses of IPv4 (4) or IPv6 (6)."""
+        """Return the link's addresses of IPv4 (4) or IPv6 (6)."""
         return tuple(each for each in self.addresses if (":" in each) == (version == 6))
 
 
@@ -111,7 +111,7 @@ class Observed:
     """Of a gateway that has no link-local address."""
 
     def link(self, name: str) -> Link | None:
-        """Return the link of this name."""
+        """Return the namespace's link of this name, or None."""
         return next((each for each in self.links if each.name == name), None)
 
 
@@ -169,7 +169,7 @@ def pod_link(wanted: Wanted, observed: Observed) -> Link:
 
 
 def in_order(wanted: Wanted, ipv4: Sequence[str], ipv6: Sequence[str]) -> tuple[str, ...]:
-    """Return addresses without prefix lengths in the order of the pod's own, which ``status.podIP`` determines."""
+    """Return these addresses without prefix lengths, IPv6 first if ``status.podIP`` is an IPv6 address."""
     found = (*ipv6, *ipv4) if wanted.ipv6_first else (*ipv4, *ipv6)
     return tuple(each.partition("/")[0] for each in found)
 

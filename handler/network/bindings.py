@@ -20,7 +20,7 @@ FURTHER: Final[Mapping[str, Binding]] = {
 
 
 def binding_of(wanted: Wanted) -> Binding:
-    """Return the binding of an interface. Raises Unsupported if its type has none."""
+    """Return the function that plans an interface of this type. Raises Unsupported if there is none."""
     found = (FURTHER if wanted.network else BINDINGS).get(wanted.type)
     if found is None:
         raise Unsupported(f"interface {wanted.name}: type {wanted.type} is not supported by this virt-handler")
@@ -28,5 +28,5 @@ def binding_of(wanted: Wanted) -> Binding:
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan for an interface. Raises Unsupported for the machine's request."""
+    """Return the plan to join an interface to its network. Raises Unsupported for an impossible request."""
     return binding_of(wanted)(wanted, observed)

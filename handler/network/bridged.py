@@ -28,7 +28,10 @@ _IPV6: Final = "6"
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to give the guest the pod's place. Raises Unsupported without an address on ``eth0``, or with too many routes."""
+    """Return the plan that gives the guest the pod's addresses.
+
+    Raises Unsupported without an address on ``eth0``, or with too many routes.
+    """
     uplink = pod_link(wanted, observed)
     kept = _kept(observed.alias) or _of_pod(wanted, uplink, observed)
     alias = _alias(kept, f"interface {wanted.uplink} of the pod has more routes than a guest can receive by DHCP")
@@ -47,7 +50,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def unknown_gateway(observed: Observed) -> str:
-    """Return the IPv6 gateway whose MAC address must be resolved before the guest takes the pod's place; empty: none."""
+    """Return the pod's IPv6 gateway if its MAC address must be resolved before the guest gets the pod's addresses, else an empty string."""
     gateway, uplink = observed.gateway6, observed.link(network.UPLINK)
     if not gateway or uplink is None or not uplink.of_family(6) or _kept(observed.alias):
         return ""

@@ -40,7 +40,7 @@ def guest() -> str:
 
 
 def bridged_guest(mac: str, address: str, router: str = "") -> str:
-    """Return the chains for a guest with the pod's address on the pod's own network; ``router``: as in ``filters.bridged``.
+    """Return the chains for a guest with the pod's address on the pod's own network; virt-launcher answers for ``router``, unless empty.
 
     Its link-local address must follow from its MAC address; with another one it may only talk to virt-launcher. It may announce only these
     two addresses. Its own solicitations, which a bridge in hairpin mode reflects, are dropped: it would believe that its address is taken.
@@ -141,7 +141,7 @@ def _hardware(mac: str) -> str:
 
 
 def pod(table: str, ports: Sequence[Port] | None) -> str:
-    """Return the table that translates between the pod's and the guest's IPv6 address; ``ports`` as in ``filters.rules``."""
+    """Return the table that translates between the pod's and the guest's IPv6 address, for these ports; None: for all."""
     arriving = f'iifname "{network.UPLINK}" ip6 daddr != {_NOT_THE_PODS}'
     if ports is None:
         from_others: tuple[str, ...] = (arriving,)

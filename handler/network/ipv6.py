@@ -41,7 +41,7 @@ echo 1 >{_SYSTEM}/all/forwarding
 
 
 def control_tap(observed: Observed) -> list[str]:
-    """Return the commands that make the tap between virt-launcher and the guest."""
+    """Return the ``ip`` command that makes the tap between virt-launcher and the guest; none if it exists."""
     if observed.link(network.CONTROL_TAP) is not None:
         return []
     return [f"tuntap add dev {network.CONTROL_TAP} mode tap user {layout.USER_ID} group {layout.USER_ID}"]

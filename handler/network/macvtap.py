@@ -30,7 +30,7 @@ _NUMBER: Final = re.compile(r"(\d{1,4}):(\d{1,3})")
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to join the guest to the network.
+    """Return the plan to join the guest to a further network by a macvtap.
 
     Raises Unsupported if the pod has no link to it, may open no macvtap, or IPAM gave the link an address, which the guest would not get.
     """
@@ -56,7 +56,7 @@ def number(wanted: Wanted) -> tuple[int, int]:
 
 
 def rules(wanted: Wanted) -> str:
-    """Return the input of ``nft -f -``; tap and uplink must exist."""
+    """Return the input of ``nft -f -`` that filters a macvtap; tap and uplink must exist."""
     name = filters.table(wanted.tap)
     return f"""table netdev {name} {{}}
 delete table netdev {name}

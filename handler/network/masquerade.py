@@ -16,7 +16,10 @@ _LEASE6: Final = Lease6(f"{network.GUEST6}/128", network.ROUTER6, network.BRIDGE
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to put the guest behind the pod's address. Raises Unsupported without an address on ``eth0``."""
+    """Return the plan to put the guest behind the pod's address.
+
+    Raises Unsupported without an address on ``eth0``, or for an impossible port.
+    """
     uplink = pod_link(wanted, observed)
     addresses4, addresses6 = uplink.of_family(4), uplink.of_family(6)
     if not addresses4 and not addresses6:

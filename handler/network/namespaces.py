@@ -54,6 +54,6 @@ async def run(namespace: int, command: Sequence[str]) -> bytes:
 
 
 async def links(namespace: int) -> list[dict[str, Any]]:
-    """Return ``ip -json address show`` of the namespace."""
+    """Return the namespace's links, as ``ip -json address show`` prints them. Raises CommandFailed."""
     found: list[dict[str, Any]] = json.loads(await run(namespace, ("ip", "-json", "address", "show")))
     return found

@@ -30,12 +30,12 @@ _LOOK_SECONDS: Final = 0.1
 
 
 def main() -> int:
-    """Carry out this process' command, and return the exit status."""
+    """Carry out the command of this process' environment, and return the exit status."""
     return serving.serve("network", {"ADD": add}, live_migration=True)
 
 
 def add(told: Document) -> Document:
-    """Join the requested interface, and return the members of the result. Idempotent."""
+    """Join the requested interface to its network, and return the plugin's result. Idempotent. Raises Error."""
     wanted = _wanted(told)
     plan = _plan(wanted)
     if plan.script:

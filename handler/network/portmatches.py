@@ -21,7 +21,7 @@ def translating(matches: Iterable[str], guest: str) -> str:
 
 
 def kept_from_guest(ports: Sequence[Port] | None, client_port: int) -> str:
-    """Return the rule that keeps DHCP answers from outside from the guest; empty if ports are listed.
+    """Return the rule that keeps DHCP answers from outside from the guest; empty if only listed ports reach it.
 
     Matching packets stay in the pod, where no process receives them.
     """
@@ -29,7 +29,7 @@ def kept_from_guest(ports: Sequence[Port] | None, client_port: int) -> str:
 
 
 def forwarding(ports: Sequence[Port] | None) -> str:
-    """Return the chain that forwards only traffic to the ports; empty if all are the guest's."""
+    """Return the nft chain that forwards only traffic to the ports; empty if ``ports`` is None."""
     return "" if ports is None else _OTHER_PORTS
 
 

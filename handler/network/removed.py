@@ -17,7 +17,7 @@ _FAMILIES_OF_FURTHER: Final = ("netdev", "bridge")
 
 
 def script(wanted: Wanted) -> str:
-    """Return the script for ``sh`` in the pod's namespace. Idempotent."""
+    """Return the script for ``sh`` in the pod's namespace that removes a card. Idempotent."""
     is_further = bool(wanted.network)
     links = (wanted.tap, wanted.bridge) if is_further else (wanted.tap, network.CONTROL_TAP, wanted.bridge)
     families = _FAMILIES_OF_FURTHER if is_further else _FAMILIES_OF_POD

@@ -34,7 +34,7 @@ class Own:
 
 
 def document_of(interface: Wanted) -> dict[str, Any]:
-    """Return an interface's request for a plugin."""
+    """Return the JSON document that requests an interface from a plugin."""
     document: dict[str, Any] = {
         "name": interface.name,
         "type": interface.type,
@@ -54,25 +54,28 @@ def document_of(interface: Wanted) -> dict[str, Any]:
 
 
 def wanted(given: object) -> Wanted:
-    """Parse a plugin's request. Raises ValueError."""
+    """Return the interface that a request to our plugin describes. Raises ValueError."""
     found = _read(Wanted, given)
     own = _read(Own, given["own"]) if isinstance(given, Mapping) and "own" in given else Own()
     return dataclasses.replace(found, ports=own.ports, ipv6_first=own.ipv6_first, device=own.device)
 
 
 def members(interface: Interface) -> dict[str, Any]:
-    """Return the result of one of our plugins that made ``interface``."""
+    """Return the result for a call of our plugin that made ``interface``."""
     return {key: value for key, value in dataclasses.asdict(interface).items() if key not in _KNOWN}
 
 
 def of_ours(interface: Wanted, result: Mapping[str, Any]) -> Interface:
-    """Parse the result of one of our plugins. Raises ValueError."""
+    """Return the interface in the result of one of our plugins. Raises ValueError."""
     made = {key: value for key, value in result.items() if key != "version"}
     return _read(Interface, {**made, "name": interface.name, "is_own": not interface.network})
 
 
 def of_theirs(interface: Wanted, result: Mapping[str, Any], *, live_migration: bool) -> Interface:
-    """Parse the result of a third-party plugin; does not check that the tap exists. Raises ValueError if it does not match the request."""
+    """Return the interface in a third-party plugin's result, without a check of the tap.
+
+    Raises ValueError if it does not match the request.
+    """
     for member, asked in (("tap", interface.tap), ("mac", interface.mac)):
         said = result.get(member)
         said = network.normal_mac(said) if member == "mac" and isinstance(said, str) else said

@@ -36,7 +36,7 @@ def tap_and_bridge(wanted: Wanted, observed: Observed, mtu: int, *, bridge_mac: 
 def filtered(tap: str, table: str, rules: str) -> str:
     """Return the script that applies rules (input of ``nft -f -``), in a table of the family ``netdev``.
 
-    If nft refuses them, it ends, and the tap stays up only with older rules in force.
+    If nft refuses them, the script exits with ``NO_FILTER``, and the tap stays up only with older rules in force.
     """
     return f"""nft -f - <<'END' || {{
 {rules}END
@@ -72,5 +72,5 @@ def served(bridge: str, mac: str, address: str) -> list[str]:
 
 
 def another_mac(wanted: Wanted, uplink: Link) -> tuple[str, ...]:
-    """Return the line that changes the link's MAC address if it equals the guest's."""
+    """Return the ``ip`` command that changes the link's MAC address if it equals the guest's; else none."""
     return (f"link set dev {wanted.uplink} address {network.derived_mac(wanted.mac, 'uplink')}",) if uplink.mac == wanted.mac else ()

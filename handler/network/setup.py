@@ -84,9 +84,9 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -
 
 
 def with_links(asked: Sequence[Wanted], links: Collection[str], coming: Collection[str] = ()) -> tuple[Wanted, ...]:
-    """Return interfaces on the pod's present links. Raises NotInPod without a link to a ``coming`` interface's network.
+    """Return the interfaces, each with the pod's link to its network. Raises NotInPod if there is none for one in ``coming``.
 
-    ``coming`` ones were not in the running form when the pod was made; another network may have the link of the name.
+    ``coming`` names interfaces that the pod was made without; another network may have the link of the name.
     """
     return tuple(_with_link(each, links, is_coming=each.name in coming) for each in asked)
 
@@ -111,7 +111,7 @@ def _give(root: int, nodes: Iterable[ownership.Node]) -> None:
 
 
 def with_devices(asked: Sequence[Wanted], devices: Sequence[ownership.Node]) -> tuple[Wanted, ...]:
-    """Return interfaces, those of type macvtap with the pod's character devices, in order, as far as there are enough."""
+    """Return the interfaces; those of type macvtap get the pod's character devices, in order, while there are enough."""
     numbers = (each.number for each in devices)
     return tuple(_with_device(each, next(numbers, None)) if each.type == interfaces.MACVTAP else each for each in asked)
 
@@ -146,9 +146,9 @@ class Networks:
         return await self._prepare(vm, pod_uid, launcher)
 
     async def join(self, vm: Object, card: str, pod_uid: str, launcher: Launcher) -> Interface:
-        """Set up one of a running guest's cards, or one that it gets, and return it. Idempotent.
+        """Set up one card that a running guest has or gets, and return it. Idempotent.
 
-        Raises NotInPod if the pod lacks what the card needs, else as :meth:`prepare`.
+        Raises NotInPod if the pod lacks what the card needs; Unsupported, CommandFailed or Fault as :meth:`prepare`.
         """
         alone, there = hot_plug_interfaces.alone(vm, card), {each["name"] for each in interfaces.defaulted(domain_of(vm))}
         if not ownership.exists(launcher.root, ownership.TUN):
@@ -157,7 +157,7 @@ class Networks:
         return made
 
     async def leave(self, vm: Object, card: str, launcher: Launcher) -> None:
-        """Remove a card that the guest released. Idempotent. Raises CommandFailed."""
+        """Remove the tap, bridge and filters of a card that the guest released. Idempotent. Raises CommandFailed."""
         with _held(launcher.network) as (descriptor, _):
             (asked,) = with_links(wanted(hot_plug_interfaces.alone(vm, card)), await _link_names(descriptor))
             await namespaces.run(descriptor, ("sh", "-c", removed.script(asked)))

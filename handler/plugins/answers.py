@@ -46,12 +46,12 @@ class Description:
 
 
 def title(plugin: str, command: Command) -> str:
-    """Return a call's name for messages."""
+    """Return the name of a plugin call in messages: ``plugin NAME (COMMAND)``."""
     return f"plugin {plugin} ({command})"
 
 
 def result_of(plugin: str, command: Command, output: Output, members: frozenset[str] | None) -> Mapping[str, Any]:
-    """Return the result; empty if the plugin printed nothing, which is valid for ``DEL`` and ``CHECK``.
+    """Return the result in a plugin's output; empty if it printed nothing, which is valid for ``DEL`` and ``CHECK``.
 
     ``members`` are valid besides ``version``; None: any, for our own plugins. Raises PluginRefused if the request is impossible, else
     Failed.

@@ -80,7 +80,7 @@ class Plugins:
     async def call(
         self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], environment: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        """Return the result of a command; empty without a call if the plugin does not need it. Raises Fault.
+        """Call a plugin and return its result; empty, without a call, if it does not support the command. Raises Fault.
 
         ``document`` is the request without version, kind and name.
         """

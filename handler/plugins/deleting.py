@@ -72,14 +72,14 @@ class Deleter:
         self._under_way: set[Element] = set()
 
     async def run(self) -> None:
-        """Check repeatedly until cancelled. A hanging plugin delays no other deletions."""
+        """Call ``DEL`` for pods that are gone, repeatedly until cancelled. A hanging plugin delays no other deletions."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._begin(group)
                 await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> None:
-        """Call ``DEL`` once for everything due, and wait for the answers."""
+        """Call ``DEL`` once for each due record, and wait for the answers."""
         async with asyncio.TaskGroup() as group:
             await self._begin(group)
 

@@ -51,15 +51,15 @@ class Record:
 
     @property
     def key(self) -> Element:
-        """The pod's element of this record."""
+        """The disk or interface of the pod that this record is about."""
         return Element(self.kind, self.pod_uid, self.element)
 
     def answered(self, result: Mapping[str, Any]) -> Record:
-        """Return the record with the answer."""
+        """Return the record with the plugin's result of ``ADD``."""
         return replace(self, result=result)
 
     def request(self) -> dict[str, Any]:
-        """Return the request for ``CHECK`` and ``DEL``."""
+        """Return the request document for ``CHECK`` and ``DEL``."""
         return {**self.document, **({"prevResult": self.result} if self.result is not None else {})}
 
 
@@ -93,7 +93,7 @@ class Records:
         partial.rename(path)
 
     def of(self, element: Element) -> Record | None:
-        """Return the readable record of an element, or None."""
+        """Return the stored record of an element; None if missing or unreadable."""
         path = self._path(element)
         try:
             found = json.loads(path.read_text())
@@ -105,7 +105,7 @@ class Records:
             return None
 
     def remove(self, record: Record) -> None:
-        """Remove a record."""
+        """Remove a record's file."""
         path = self._path(record.key)
         path.unlink(missing_ok=True)
         with suppress(OSError):  # not empty

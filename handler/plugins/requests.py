@@ -10,6 +10,6 @@ from apiserver.apis.virt.places import layout
 
 
 def common(vm: Mapping[str, Any], pod_uid: str) -> dict[str, Any]:
-    """Return the members common to all kinds of requests, without version, kind and plugin name."""
+    """Return the part of a plugin request about the machine, its pod and the pod's user."""
     machine = {"namespace": objects.namespace_of(vm), "name": objects.name_of(vm), "uid": objects.uid_of(vm)}
     return {"machine": machine, "pod": {"namespace": machine["namespace"], "uid": pod_uid}, "user": layout.USER_ID}

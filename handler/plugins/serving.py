@@ -28,7 +28,7 @@ class Error(Exception):
 
 
 def serve(kind: Kind, operations: Mapping[str, Operation], *, live_migration: bool) -> int:
-    """Carry out this process' command, and return the exit status."""
+    """Answer one plugin call on standard output; return the exit status."""
     command = os.environ.get(protocol.COMMAND_VARIABLE, "")
     try:
         told = _read(sys.stdin.buffer.read(_MOST))

@@ -39,7 +39,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def turn(self, namespace: str, patience: float | None) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it inside the block. Raises NoTurn after ``patience`` seconds; None: never.
+        """Wait for a turn of this namespace, and hold it inside the block. Raises NoTurn after ``patience`` seconds; None: never.
 
         A block that raises TimeoutError or is cancelled counts as a timeout.
         """

@@ -27,7 +27,7 @@ MESSAGE_BYTES: Final = 8 << 10
 
 
 def budget(now: float, limits: Limits) -> TokenBucket:
-    """Return the bucket for a launcher's messages: 16 short ones a second on average, eight times as many as in a live migration."""
+    """Return the token bucket for a launcher's bytes: 16 short messages a second on average, eight times as many as in a live migration."""
     return TokenBucket(limits.budget_bytes, BUDGET_BYTES_PER_SECOND, now, debt=limits.debt_bytes)
 
 
@@ -83,7 +83,7 @@ class Connection:
 
     @property
     def status(self) -> messages.Status:
-        """The newest status."""
+        """virt-launcher's newest status. Raises Disconnected before its hello."""
         if self._status is None:
             raise Disconnected("virt-launcher has not sent its hello message yet")
         return self._status
@@ -180,7 +180,7 @@ class Connection:
         return found
 
     def _take_newest(self, found: list[messages.FromLauncher]) -> None:
-        """Handle only the newest status of a launcher over its limit."""
+        """Handle only the newest status among the messages of a launcher over its limit."""
         if found and self._status is None:
             self._take(found[0])
         if told := [each for each in found if not isinstance(each, messages.Content)]:
@@ -249,7 +249,7 @@ class Pending:
         self.answered_at = asyncio.get_running_loop().time()
 
     def forget(self) -> None:
-        """Stop waiting."""
+        """Stop waiting for the answer."""
         self._future.cancel()
 
 

@@ -59,7 +59,7 @@ class Link:
         self.changes = TokenBucket(limits.changes_burst, limits.changes_per_second, now)
 
     def connected(self) -> Connection:
-        """Return the connection. Raises Disconnected."""
+        """Return the connection to this launcher. Raises Disconnected without one."""
         if self.connection is None:
             raise Disconnected(f"virt-launcher of pod {self.pod_uid} is not connected")
         return self.connection
@@ -114,7 +114,7 @@ class Links:
         return len(self._links)
 
     async def run(self) -> None:
-        """Maintain the links until cancelled."""
+        """Connect to the launchers of all links, and reconnect, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 link = await self._starting.get()
@@ -171,7 +171,7 @@ class Links:
                 link.connection = None
 
     async def _has_exited(self, link: Link, connection: Connection, error: Disconnected) -> bool:
-        """Return whether the launcher of a broken connection has exited; over its limit, wait until it may send again."""
+        """Return whether the launcher of a broken connection has exited; if it sent too much, wait until it may send again."""
         now = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(self._limits.exit_seconds, link.budget.delay(now))):

@@ -71,7 +71,7 @@ def _in_thread(calls: Callable[[], bool], doing: str) -> None:
 
 
 def _move(source: Place, target: Place, attributes: _Attributes) -> bool:
-    """Return whether all calls succeeded; else errno has the error."""
+    """Mount ``source`` over ``target``; return whether all calls succeeded, else errno has the error."""
     if _libc.setns(source.space, _CLONE_NEWNS) < 0:
         return False
     tree = _libc.syscall(_SYS_OPEN_TREE, source.path, b"", _AT_EMPTY_PATH | _OPEN_TREE_CLONE | os.O_CLOEXEC)

@@ -11,9 +11,9 @@ from launcher.protocol import messages
 
 
 async def send(links: Links, pod_uid: str, given: Password) -> None:
-    """Have a pod's launcher set a password.
+    """Have a pod's launcher set a guest user's password.
 
-    Raises StatusError: BadRequest for an older launcher, ServiceUnavailable without an answer, else as it refused.
+    Raises StatusError: BadRequest for an older launcher, ServiceUnavailable without an answer, else the error for its refusal.
     """
     connection = reads.live(links.get(pod_uid))
     if not connection.knows(messages.SetPassword):

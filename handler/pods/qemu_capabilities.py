@@ -15,7 +15,7 @@ MAX_BYTES: Final = 400 << 10
 
 
 def read(directory: Path, accelerator: Accelerator) -> str:
-    """Return the cache for guests of this type; empty if there is none."""
+    """Return libvirt's cache of QEMU's capabilities for guests of this type; empty if unusable."""
     path = directory / f"{accelerator}.xml"
     try:
         with path.open("rb") as file:

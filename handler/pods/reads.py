@@ -40,7 +40,7 @@ class Reads:
         self._next: asyncio.TimerHandle | None = None
 
     async def read(self, pod_uid: str, what: str) -> str:
-        """Return the untrusted text from this pod's launcher.
+        """Return the untrusted text ``what`` (such as ``guestinfo``) from this pod's launcher.
 
         Raises StatusError: BadRequest if the launcher does not support it, Conflict if it is not available now, Timeout without an answer
         of its source, ServiceUnavailable without one of the launcher.
@@ -72,7 +72,7 @@ class Reads:
         return pending
 
     def _forget(self) -> None:
-        """Drop old answers, and call this again while others remain."""
+        """Drop old answers of launchers, and schedule the next call while others remain."""
         loop = asyncio.get_running_loop()
         now, fresh = loop.time(), self._fresh_seconds
         self._asked = {text: each for text, each in self._asked.items() if each.answered_at is None or now - each.answered_at < fresh}
@@ -86,14 +86,14 @@ _AGAIN: Final = errors.Details(retry_after_seconds=RETRY_SECONDS)
 
 
 def live(link: Link | None) -> Connection:
-    """Return the connection to a launcher. Raises ServiceUnavailable without one."""
+    """Return the link's connection to its launcher. Raises ServiceUnavailable without a link or connection."""
     if link is None or link.connection is None:
         raise errors.ServiceUnavailable("its virt-launcher is not connected to virt-handler", _AGAIN)
     return link.connection
 
 
 def error_of(refused: LauncherRefused) -> errors.StatusError:
-    """Return the error for a launcher's refusal."""
+    """Return the StatusError for a launcher's refusal."""
     message = one_line(str(refused), MAX_REFUSAL)
     match refused.reason:
         case "Timeout":

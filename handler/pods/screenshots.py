@@ -32,7 +32,7 @@ class Screenshots:
         """One turn of the node per guest, because its virt-launcher may not answer."""
 
     async def take(self, pod_uid: str) -> str:
-        """Return an untrusted picture of the screen as PNG in base64.
+        """Return an untrusted picture of a guest's screen as PNG in base64.
 
         Raises StatusError: Conflict if there is none, BadRequest if virt-launcher is too old, Timeout or ServiceUnavailable without an
         answer.

@@ -34,7 +34,7 @@ class Question(Protocol):
     """A probe of one guest: ``asking.Question``."""
 
     async def ask(self, link: Link) -> Outcome:
-        """Probe once, and return the outcome."""
+        """Probe the guest once; return success, failure, or neither if it could not be asked."""
         ...
 
 
@@ -86,7 +86,7 @@ class Prober:
         self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Start the machine's probes, and return the verdict so far. An empty ``address`` means none, None unknown."""
+        """Start the machine's missing probes, and return the verdict so far. An empty ``address`` means none, None unknown."""
         found = {field: self._take(vm, link, address, field) for field in _FIELDS}
         readiness, liveness = found[probes.READINESS], found[probes.LIVENESS]
         return Verdict(readiness.verdict, readiness.message, liveness.message if liveness.verdict is False else "")
@@ -97,7 +97,7 @@ class Prober:
             self._drop(key)
 
     async def run(self) -> None:
-        """Run the probes until cancelled."""
+        """Run the started probes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 asked = await self._starting.get()

@@ -42,14 +42,14 @@ class _Bytes:
 
 
 def record_bytes(header: bytes) -> int:
-    """Return the size of the first record; 0 for anything but TLS."""
+    """Return the size of a client's first TLS record, with its header; 0 for anything else."""
     size = RECORD_HEADER_BYTES + int.from_bytes(header[3:RECORD_HEADER_BYTES])
     is_tls = len(header) >= RECORD_HEADER_BYTES and header[:2] == bytes((_HANDSHAKE, 3))
     return size if is_tls and size <= MAX_RECORD_BYTES else 0
 
 
 def protocols(record: bytes) -> tuple[bytes, ...]:
-    """Return the offered protocols; none if the record is not a whole message of a client."""
+    """Return the protocols (ALPN) that the client offers; none if the record is not its whole first message."""
     try:
         return _protocols(_Bytes(record[RECORD_HEADER_BYTES:]))
     except ValueError:

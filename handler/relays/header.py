@@ -46,7 +46,7 @@ class Header:
     channel: Channel
 
     def encode(self) -> bytes:
-        """Return the line. Raises ValueError for an invalid uid."""
+        """Return the first line of the connection. Raises ValueError for an invalid uid."""
         return f"kubevirt-relay/1 {_checked(self.migration_uid)} {self.channel}\n".encode()
 
 
@@ -58,13 +58,13 @@ class Release:
     paused: bool = False
 
     def encode(self) -> bytes:
-        """Return the line. Raises ValueError for an invalid uid."""
+        """Return the first line of the connection. Raises ValueError for an invalid uid."""
         word = "paused" if self.paused else "running"
         return f"kubevirt-relay/1 {_checked(self.migration_uid)} released {word}\n".encode()
 
 
 def decode(line: bytes) -> Header | Release | None:
-    """Parse a line; None if it is not a header."""
+    """Return what a connection's first line requests; None if it is invalid."""
     match = _CHANNEL.fullmatch(line) or _RELEASE.fullmatch(line)
     uid = match[1].decode(errors="replace") if match is not None else ""
     if match is None or forms.uid_errors(uid):
@@ -75,7 +75,7 @@ def decode(line: bytes) -> Header | Release | None:
 
 
 def protocol(migration_uid: str) -> str:
-    """Return the TLS protocol of a migration's connections. Raises ValueError for an invalid uid."""
+    """Return the TLS protocol (ALPN) that names a migration. Raises ValueError for an invalid uid."""
     return f"{_PROTOCOL.decode()}{_checked(migration_uid)}"
 
 
@@ -87,7 +87,7 @@ def claimed(protocols: Iterable[bytes]) -> str:
 
 
 def refusal(why: str) -> bytes:
-    """Return the answer to a refused request."""
+    """Return the answer to a refused release, with its reason."""
     return b"no " + "".join(each for each in why if each.isprintable()).encode()[: MAX_ANSWER_BYTES - 8] + b"\n"
 
 

@@ -119,7 +119,7 @@ class Incoming:
                 connection.abort()
 
     async def run(self) -> None:
-        """Listen until cancelled."""
+        """Serve relays of other nodes until cancelled."""
         listener = _listener(self._host, self.port)
         self.port = listener.getsockname()[1]
         self.ready.set()
@@ -198,7 +198,7 @@ class Incoming:
                 del self._pending[node]
 
     async def _led(self, node: str, connection: Connection, claimed: str) -> tuple[str, header.Header | None]:
-        """Return the pod and channel for a connection; None: refused, or a finished request."""
+        """Return an admitted connection's pod and header; header None: it was refused, or its release request is finished."""
         async with asyncio.timeout(self._limits.header_seconds):
             line = await connection.line(header.MAX_BYTES)
         wanted = header.decode(line)
@@ -268,7 +268,7 @@ async def _peeked(link: socket.socket, size: int) -> bytes:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Return a listening socket; without a host, on all addresses."""
+    """Return a listening TCP socket; without a host, on all addresses."""
     if host or not socket.has_dualstack_ipv6():
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     else:

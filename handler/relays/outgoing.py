@@ -107,7 +107,7 @@ class Outgoing:
         self._kubelet = kubelet
 
     async def run(self) -> None:
-        """Relay until cancelled. Raises OSError if the sockets cannot be made."""
+        """Relay from the source pod until cancelled. Raises OSError if the sockets cannot be made."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._process.end)
             with places.run_directory(self._pod_uid, self._kubelet) as directory:

@@ -92,7 +92,7 @@ class Channel:
         return message, descriptors
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message, even if the other side is gone."""
+        """Send a message to virt-handler, if it is still there."""
         with contextlib.suppress(OSError):
             self._link.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
 
@@ -110,7 +110,7 @@ class Tls:
         self._chunk = memoryview(bytearray(_RECORD_BYTES))
 
     def widen(self) -> None:
-        """Use the receive size of the data phase."""
+        """Receive larger chunks from now on, for the guest's data."""
         self._chunk = memoryview(bytearray(BACK_BYTES if self.is_source else CHUNK_BYTES))
 
     @property
@@ -123,7 +123,7 @@ class Tls:
         return self._object.getpeercert()
 
     def flush(self) -> None:
-        """Send as much as possible. Raises OSError."""
+        """Send as much encrypted data as the socket takes. Raises OSError."""
         while not self.is_sent:
             if not self._unsent:
                 self._unsent = memoryview(self._encrypted.read())
@@ -134,7 +134,10 @@ class Tls:
             self._unsent = self._unsent[sent:]
 
     def fill(self) -> None:
-        """Receive data, or the end. Raises OSError, or Ended if the other side reads nothing, but causes more and more answers."""
+        """Receive encrypted data, or its end.
+
+        Raises OSError, or Ended if the other side reads nothing, but causes more and more answers.
+        """
         if self._encrypted.pending > MAX_UNSENT_BYTES:
             raise Ended("the other side does not read answers")
         try:
@@ -147,7 +150,7 @@ class Tls:
             self._received.write_eof()
 
     def write(self, data: memoryview | bytes) -> None:
-        """Encrypt; :meth:`flush` sends it. Raises OSError."""
+        """Encrypt data, which :meth:`flush` sends. Raises OSError."""
         self._object.write(data)
 
     def read(self, into: memoryview) -> int:
@@ -206,7 +209,7 @@ def main(user: int) -> None:
 
 
 def confine(user: int) -> None:
-    """Drop root (unless ``user`` is 0), capabilities, privileges by programs, and core files, which would contain the node's key."""
+    """Drop root (unless ``user`` is 0), limit memory, and forbid new privileges and core files, which would contain the node's key."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # virt-handler decides when to end
     "".encode("idna")  # loads the code for server names while Python's files are readable
     os.nice(NICE)
@@ -389,7 +392,7 @@ class _Copying:
         self._poll.register(channel, select.POLLIN)
 
     def run(self) -> NoReturn:
-        """Copy. Raises Ended or OSError when a side ends."""
+        """Copy both ways until a side ends; always raises Ended or OSError."""
         link, pod = self._masks
         self._tls.widen()
         self._tls.flush()

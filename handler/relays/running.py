@@ -37,7 +37,7 @@ class Relays:
             await relay.ready.wait()
 
     async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
-        """Report that the guest left this pod; see :meth:`Outgoing.release`."""
+        """Tell the target's virt-handler that the guest left this pod. Raises OSError, TimeoutError or ValueError."""
         await self._make(migration_uid, pod_uid, destination).release(paused=paused)
 
     def close(self, migration_uid: str) -> None:
@@ -51,7 +51,7 @@ class Relays:
             relay.verify_again()
 
     async def run(self) -> None:
-        """Run relays until cancelled."""
+        """Run the opened relays until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 relay = await self._starting.get()

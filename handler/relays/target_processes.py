@@ -27,7 +27,7 @@ class TargetProcesses:
 
     @contextmanager
     def of(self, migration_uid: str) -> Iterator[RelayProcess]:
-        """Yield the process for a connection, which lasts as long as the context."""
+        """Yield the relay process for a connection of this migration; it runs at least as long as the context."""
         if (timer := self._timers.pop(migration_uid, None)) is not None:
             timer.cancel()
         self._connections[migration_uid] += 1

@@ -37,7 +37,7 @@ class Plugins(Protocol):
     async def call(
         self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], environment: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        """Return the result of a command. Raises Fault."""
+        """Call a plugin, and return its result. Raises Fault."""
 
     async def describe(self, kind: Kind, name: str) -> Description:
         """Return a plugin's description of itself. Raises Fault."""
@@ -99,7 +99,10 @@ class PluginDisks:
         self._checked: dict[str, _Checked] = {}
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
-        """Set up the disks of a pod before its guest starts; return them by name. Raises DisksFault; may be called again at any time."""
+        """Have plugins set up a pod's disks before its guest starts; return them by name.
+
+        Raises DisksFault; may be called again at any time.
+        """
         disks = requests.disks_of(vm)
         if not disks or pod_uid in self._added:
             return self._added.get(pod_uid, {})
@@ -118,7 +121,7 @@ class PluginDisks:
         return found
 
     async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
-        """Call plugins to check the disks of a running guest, and return the problems.
+        """Call plugins to check the disks of a running guest, and return the problems, or None.
 
         A new process checks the disks once, and again while a plugin reports a problem or a disk is ``silent``.
         """
@@ -140,7 +143,7 @@ class PluginDisks:
         return checked.fault
 
     def is_wrong(self, pod_uid: str) -> bool:
-        """Return whether to call :meth:`check` again. Recovery triggers no event, so the caller must poll."""
+        """Return whether to call :meth:`check` again, because a disk has a problem. Recovery triggers no event, so the caller must poll."""
         checked = self._checked.get(pod_uid)
         return checked is not None and (checked.is_wrong or checked.fault is not None)
 
@@ -219,7 +222,7 @@ def _again(fault: DisksFault, seconds: float) -> DisksFault:
 
 
 async def _side_by_side(seconds: float, calls: Mapping[str, Awaitable[Any]]) -> tuple[dict[str, Any], dict[str, Fault]]:
-    """Run calls in parallel; return results and faults."""
+    """Run a call per disk in parallel; return results and faults by disk."""
     found: dict[str, Any] = {}
     faults: dict[str, Fault] = {}
 

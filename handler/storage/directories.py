@@ -28,7 +28,7 @@ class NotThere(Exception):
 
 
 def path(pod_uid: str, kubelet: Path) -> Path:
-    """Return the path of the emptyDir. Raises ValueError for an invalid uid."""
+    """Return the path of the pod's emptyDir for disks of plugins. Raises ValueError for an invalid uid."""
     if not places.is_uid(pod_uid):
         raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
     return kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.PLUGIN_DISKS_VOLUME
@@ -36,7 +36,7 @@ def path(pod_uid: str, kubelet: Path) -> Path:
 
 @contextmanager
 def opened(pod_uid: str, kubelet: Path) -> Iterator[int]:
-    """Yield a descriptor of the emptyDir. Raises FileNotFoundError if the pod has none here."""
+    """Yield a descriptor of the pod's emptyDir for disks of plugins. Raises FileNotFoundError if the pod has none here."""
     descriptor = os.open(path(pod_uid, kubelet), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield descriptor

@@ -52,25 +52,25 @@ class _Ended(Exception):
 async def run(
     socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: Packets | None = None
 ) -> Close | None:
-    """Copy until either side ends and return how to close the websocket; ``packets`` checks the usbredir protocol."""
+    """Copy until either side ends; return how to close the websocket, None if the client did. ``packets`` checks the usbredir protocol."""
     return await _until_ended(_to_socket(socket, reader, writer, packets), _to_guest(socket, writer, packets))
 
 
 async def output(socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Close | None:
-    """Copy as :func:`run`, only to the client."""
+    """Copy the guest's output to the client until either ends, or the client sends data; return as :func:`run`."""
     return await _until_ended(_to_socket(socket, reader, writer, None, END), _only_read(socket))
 
 
 async def connection(
     socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, has_left: HasLeft
 ) -> Close | None:
-    """Copy as :func:`run` for a TCP connection, in which an empty message ends the client's direction."""
+    """Copy as :func:`run` for a TCP connection, until the guest left its pod; an empty message ends the client's direction."""
     copies = _to_socket(socket, reader, writer, None, CLOSED), _to_guest(socket, writer, None, ends_by_empty=True)
     return await _until_ended(*copies, _watch(has_left))
 
 
 async def datagrams(socket: web.WebSocketResponse, port: sockets.socket, has_left: HasLeft) -> Close | None:
-    """Copy as :func:`run` between messages and datagrams of a connected UDP socket; what a side does not read is lost."""
+    """Copy as :func:`run` between messages and datagrams of a connected UDP socket; datagrams that a side does not read are lost."""
     return await _until_ended(_from_port(socket, port), _to_port(socket, port), _watch(has_left))
 
 
@@ -86,7 +86,7 @@ async def _until_ended(*copies: Coroutine[None, None, None]) -> Close | None:
 
 
 async def _watch(has_left: HasLeft) -> None:
-    """Wait until the guest left its pod: nothing else may end a connection to a pod that is gone."""
+    """Wait until the guest left its pod, then raise _Ended: nothing else may end a connection to a pod that is gone."""
     while not has_left():  # noqa: ASYNC110 - the informer tells others; a look takes microseconds
         await asyncio.sleep(WATCH_SECONDS)
     raise _Ended(Close(streams.CLOSE_NORMAL, OFF))
@@ -160,7 +160,7 @@ async def _to_guest(
 
 
 def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Write; raises ConnectionResetError if the connection is lost, where uvloop raises RuntimeError."""
+    """Write to the guest; raises ConnectionResetError if the connection is lost, where uvloop raises RuntimeError."""
     if writer.is_closing():
         raise ConnectionResetError
     writer.write(data)

@@ -102,7 +102,7 @@ class Server:
         return len(self._counted)
 
     async def run(self) -> None:
-        """Listen until cancelled."""
+        """Serve virt-api's requests until cancelled."""
         app = web.Application(client_max_size=1 << 16)
         app.router.add_get(PATH, self._serve)
         app.router.add_post(PATH, self._serve)
