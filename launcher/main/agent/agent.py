@@ -76,7 +76,7 @@ class Agent:
         self._domain = domain
 
     async def run(self) -> None:
-        """Send questions until cancelled."""
+        """Send questions for the status, on connection and every half minute, until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self._times.agent_round):
@@ -92,21 +92,24 @@ class Agent:
             await asyncio.sleep(self._times.agent_pause)
 
     async def read(self, names: Mapping[str, str]) -> str:
-        """Return all answers as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`, or refuse; ``names``: interfaces' by MAC address."""
+        """Return all answers as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: interfaces' by MAC address.
+
+        Raises RequestRefused.
+        """
         async with self._reading() as domain:
             info = await self._all(domain)
         info = {"time": times.to_rfc3339(datetime.now(UTC)), **guestinfo.bounded(agent_answers.named(info, names))}
         return json.dumps(guestinfo.fitted(info), ensure_ascii=False)
 
     async def ping(self) -> str:
-        """Ping the agent; return an empty JSON object, or refuse."""
+        """Ping the guest agent; return an empty JSON object. Raises RequestRefused."""
         async with self._reading(anyway=self._frozen()) as domain:
             await self._hypervisor.ask_agent(domain, "guest-ping")
         return "{}"
 
     @asynccontextmanager
     async def _reading(self, *, anyway: bool = False) -> AsyncIterator[str]:
-        """Yield the name of the domain in this reader's turn, and convert errors to refusals."""
+        """Yield the domain's name in this reader's turn with the guest agent, and convert errors to RequestRefused."""
         self._require_agent(anyway=anyway)
         try:
             async with asyncio.timeout(self._times.agent_turn):
@@ -167,7 +170,10 @@ class Agent:
         return {**info, "applications": known, "truncated": [*info.get("truncated", ()), *cut]}
 
     async def _answers(self, name: str, fields: tuple[str, ...]) -> Object:
-        """Request these fields; return the answers, and why others are missing. Raises HypervisorError at the first question."""
+        """Ask the guest agent for these fields; return the answers, and why others are missing.
+
+        Raises HypervisorError at the first question.
+        """
         asked = Round()
         until = asyncio.get_running_loop().time() + self._times.agent_limit
         for field in fields:

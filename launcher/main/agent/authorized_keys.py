@@ -58,7 +58,7 @@ class KeysState:
 
 
 def is_due(state: KeysState, versions: Mapping[int, str], now: float) -> bool:
-    """Return whether mounted versions differ from the guest's, and no retry delay is running."""
+    """Return whether to set keys: the mounted Secrets' versions differ from the guest's, and no retry delay is running."""
     return bool(versions) and versions != state.versions and now >= state.retry
 
 
@@ -81,7 +81,7 @@ class AuthorizedKeys:
         self._state = KeysState()
 
     async def run(self) -> None:
-        """Update the keys until cancelled."""
+        """Keep the guest users' keys equal to the Secrets until cancelled."""
         while True:
             await self._look(positions_of(self._machine()))
             await asyncio.sleep(self._times.keys_look)

@@ -30,7 +30,7 @@ class GuestClock:
         self._paused_at: float | None = None
 
     def take(self, domain: Observation | None) -> None:
-        """Record the domain's state; request the clock after a pause of at least ``Times.clock_pause``."""
+        """Record the domain's state; after a pause of at least ``Times.clock_pause``, request that the clock is set."""
         now = asyncio.get_running_loop().time()
         if domain is not None and domain.state is State.PAUSED:
             self._paused_at = now if self._paused_at is None else self._paused_at
@@ -40,11 +40,11 @@ class GuestClock:
             self.request()
 
     def request(self) -> None:
-        """Have the clock set."""
+        """Have :meth:`run` set the guest's clock."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Set the clock on request, until cancelled."""
+        """Have the agent set the guest's clock on each request, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()

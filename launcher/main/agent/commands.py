@@ -37,7 +37,10 @@ class Commands:
         """Process ID of a command that did not end in time."""
 
     async def run(self, command: Sequence[str], seconds: float, *, anyway: bool = False) -> None:
-        """Run a command until it ends, or raise RequestRefused; ``anyway``: also while the guest shuts down."""
+        """Run a command in the guest until it ends; ``anyway``: also while the guest shuts down.
+
+        Raises RequestRefused, also if it fails.
+        """
 
         async def ask(name: str, arguments: Mapping[str, Any]) -> object:
             return await self._agent.do(name, arguments, anyway=anyway)

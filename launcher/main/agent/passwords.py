@@ -16,7 +16,7 @@ REFUSED: Final = "the guest agent refused it"
 
 
 async def set_password(agent: Agent, request: messages.SetPassword) -> None:
-    """Set the password of one user. After RequestRefused, it may be set."""
+    """Set the password of a user in the guest. After RequestRefused, it may be set anyway."""
     encoded = base64.b64encode(request.password.encode()).decode()
     arguments = {"username": request.user, "password": encoded, "crypted": request.encrypted}
     try:

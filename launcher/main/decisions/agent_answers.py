@@ -31,14 +31,14 @@ def members(value: object) -> Mapping[str, Any]:
 
 
 def agent(value: object) -> Object:
-    """Return the agent's version and enabled commands."""
+    """Return the agent's version and enabled commands, from its answer."""
     found = members(value)
     commands = sorted(str(each.get("name")) for each in items(found.get("supported_commands")) if each.get("enabled") is True)
     return {"version": found.get("version"), "commands": commands}
 
 
 def operating_system(value: object) -> Object:
-    """Return the agent's data about the operating system."""
+    """Return the fields of the guest's operating system."""
     words = {
         "id": "id",
         "name": "name",
@@ -54,25 +54,25 @@ def operating_system(value: object) -> Object:
 
 
 def hostname(value: object) -> object:
-    """Return the host name."""
+    """Return the guest's host name."""
     return members(value).get("host-name")
 
 
 def timezone(value: object) -> Object:
-    """Return name and offset of the time zone."""
+    """Return name and offset of the guest's time zone."""
     found = members(value)
     return {"name": found.get("zone"), "offsetSeconds": found.get("offset")}
 
 
 def users(value: object) -> list[Object]:
-    """Return the users who are logged in."""
+    """Return the users who are logged in to the guest."""
     return [
         {"userName": each.get("user"), "domain": each.get("domain"), "loginTime": _moment(each.get("login-time"))} for each in items(value)
     ]
 
 
 def filesystems(value: object) -> list[Object]:
-    """Return the mounted file systems."""
+    """Return the guest's mounted file systems."""
     return [
         {
             "name": each.get("name"),
@@ -102,7 +102,7 @@ def interfaces(value: object) -> list[Object]:
 
 
 def named(info: Object, names: Mapping[str, str]) -> Object:
-    """Return limited information with interfaces' names, from ``names`` by MAC address."""
+    """Return the information with the machine's names of its interfaces, which ``names`` has by MAC address."""
     if not info.get("interfaces"):
         return info
     found = [{**({"name": names[each["mac"]]} if each.get("mac") in names else {}), **each} for each in info["interfaces"]]

@@ -9,7 +9,7 @@ from launcher.protocol import messages
 
 
 def status_of(told: Object) -> messages.AgentStatus:
-    """Return the status for these answers."""
+    """Return the guest agent's status for its answers."""
     system = told.get("os") or {}
     return messages.AgentStatus(
         connected=True,

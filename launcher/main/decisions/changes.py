@@ -15,7 +15,7 @@ from launcher.protocol import messages
 
 
 def settings(machine: messages.Machine | None, seen: Observation) -> tuple[messages.SettingStatus, ...]:
-    """Return the settings of the domain; none of a machine with XML, which keeps what its author wrote."""
+    """Return the changeable settings of the domain; none of a machine with XML, which keeps what its author wrote."""
     return () if machine is None or machine.domain_xml else tuple(_settings(machine, seen))
 
 
@@ -35,7 +35,7 @@ def _settings(machine: messages.Machine, seen: Observation) -> Iterator[messages
 
 
 def setting_of(what: messages.LiveChange, device: Device) -> str | None:
-    """Return a setting of a domain's device as ``live_changes.values`` writes it, or None."""
+    """Return a setting of a domain's device as ``live_changes.values`` writes it; None if the device lacks it."""
     match what:
         case "disk.ioTune":
             return disk_io_tune.text(dict(device.limits)) if device.kind == "disk" else None
@@ -46,7 +46,7 @@ def setting_of(what: messages.LiveChange, device: Device) -> str | None:
 
 
 def device_of(machine: messages.Machine, found: Iterable[Device], request: messages.Change) -> Device | None:
-    """Return the domain's device that a request names."""
+    """Return the domain's device with the setting that a request names, or None."""
     named = machines.named(machine, found)
     return next((each for each, name in named if name == request.name and setting_of(request.what, each) is not None), None)
 
@@ -65,5 +65,5 @@ def machine_with(machine: messages.Machine | None, request: messages.Change) -> 
 
 
 def value_in(machine: messages.Machine, change: Change) -> str:
-    """Return the value of a setting in a machine."""
+    """Return the value of a setting in a machine's specification."""
     return live_changes.values(machine.domain)[change]

@@ -50,7 +50,7 @@ def is_full(seen: Observation | None) -> bool:
 
 
 def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Times = TIMES) -> Tries:
-    """Return the tries after a check.
+    """Return the state of attempts to resume the guest after a check.
 
     ``full``: a full disk pauses the guest. ``tried``: it was resumed since the last offer.
     """
@@ -85,7 +85,7 @@ def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], fre
 def faults_to_tell(
     faults: Mapping[str, DiskFault], full: Mapping[str, float], free_bytes: FreeBytes, now: float
 ) -> tuple[messages.DiskFault, ...]:
-    """Return the errors that are still reported, sorted by disk; ``now`` is a time of the errors' clock."""
+    """Return the disk errors to report, sorted by disk; ``now`` is a time of the errors' clock."""
     found = []
     for name, fault in sorted(faults.items()):
         has_none = free_bytes.get(name, ENOUGH_BYTES) < ENOUGH_BYTES
@@ -130,7 +130,7 @@ class Tracked:
 def outcome(
     tracked: Tracked, found: Failing, free: FreeBytes, now: float, *, stands: bool
 ) -> tuple[Tracked, tuple[messages.DiskFault, ...], bool]:
-    """Return the new state, the errors to report, and whether to offer a resume.
+    """Return the next state, disk errors that did not pause the guest, and whether to suggest a resume.
 
     ``tracked`` has this check's tries. ``stands``: only full disks still pause the guest.
     """

@@ -37,7 +37,7 @@ class Result:
 
 
 def read(line: bytes) -> Progress | Result | None:
-    """Parse a line, or raise ValueError; None for an unknown phase."""
+    """Parse a line of the importer's output, or raise ValueError; None for an unknown phase."""
     try:
         said = json.loads(line)
         if "result" in said:

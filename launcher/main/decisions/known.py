@@ -79,32 +79,32 @@ class Known:
 
 
 def adopted(known: Known, machine: messages.Machine) -> Known:
-    """Set the pod's machine."""
+    """Return the state with this machine as the pod's."""
     return dataclasses.replace(known, machine=machine)
 
 
 def importing(known: Known, imports: tuple[messages.ImportStatus, ...]) -> Known:
-    """Set the progress of imports."""
+    """Return the state with the progress of imports."""
     return with_status(known, imports=imports)
 
 
 def disowned(known: Known) -> Known:
-    """Undo ``adopted`` after a start that made nothing."""
+    """Return the state without a machine, after a start that made no domain."""
     return dataclasses.replace(known, machine=None)
 
 
 def making(known: Known, *, begun: bool) -> Known:
-    """Record that making a domain, or the place for one, has begun or is over."""
+    """Return the state when the making of a domain, or of the place for one, begins or is over."""
     return dataclasses.replace(known, making=begun)
 
 
 def abandoned(known: Known) -> Known:
-    """Record that the making must be abandoned."""
+    """Return the state in which the making of a domain must be abandoned."""
     return dataclasses.replace(known, abandoned=True)
 
 
 def prepared(known: Known, xml: str = "") -> Known:
-    """Set the XML of a domain when all it needs exists, and why it cannot migrate."""
+    """Return the state with the XML of a domain, when all it needs exists, and why it cannot migrate."""
     known = dataclasses.replace(known, xml=xml)
     if known.machine is None:
         return known
@@ -112,28 +112,28 @@ def prepared(known: Known, xml: str = "") -> Known:
 
 
 def plugged(known: Known, machine: messages.Machine) -> Known:
-    """Set the machine whose disks the running guest has."""
+    """Return the state with this machine, whose devices the running guest has."""
     known = dataclasses.replace(known, machine=machine)
     return with_status(known, not_migratable=machines.not_migratable(machine, known.xml))
 
 
 def created(known: Known) -> Known:
-    """Record that the domain exists, before its first instruction."""
+    """Return the state when the domain exists, before its first instruction."""
     return with_status(known, started=True)
 
 
 def set_running(known: Known) -> Known:
-    """Record that libvirt is about to start the processors, which may run from now on."""
+    """Return the state when libvirt is about to start the processors, which may run from now on."""
     return with_status(dataclasses.replace(known, run=dataclasses.replace(known.run, ran=True)), has_room=False)
 
 
 def destroying(known: Known) -> Known:
-    """Record that libvirt is about to destroy the domain."""
+    """Return the state when libvirt is about to destroy the domain."""
     return dataclasses.replace(known, run=dataclasses.replace(known.run, destroyed=True))
 
 
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, image_used: bool = False) -> Known:
-    """End the domain's run, unless it ended before."""
+    """Return the state after the domain's run ended; an earlier ending stays."""
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
         ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED, image_used=image_used)
@@ -142,13 +142,13 @@ def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, 
 
 
 def with_log(known: Known, log: tuple[str, ...]) -> Known:
-    """Add the end of QEMU's log to the ending, if any."""
+    """Return the state with the end of QEMU's log in the ending, if any."""
     ending = known.status.ending
     return with_status(known, ending=dataclasses.replace(ending, log=log)) if ending is not None else known
 
 
 def observed(known: Known, seen: Observation | None, now: float) -> Known:
-    """Record an observation, None if the domain does not exist."""
+    """Return the state after an observation, None if the domain does not exist."""
     if known.ended:
         return known
     known = dataclasses.replace(known, domain=seen)
@@ -194,76 +194,76 @@ def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Kn
 
 
 def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[messages.InterfaceStatus, ...]) -> Known:
-    """Record an answer of the guest agent."""
+    """Return the state with the guest agent's answers."""
     return with_status(known, agent=agent, interfaces=interfaces)
 
 
 def servers_silent(known: Known, names: tuple[str, ...]) -> Known:
-    """Set the disks with unresponsive servers."""
+    """Return the state with the disks of unresponsive servers."""
     return with_status(known, servers_silent=names)
 
 
 def disks_failed(known: Known, faults: tuple[messages.DiskFault, ...]) -> Known:
-    """Set the disks that fail while the guest continues."""
+    """Return the state with the disks that fail while the guest continues."""
     return with_status(known, disk_faults=faults)
 
 
 def room_found(known: Known) -> Known:
-    """Record that resuming a guest that a full disk paused may succeed."""
+    """Return the state when a resume of a guest that a full disk paused may succeed."""
     return with_status(known, has_room=True)
 
 
 def keys_reported(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
-    """Record the result of setting public keys in the guest."""
+    """Return the state with the result of setting public keys in the guest."""
     return with_status(known, authorized_keys=status)
 
 
 def agent_silent(known: Known, problem: str) -> Known:
-    """Record that the connected agent does not answer; its last answers stay."""
+    """Return the state when the connected agent does not answer; its last answers stay."""
     return with_status(known, agent=dataclasses.replace(known.status.agent, connected=True, problem=one_line(problem, MAX_PROBLEM)))
 
 
 def agent_gone(known: Known) -> Known:
-    """Record that no agent is connected; its last answers stay."""
+    """Return the state when no agent is connected; its last answers stay."""
     return with_status(known, agent=dataclasses.replace(known.status.agent, connected=False, problem=""))
 
 
 def filesystem_lost(known: Known, name: str) -> Known:
-    """Record that a file system of the guest is no longer served."""
+    """Return the state when a file system of the guest is no longer served."""
     told = known.status.lost_filesystems
     return known if known.ended or known.over or name in told else with_status(known, lost_filesystems=(*told, name))
 
 
 def passt_ended(known: Known, problem: str) -> Known:
-    """Record the end of passt, which relays the guest's connections."""
+    """Return the state after the end of passt, which relays the guest's connections."""
     if known.ended or known.over:
         return known
     return with_status(known, passt_ends=known.status.passt_ends + 1, passt_problem=one_line(problem, MAX_PROBLEM))
 
 
 def passt_works_again(known: Known) -> Known:
-    """Record that a new passt process works."""
+    """Return the state when a new passt process works."""
     return known if known.ended or known.over else with_status(known, passt_problem="")
 
 
 def viewed(known: Known, consoles: int) -> Known:
-    """Set the number of the console's viewers."""
+    """Return the state with the number of the console's viewers."""
     return with_status(known, consoles=consoles)
 
 
 def changed(known: Known, machine: messages.Machine) -> Known:
-    """Set the machine with the running guest's settings."""
+    """Return the state with this machine, which has the running guest's settings."""
     return dataclasses.replace(known, machine=machine)
 
 
 def operating(known: Known, operation_id: str, number: int) -> Known:
-    """Record that an operation is about to be carried out: from now on it may have been."""
+    """Return the state when an operation is about to be carried out: from now on it may have been."""
     begun = messages.OperationStatus(operation_id, number)
     return with_status(known, operations=(*known.status.operations, begun)[-messages.MAX_OPERATIONS :])
 
 
 def operated(known: Known, operation_id: str, problem: str = "") -> Known:
-    """Record the end of an operation; ``problem``: why it failed."""
+    """Return the state after the end of an operation; ``problem``: why it failed."""
     state: messages.OperationState = "failed" if problem else "succeeded"
     over = tuple(
         dataclasses.replace(each, state=state, message=one_line(problem, MAX_PROBLEM)) if each.id == operation_id else each
@@ -273,27 +273,27 @@ def operated(known: Known, operation_id: str, problem: str = "") -> Known:
 
 
 def frozen(known: Known, thaw_at: float) -> Known:
-    """Record that the guest's file systems are, or may be, frozen."""
+    """Return the state when the guest's file systems are, or may be, frozen until ``thaw_at``."""
     return with_status(dataclasses.replace(known, thaw_at=thaw_at), frozen=True)
 
 
 def thawed(known: Known) -> Known:
-    """Record that the guest's file systems are not frozen."""
+    """Return the state when the guest's file systems are not frozen."""
     return with_status(dataclasses.replace(known, thaw_at=None), frozen=False)
 
 
 def pre_stop_failed(known: Known, problem: str) -> Known:
-    """Record that the command before the shutdown failed."""
+    """Return the state after the command before the shutdown failed."""
     return with_status(known, pre_stop_problem=one_line(problem, MAX_PROBLEM))
 
 
 def saving(known: Known, operation_id: str) -> Known:
-    """Record that libvirt is about to save the domain's memory."""
+    """Return the state when libvirt is about to save the domain's memory."""
     return dataclasses.replace(known, saving=operation_id)
 
 
 def save_advanced(known: Known, percent: int) -> Known:
-    """Record the progress of a save, which never decreases."""
+    """Return the state with the progress of a save, which never decreases."""
     changed = tuple(
         dataclasses.replace(each, percent=max(each.percent, percent)) if each.id == known.saving else each
         for each in known.status.operations
@@ -302,28 +302,28 @@ def save_advanced(known: Known, percent: int) -> Known:
 
 
 def save_failed(known: Known, problem: str) -> Known:
-    """Record that the memory was not saved; the next observation shows whether the guest continues."""
+    """Return the state when the memory was not saved; the next observation shows whether the guest continues."""
     return operated(dataclasses.replace(known, saving=""), known.saving, problem)
 
 
 def saved(known: Known, message: str, now: float) -> Known:
-    """Record that the image is complete, and QEMU has ended."""
+    """Return the state when the image is complete, and QEMU has ended."""
     return ended(operated(dataclasses.replace(known, saving=""), known.saving), "saved", message, now)
 
 
 def with_migration(known: Known, changed: messages.MigrationStatus) -> Known:
-    """Record a change of a migration; a domain that was released here belongs to the pod."""
+    """Return the state with this changed migration; a domain that was released here belongs to the pod."""
     known = with_status(known, migrations=life.with_migration(known.status.migrations, changed))
     return set_running(created(known)) if (changed.direction, changed.state) == ("incoming", "succeeded") else known
 
 
 def releasing(known: Known) -> Known:
-    """Record that libvirt is about to resume a domain that arrived."""
+    """Return the state when libvirt is about to resume a domain that arrived."""
     return dataclasses.replace(known, releasing=True)
 
 
 def released(known: Known, uid: str, now: float) -> Known:
-    """Record the release of the domain that arrived."""
+    """Return the state after the release of the domain that arrived."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, state="succeeded", end_time=now)) if migration is not None else known
 
@@ -341,13 +341,13 @@ def unmeasured(known: Known, now: float) -> str:
 
 
 def measured(known: Known, uid: str, figures: Progress) -> Known:
-    """Add a migration's statistics."""
+    """Return the state with a migration's statistics."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, **dataclasses.asdict(figures))) if migration is not None else known
 
 
 def withdrawn(known: Known, uid: str, now: float) -> Known:
-    """Cancel a target's waiting; unchanged if the domain is on its way, because the source decides."""
+    """Return the state when a target no longer waits; unchanged if the domain is on its way, because the source decides."""
     migration = known.status.migration_of(uid)
     if migration is None or (migration.direction, migration.state) != ("incoming", "prepared"):
         return known
@@ -355,7 +355,7 @@ def withdrawn(known: Known, uid: str, now: float) -> Known:
 
 
 def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) -> Known:
-    """Record the certain result of an outgoing migration; success ends the run."""
+    """Return the state after the certain result of an outgoing migration; success ends the run."""
     if outcome.state != "succeeded":
         return with_migration(known, outcome)
     known = dataclasses.replace(known, run=dataclasses.replace(known.run, migrated_to=outcome.uid))
@@ -363,7 +363,7 @@ def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) 
 
 
 def with_status(known: Known, **changes: Any) -> Known:  # noqa: ANN401  # members of Status
-    """Change members of the status; the revision increases if any differs."""
+    """Return the state with changed members of the status; the revision increases if any differs."""
     changed = dataclasses.replace(known.status, **changes)
     if changed == known.status:
         return known

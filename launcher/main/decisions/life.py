@@ -138,7 +138,7 @@ def exit_code(ending: messages.Ending | None) -> int:
 
 
 def lingers(ending: messages.Ending | None) -> bool:
-    """Return whether connections may still come to this pod for a guest in another pod."""
+    """Return whether the pod stays for some time, because connections may still come for a guest that migrated."""
     return ending is not None and ending.kind == "migrated"
 
 

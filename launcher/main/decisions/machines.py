@@ -27,7 +27,7 @@ def not_migratable(machine: messages.Machine, xml: str = "") -> str:
 
 
 def disks_of(machine: messages.Machine) -> Disks:
-    """Return how the disks migrate: those that exist only in this pod are copied."""
+    """Return how a migration treats the machine's disks: those that exist only in this pod are copied."""
     names = copied_disks.names(machine.domain)
     targets = tuple(target for target, name in disk_names(machine).items() if name in names)
     is_shared = bool(disk_caches.shared(machine.domain))
@@ -51,7 +51,7 @@ def disk_names(machine: messages.Machine) -> Mapping[str, str]:
 
 
 def devices(machine: messages.Machine | None, found: Iterable[Device]) -> tuple[messages.DeviceStatus, ...]:
-    """Return the status of the domain's devices that the spec names."""
+    """Return the status of those of the domain's devices that the spec names."""
     pairs = named(machine, found) if machine is not None else ()
     return tuple(messages.DeviceStatus(each.kind, name, each.target, each.address, each.is_empty) for each, name in pairs)
 

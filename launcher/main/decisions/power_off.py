@@ -25,7 +25,10 @@ class Termination(Enum):
 
 
 def termination(known: Known) -> Termination:
-    """Return the effect of a SIGTERM: a guest that never ran has no data to lose."""
+    """Return whether a SIGTERM abandons a start, ends virt-launcher, or powers the guest off.
+
+    A guest that never ran has no data to lose.
+    """
     if known.making and not known.run.ran:
         return Termination.ABANDON
     return Termination.END if known.machine is None else Termination.POWER_OFF
@@ -67,7 +70,7 @@ def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: 
 
 
 def patience(known: Known, now: float, times: Times = TIMES) -> float | None:
-    """Return the deadline of libvirt calls made at ``now``, or None.
+    """Return the deadline of libvirt calls made at ``now``; None without a power-off.
 
     A hung call delays neither the end of the grace period nor giving up on libvirtd.
     """
@@ -78,7 +81,7 @@ def patience(known: Known, now: float, times: Times = TIMES) -> float | None:
 
 
 def begun(known: Known, step: life.Step, now: float) -> Known:
-    """Return the state when a step begins."""
+    """Return the state when a step to power the guest off begins."""
     match step:
         case life.Step.ASK_AGENT | life.Step.PRESS_BUTTON if known.stopping is not None:
             stopping = dataclasses.replace(known.stopping, attempts=known.stopping.attempts + 1, last_attempt=now)

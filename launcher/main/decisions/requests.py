@@ -31,7 +31,7 @@ LOST: Final = "QEMU ended after the guest had left the source, before it ran her
 
 
 def is_to_start(known: Known, machine: messages.Machine) -> bool:
-    """Return whether to make a domain; False if that was done before."""
+    """Return whether to make a domain; False if that was done before. Raises RequestRefused."""
     if known.machine is not None and known.machine.uid != machine.uid:
         raise RequestRefused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
     if known.status.ending is not None and known.status.ending.kind == "start-failed":
@@ -46,7 +46,7 @@ def is_to_start(known: Known, machine: messages.Machine) -> bool:
 
 
 def has_guest(known: Known, doing: str) -> bool:
-    """Return whether there is a guest; False if it is off. Refuse if there was none yet."""
+    """Return whether there is a guest; False if it is off. Raises RequestRefused if there was none yet."""
     if known.ended:
         return False
     if not known.status.started:
@@ -55,13 +55,13 @@ def has_guest(known: Known, doing: str) -> bool:
 
 
 def require_guest(known: Known, doing: str) -> None:
-    """Refuse unless there is a guest."""
+    """Raise RequestRefused unless there is a guest."""
     if not has_guest(known, doing):
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is off")
 
 
 def require_guest_that_stays(known: Known, doing: str) -> None:
-    """Refuse unless there is a guest that this pod may change."""
+    """Raise RequestRefused unless there is a guest, which is neither migrating nor being saved."""
     require_guest(known, doing)
     if known.leaving is not None:
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is being migrated")
@@ -72,7 +72,7 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
 def is_to_operate(known: Known, request: messages.Operate) -> bool:
     """Return whether to carry out an operation; False if that was done, with any result.
 
-    Refuse if no guest stays here, or the operation may have been carried out long ago.
+    Raises RequestRefused if no guest stays here, or the operation may have been carried out long ago.
     """
     if known.status.operation_of(request.id) is not None:
         return False
@@ -107,14 +107,14 @@ def may_stop_again(before: Observation | None) -> bool:
 
 
 def require_that_it_runs(known: Known, before: Observation | None) -> None:
-    """Refuse if a resumed guest was paused again for the same reason as ``before``."""
+    """Raise RequestRefused if a resumed guest was paused again for the same reason as ``before``."""
     now = known.status.domain
     if before is not None and now is not None and (now.state, now.reason) == ("paused", before.reason):
         raise RequestRefused("Failed", f"the guest stopped again immediately: {now.detail or now.reason}")
 
 
 def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
-    """Return whether the pod must become the target of a migration; False if it is, or was."""
+    """Return whether the pod must become the target of a migration; False if it is, or was. Raises RequestRefused."""
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if known.machine is not None or known.over:
@@ -132,7 +132,7 @@ def is_lost(known: Known, uid: str) -> bool:
 
 
 def is_to_release(known: Known, uid: str) -> bool:
-    """Return whether the domain that arrived must be released; False if that was done. Refuse if nothing arrived."""
+    """Return whether the domain that arrived must be released; False if that was done. Raises RequestRefused if none arrived."""
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "incoming" or migration.state not in ("arrived", "succeeded"):
         raise RequestRefused("Conflict", f"nothing to release: the migration is {migration.state if migration else 'unknown'}")
@@ -140,7 +140,7 @@ def is_to_release(known: Known, uid: str) -> bool:
 
 
 def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
-    """Return whether a migration must begin; False if one with this uid began before."""
+    """Return whether a migration must begin; False if one with this uid began before. Raises RequestRefused."""
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None or known.saving:
@@ -161,14 +161,14 @@ def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_dis
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
-    """Return whether libvirt must abort a running outgoing migration. Refuse if the pod has no such migration."""
+    """Return whether libvirt must abort this running outgoing migration. Raises RequestRefused if the pod has no such migration."""
     if known.status.migration_of(uid) is None:
         raise RequestRefused("Conflict", "this pod does not take part in this migration")
     return known.leaving is not None and known.leaving.uid == uid
 
 
 def is_to_pause(known: Known, uid: str) -> bool:
-    """Return whether the guest of an outgoing migration must be paused; False after the migration."""
+    """Return whether the guest of an outgoing migration must be paused; False after it. Raises RequestRefused without such a migration."""
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "outgoing":
         raise RequestRefused("Conflict", "this migration does not leave this pod")
@@ -176,7 +176,7 @@ def is_to_pause(known: Known, uid: str) -> bool:
 
 
 def given_xml(known: Known) -> str:
-    """Return the XML passed to libvirt. Refuse if there is none yet."""
+    """Return the XML passed to libvirt. Raises RequestRefused if there is none yet."""
     if not known.xml:
         raise RequestRefused("Conflict", "the domain has not been created yet")
     return known.xml

@@ -78,7 +78,7 @@ def _login(disk: str, found: Mapping[str, bytes]) -> Login:
 
 
 async def keep(hypervisor: Hypervisor, specification: Mapping[str, Any]) -> None:
-    """Pass the passwords to the hypervisor. Raises as :func:`logins`, and HypervisorError."""
+    """Pass the passwords for disk servers to the hypervisor. Raises SourceUnusable or HypervisorError."""
     for login in await asyncio.to_thread(logins, specification):
         await hypervisor.keep_secret(login.uuid, login.password, login.usage)
 

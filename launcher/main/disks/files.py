@@ -113,7 +113,7 @@ def _direct_under(origin: Origin) -> bool:
 
 
 def device_size(origin: Origin) -> int | None:
-    """Return the bytes of a claim's block device, or None. Raises OSError."""
+    """Return the bytes of a claim's block device; None if it is not one. Raises OSError."""
     path = Path(origin.device)
     if not path.is_block_device():
         return None

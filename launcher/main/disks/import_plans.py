@@ -28,7 +28,7 @@ DIRECTORIES: Final = Directories()
 
 
 def missing(domain: Mapping[str, Any], directories: Directories) -> dict[str, bytes]:
-    """Return the import plans for claims without an image, by disk."""
+    """Return the importer's plans for claims without an image, by disk."""
     found: dict[str, bytes] = {}
     for position, disk in enumerate(disks.defaulted(domain)):
         given = disk_imports.of(disk)
@@ -45,7 +45,7 @@ def missing(domain: Mapping[str, Any], directories: Directories) -> dict[str, by
 
 
 def plan(disk: Mapping[str, Any], given: Mapping[str, Any], directories: Directories, **place: str) -> bytes:
-    """Return the importer's input, as ``importer.plan`` reads it.
+    """Return the importer's input for a disk, as ``importer.plan`` reads it.
 
     ``given`` is the disk's ``source.import``, ``place`` the directory or device of its claim.
     """

@@ -60,12 +60,12 @@ def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read(name: str) -> bytes:
-    """Return a disk's image. Raises OSError."""
+    """Return a made disk's image. Raises OSError."""
     return _path(name).read_bytes()
 
 
 def replace(name: str, content: bytes) -> None:
-    """Replace a disk's image before QEMU opens it. Raises OSError."""
+    """Replace the image of a made disk before QEMU opens it. Raises OSError."""
     _partial(name).unlink(missing_ok=True)  # of an interrupted transfer
     _write(_partial(name), content)
     _partial(name).rename(_path(name))
@@ -80,7 +80,7 @@ def _partial(name: str) -> Path:
 
 
 async def make(children: Children, machine: messages.Machine, *, may_come: bool = False) -> None:
-    """Make the images, one after the other. ``may_come``: a migration's source may send those that cannot be made.
+    """Make the images of such disks, one after the other. ``may_come``: a migration's source may send those that cannot be made.
 
     Raises:
         SourceUnusable: a Secret or ConfigMap is invalid.

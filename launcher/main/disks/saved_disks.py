@@ -17,7 +17,7 @@ from launcher.protocol.made_disks import MAX_LINE_BYTES, decode, encode, offer_o
 
 
 def save(image: Path, names: Sequence[str]) -> None:
-    """Copy these disks, durably; without any, there is no file. Raises OSError."""
+    """Copy these made disks next to the image, durably; without any, make no file. Raises OSError."""
     if not names:
         return
     contents = [made_disks.read(each) for each in names]
@@ -30,7 +30,7 @@ def save(image: Path, names: Sequence[str]) -> None:
 
 
 def restore(image: Path, names: Sequence[str]) -> None:
-    """Replace the disks that this pod made by the copies. Raises OSError.
+    """Replace the disks that this pod made by the copies next to the image. Raises OSError.
 
     Raises:
         ImageUnusable: the copies are missing, or were changed.

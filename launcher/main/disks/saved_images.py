@@ -73,7 +73,7 @@ def make_room(uid: str, needed_bytes: int, root: Path = ROOT, statvfs: Callable[
 
 
 def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
-    """Delete the machine's files except for the image ``keep``, its mark of use and its disks. Raises as ``make_room``."""
+    """Delete the machine's files except for the image ``keep``, its mark of use and its disks. Raises ImageUnusable or OSError."""
     if not has_claim(root):
         return
     directory = _directory(uid, root)

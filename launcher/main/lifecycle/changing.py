@@ -25,7 +25,7 @@ class Changes:
         self._record = watch.record
 
     async def change(self, request: messages.Change) -> None:
-        """Give a device a setting, unless it has it."""
+        """Give the guest the requested setting of a device, unless it has it. Raises RequestRefused."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "change the guest")
             machine = changes.machine_with(self._record.known.machine, request)

@@ -49,13 +49,13 @@ class DeviceGrowth:
         self._told: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Check repeatedly until cancelled."""
+        """Check the sizes of block devices repeatedly until cancelled."""
         while True:
             await asyncio.sleep(self._times.devices_look)
             await self.look()
 
     async def look(self) -> None:
-        """Tell the guest the sizes that changed since the last look, at first all."""
+        """Tell the guest the block devices' sizes that changed since the last look, at first all."""
         if (machine := _settled(self._record.known)) is None:
             return
         targets = plugging.targets(machine)

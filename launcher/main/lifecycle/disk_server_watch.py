@@ -45,7 +45,7 @@ class DiskServerWatch:
         self._suspension = suspension
 
     async def run(self) -> None:
-        """Check repeatedly until cancelled."""
+        """Check the servers of disks repeatedly until cancelled."""
         while True:
             await asyncio.sleep(self._times.servers_look)
             await self.look()

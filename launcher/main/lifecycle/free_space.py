@@ -56,13 +56,13 @@ class FreeSpace:
         self._tracked = Tracked()
 
     async def run(self) -> None:
-        """Check repeatedly until cancelled."""
+        """Check the disks' free space repeatedly until cancelled."""
         while True:
             await asyncio.sleep(self._times.space_look)
             await self.look()
 
     async def look(self) -> None:
-        """Record disks with errors that did not pause the guest, and offer a resume if it may succeed."""
+        """Record disks with errors that did not pause the guest, and suggest a resume to virt-handler if it may succeed."""
         now, machine = self._record.known, self._record.known.machine
         if machine is None or now.domain is None or not now.domain.active or now.leaving is not None:
             return

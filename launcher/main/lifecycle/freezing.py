@@ -34,7 +34,7 @@ class Freezing:
         self._changed = asyncio.Event()
 
     async def freeze(self, seconds: float) -> None:
-        """Freeze them, and have them thawed after these seconds; if the agent does not answer, at once."""
+        """Freeze the guest's file systems, and have :meth:`run` thaw them after these seconds; at once if the agent does not answer."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, requests.DOING["Freeze"])
             self._take(_now() + seconds)
@@ -51,13 +51,13 @@ class Freezing:
                 raise RequestRefused("Failed", NOTHING)
 
     async def thaw(self) -> None:
-        """Thaw them."""
+        """Thaw the guest's file systems. Raises RequestRefused."""
         with requests.errors_refused():
             await self._agent.do(THAW, {}, seconds=self._times.freeze, anyway=True)
         self._take(None)
 
     async def end(self) -> None:
-        """Thaw them before a shutdown; ``run`` retries if that fails."""
+        """Thaw the guest's file systems before a shutdown; :meth:`run` retries if that fails."""
         try:
             await self.thaw()
         except RequestRefused as refused:
@@ -65,7 +65,7 @@ class Freezing:
             self._take(_now())
 
     async def run(self) -> None:
-        """Thaw them when their time is over, until cancelled."""
+        """Thaw the guest's file systems when their time is over, until cancelled."""
         while True:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):

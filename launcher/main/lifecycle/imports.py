@@ -57,7 +57,7 @@ class Imports:
         self._plans: Mapping[str, bytes] = {}
 
     async def ask(self, machine: messages.Machine) -> None:
-        """Start the machine's imports, unless they are started or done; refuse with ``NotReady`` until all are done."""
+        """Start the machine's imports, unless they are started or done. Raises RequestRefused (``NotReady``) until all are done."""
         if self._record.known.machine is not None or self._record.known.ended:
             return
         if self._record.known.over:

@@ -43,7 +43,7 @@ class Migrations:
             await self._record.over.wait()
 
     async def prepare(self, request: messages.PrepareMigrationTarget) -> None:
-        """Prepare the empty pod for a domain."""
+        """Prepare this empty pod as a migration's target, unless it is one. Raises RequestRefused."""
         async with self._record.operation:
             if not requests.is_to_prepare(self._record.known, request):
                 return
@@ -62,7 +62,7 @@ class Migrations:
                 self._tasks.create_task(self._receive(server))
 
     async def _receiving(self, request: messages.PrepareMigrationTarget) -> asyncio.Server | None:
-        """Return a server for the disks that the source made; None if none can come. Raises OSError."""
+        """Return a server for made disks from the source; None if none can come. Raises OSError."""
         names = made_disks.names(request.machine.domain) if request.relays_made_disks else ()
         return await ReceivedDisks(names, self._is_awaited).listen() if names else None
 
@@ -95,7 +95,7 @@ class Migrations:
         await self._watch.look()
 
     async def migrate(self, request: messages.Migrate) -> None:
-        """Start to migrate the domain away."""
+        """Begin an outgoing migration of the domain, unless it began before. Raises RequestRefused."""
         async with self._record.operation:
             if requests.is_to_migrate(self._record.known, request):
                 now = self._record.known

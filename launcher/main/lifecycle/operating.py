@@ -37,7 +37,7 @@ class Operations:
         self._one = asyncio.Lock()
 
     async def operate(self, request: messages.Operate) -> None:
-        """Carry an operation out, unless that was done before. While libvirtd is away, nothing begins."""
+        """Carry an operation out, unless that was done before. While libvirtd is away, nothing begins. Raises RequestRefused."""
         async with self._one:
             if not requests.is_to_operate(self._record.known, request):
                 return

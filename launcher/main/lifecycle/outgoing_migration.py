@@ -139,7 +139,7 @@ class OutgoingMigration:
         return dataclasses.replace(self.status, state=state, message=message, end_time=time.time())
 
     async def abort(self) -> None:
-        """Abort the migration; ``run`` returns the result. Raises HypervisorError."""
+        """Abort the migration; :meth:`run` returns the result. Raises HypervisorError."""
         self._abort_asked = True
         if self._sending is not None:
             self._sending.reschedule(asyncio.get_running_loop().time())

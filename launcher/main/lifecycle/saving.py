@@ -42,7 +42,7 @@ class Saving:
             await self._save(await self._begun.get())
 
     async def begin(self, operation_id: str) -> None:
-        """Begin to save the guest; the operation's status has the result."""
+        """Begin to save the guest; the operation's status gets the result. Raises RequestRefused."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
             if not saved_images.has_claim(self._root):
@@ -84,7 +84,7 @@ class Saving:
             await asyncio.to_thread(saved_disks.save, image, made_disks.names(machine.domain))
 
     async def _write(self, partial: Path) -> None:
-        """Have libvirt write the file; look at the domain if the answer was lost."""
+        """Have libvirt write the domain's memory to the file; look at the domain if the answer was lost. Raises HypervisorError."""
         async with asyncio.TaskGroup() as group:
             progress = group.create_task(self._follow())
             error = await self._call(partial)  # an exception in the group would become a group

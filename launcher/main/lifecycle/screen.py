@@ -17,7 +17,7 @@ class Screen:
         self._record = record
 
     async def picture(self) -> bytes:
-        """Return a picture as PNG, or raise RequestRefused."""
+        """Return a picture of the guest's screen as PNG. Raises RequestRefused."""
         if not requests.has_guest(self._record.known, "take a screenshot"):
             raise RequestRefused("Conflict", "cannot take a screenshot: the guest is off")
         with requests.errors_refused():

@@ -49,7 +49,7 @@ class Start:
         self._resumed = resumed
 
     async def start(self, request: messages.Sync) -> None:
-        """Make the domain and start it, unless this was done before."""
+        """Make the domain and start it, unless this was done before. Raises RequestRefused."""
         async with self._record.operation:
             if not requests.is_to_start(self._record.known, request.machine):
                 return

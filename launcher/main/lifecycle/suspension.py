@@ -20,7 +20,7 @@ class Suspension:
         self._record = watch.record
 
     async def suspend(self) -> None:
-        """Pause the processors."""
+        """Pause the guest's processors."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
             with requests.errors_refused():
@@ -37,7 +37,7 @@ class Suspension:
         await self._watch.look()
 
     async def resume(self) -> None:
-        """Resume the processors; refuse if the cause of their pause recurs at the guest's next access."""
+        """Resume the guest's processors. Raises RequestRefused, also if the cause of their pause recurs at the guest's next access."""
         before = self._record.known.domain
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "resume")

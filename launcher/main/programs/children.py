@@ -32,7 +32,7 @@ class Children:
 
     @contextlib.contextmanager
     def reaping(self) -> Iterator[None]:
-        """Reap children inside the context."""
+        """Reap all child processes that end inside the context."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         try:
@@ -107,6 +107,6 @@ class Children:
 
 
 def terminate(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process that may have exited."""
+    """Send this signal to a process that may have exited."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

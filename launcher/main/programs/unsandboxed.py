@@ -35,7 +35,7 @@ class _Program(ctypes.Structure):
 
 
 def instructions() -> list[tuple[int, int, int, int]]:
-    """Return the BPF filter: code, jump if true, jump if false, operand."""
+    """Return the seccomp filter's BPF instructions: code, jump if true, jump if false, operand."""
     count = len(PRETENDED)
     compared = ((_EQUAL, count - position, 0, number) for position, number in enumerate(PRETENDED.values()))
     return [
@@ -49,7 +49,7 @@ def instructions() -> list[tuple[int, int, int, int]]:
 
 
 def pretend() -> None:
-    """Install the filter for this process and its program. Raises OSError, also on another architecture."""
+    """Install the seccomp filter for this process and its program. Raises OSError, also on another architecture."""
     if os.uname().machine != MACHINE:
         raise OSError(f"{os.uname().machine} is not supported, only {MACHINE}")
     packed = b"".join(struct.pack("HBBI", *each) for each in instructions())

@@ -27,7 +27,7 @@ class Backend(Generic[Device]):
     """False once it was ended deliberately."""
 
     def end(self) -> None:
-        """Kill it."""
+        """Kill the backend's process, if it runs."""
         self.is_wanted = False
         if not self.exited.done():
             terminate(self.pid, signal.SIGKILL)

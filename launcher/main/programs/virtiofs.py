@@ -69,7 +69,7 @@ class Filesystems:
         self._started: asyncio.Queue[Backend[Share]] = asyncio.Queue()
 
     async def start(self, specification: Mapping[str, Any]) -> None:
-        """Start the processes of ``spec.domain``, replace earlier ones, and wait until QEMU can connect.
+        """Replace earlier processes by one per file system of ``spec.domain``, and wait until QEMU can connect.
 
         Raises FilesystemUnusable if one ended or was not ready in time, and OSError.
         """
@@ -82,7 +82,7 @@ class Filesystems:
             await _ready(server, self._ready_seconds)
 
     async def run(self) -> None:
-        """Report processes that end unasked, until cancelled."""
+        """Call ``lost`` for each process that ends unasked, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -117,7 +117,7 @@ class Filesystems:
 
 
 def command(share: Share, max_files: int, program: str = VIRTIOFSD) -> list[str]:
-    """Return the command line for a file system.
+    """Return virtiofsd's command line for a file system.
 
     virtiofsd's sandbox needs privileges, so the pod's container is the sandbox. virtiofsd opens files by names relative to directory
     descriptors, and follows no links.

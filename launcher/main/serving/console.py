@@ -41,7 +41,7 @@ class Replay:
         """Bytes of all output, also of what is not kept."""
 
     def add(self, data: bytes) -> None:
-        """Append output."""
+        """Append the guest's output."""
         self._data += data
         self.total += len(data)
         if len(self._data) > self._limit + self._limit // 4:  # in large steps, for constant cost per byte
@@ -49,7 +49,7 @@ class Replay:
             self._cut = True
 
     def content(self, limit: int = CONSOLE_HISTORY_BYTES) -> bytes:
-        """Return the newest output, from the start of a line if older output is missing."""
+        """Return the newest output, at most ``limit`` bytes, from the start of a line if older output is missing."""
         data, cut, limit = self._data, self._cut, min(limit, self._limit)
         if len(data) > limit:
             data, cut = data[len(data) - limit :], True
@@ -83,7 +83,7 @@ class Console:
         return len(self._viewers)
 
     def copy_to(self, copy: Callable[[bytes], None]) -> None:
-        """Have all further output copied; ``copy`` does not wait."""
+        """Call ``copy``, which must not wait, with all further output of the guest."""
         self._copy = copy
 
     def attach(self) -> None:
@@ -155,7 +155,7 @@ class Console:
             writer.close()
 
     async def _send_history(self, writer: asyncio.StreamWriter) -> None:
-        """Send what is kept, and then what came meanwhile, until the reader has all of it."""
+        """Send a log reader the kept output, and then what came meanwhile, until it has all of it."""
         self._readers += 1
         try:
             position, content = self._replay.total, self._replay.content()

@@ -22,11 +22,11 @@ class ConsolePipe:
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # reading as well, so that it opens without a reader
 
     def write(self, data: bytes) -> None:
-        """Append output, as far as there is room."""
+        """Append the guest's output, as far as there is room."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._pipe, data)
 
 
 def default_console_pipe() -> ConsolePipe:
-    """Make the pipe of a pod."""
+    """Make and return the pipe for this pod's container ``guest-console``."""
     return ConsolePipe(Path(layout.RUN_DIRECTORY, layout.CONSOLE_PIPE))

@@ -28,7 +28,7 @@ class Screenshots:
         self._waiting = 0
 
     async def serve(self, path: Path) -> None:
-        """Answer connections at ``path`` until cancelled."""
+        """Answer each connection at ``path`` with a picture of the screen, until cancelled."""
         remove(path)
         server = await asyncio.start_unix_server(self._answer, path)
         try:

@@ -29,12 +29,12 @@ class SerialPorts:
             each.attach()
 
     def detach(self) -> None:
-        """Stop trying to connect."""
+        """Stop trying to connect to the serial ports."""
         for each in self._consoles:
             each.detach()
 
     async def connected(self, count: int) -> None:
-        """Wait until the ports of ``attach`` with this count are connected."""
+        """Wait until all serial ports but the first are connected. ``count`` includes the first."""
         for each in self._consoles[: max(count - 1, 0)]:
             await each.connected.wait()
 

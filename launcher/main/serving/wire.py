@@ -71,7 +71,7 @@ class Server:
         await self._deserted.wait()
 
     async def run(self, path: Path) -> None:
-        """Accept clients at ``path`` until cancelled."""
+        """Serve clients at ``path`` until cancelled."""
         remove(path)
         async with asyncio.TaskGroup() as requests:
 
