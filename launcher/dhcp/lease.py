@@ -30,7 +30,7 @@ _MTU_BYTES: Final = 0xFFFF
 
 
 def with_dhcp(machine: messages.Machine) -> tuple[messages.Interface, ...]:
-    """Return the interfaces with a lease, and that on the pod's own network with IPv4."""
+    """Return the interfaces that get DHCP: those with a lease, and that on the pod's own network with IPv4."""
     return tuple(each for each in machine.interfaces if (each.tap == network.TAP and each.ipv4) or each.lease is not None)
 
 
@@ -41,7 +41,7 @@ def not_migratable(machine: messages.Machine) -> str:
 
 
 def bridge_of(interface: messages.Interface) -> str:
-    """Return the bridge for the guest's requests."""
+    """Return the bridge at which an interface's DHCP requests arrive."""
     return network.BRIDGE if interface.tap == network.TAP else attachments.bridge(interface.name)
 
 
@@ -61,7 +61,7 @@ def of(
     resolv_conf: Path = RESOLV_CONF,
     mtu: Mtu = mtu_of_bridge,
 ) -> Lease:
-    """Return the lease of one interface. Only the pod's own network gets host name and resolver. Raises as ``mtu``."""
+    """Return the DHCP lease of one interface. Only the pod's own network gets host name and resolver. Raises OSError without a bridge."""
     behind = Lease(interface.mac, network.GUEST, network.GATEWAY, network.NETMASK, 0)
     found = behind if interface.lease is None else of_pod(interface.mac, interface.lease)
     found = dataclasses.replace(found, mtu=min(mtu(any_socket, bridge_of(interface)), _MTU_BYTES))
@@ -77,7 +77,7 @@ def of(
 
 
 def hostname(name: str) -> str:
-    """Return the first label of a machine's name, as Kubernetes does for pods; empty if it is too long."""
+    """Return the guest's host name, the first label of its machine's name, as Kubernetes does for pods; empty if it is too long."""
     label = name.partition(".")[0]
     return label if _HOST.fullmatch(label) else ""
 

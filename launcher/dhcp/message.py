@@ -58,7 +58,7 @@ class Request:
 
 
 def parse(data: bytes) -> Request | None:
-    """Return the request of an Ethernet client on the same link, or None."""
+    """Return the DHCP request of an Ethernet client on the same link; None for other packets."""
     if len(data) < _OPTIONS:
         return None
     op, hardware, length, _, xid, _, flags, ciaddr, _, _, giaddr, chaddr = _HEADER.unpack_from(data)

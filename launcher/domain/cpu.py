@@ -35,7 +35,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the processors prevent live migration."""
+    """Return why the processors prevent live migration; else empty."""
     if not hardware.is_dedicated(specification):
         return ""
     return "its processors are pinned to exclusive processors of the node"

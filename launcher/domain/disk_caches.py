@@ -19,7 +19,7 @@ def shared(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def not_migratable(xml: str, names: Mapping[str, str], moved: Collection[str]) -> str:
-    """Return why the disks' cache modes prevent live migration (docs/decisions/migration.md).
+    """Return why the disks' cache modes prevent live migration; else empty (docs/decisions/migration.md).
 
     ``xml`` is the domain. ``names`` are the disks' by libvirt's targets, ``moved`` those that both nodes have open.
     """

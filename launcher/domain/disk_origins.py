@@ -49,7 +49,7 @@ class Origin:
 
     @property
     def overlay(self) -> PurePosixPath | None:
-        """Return the qcow2 file for the guest's writes, or None."""
+        """Return the qcow2 file for the guest's writes; None for a disk without overlay."""
         return PurePosixPath(layout.OVERLAYS_DIRECTORY, f"{self.name}.qcow2") if self.overlaid else None
 
 
@@ -143,7 +143,7 @@ def _created(disk: Mapping[str, Any], path: str) -> int:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the disks prevent live migration."""
+    """Return why the disks prevent live migration; else empty."""
     of_node = [disk["name"] for disk in disks.defaulted(specification) if host_disks.is_host(disk)]
     if of_node:
         return f"the disk {of_node[0]!r} is a file of its node"

@@ -46,14 +46,15 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return the disks' names by libvirt's target names (``vda``). ``given``: see :func:`assigned`."""
+    """Return the disks' names by libvirt's target names (``vda``). ``given`` are a running guest's target names."""
     return {target: name for name, target in assigned(given, specification).items()}
 
 
 def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict[str, str]:
     """Return libvirt's target names of the specification's disks, by the disks' names (docs/decisions/disks.md).
 
-    ``given`` also has names of disks that were just removed, because for one moment the guest may have both.
+    ``given`` are a running guest's, which stay. It also has names of disks that were just removed, because for one moment the guest may
+    have both.
     """
     buses = {str(disk["name"]): _bus(disk, index) for index, disk in enumerate(hardware.defaulted(specification))}
     found: dict[str, str] = {}

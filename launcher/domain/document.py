@@ -90,14 +90,17 @@ def domain_uuid(uid: str, specification: Mapping[str, Any]) -> str:
 
 
 def left_out(definition: Definition) -> tuple[str, ...]:
-    """Return the paths below ``spec.domain`` that an emulated machine leaves out. All only make guests faster or more accurate."""
+    """Return the fields below ``spec.domain`` that an emulated machine ignores; empty with KVM.
+
+    All only make guests faster or more accurate.
+    """
     if definition.accelerator == "kvm":
         return ()
     return clock_fields.for_kvm_alone(definition.specification) + feature_fields.for_kvm_alone(definition.specification)
 
 
 def to_xml(definition: Definition) -> str:
-    """Return the domain's XML."""
+    """Return the domain's XML. Raises InvalidSpecification."""
     if definition.accelerator not in ("qemu", "kvm"):
         raise InvalidSpecification(f"accelerator: {definition.accelerator!r} must be qemu or kvm")
     domain = Element("domain", type=definition.accelerator)

@@ -48,6 +48,6 @@ def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the file systems prevent live migration."""
+    """Return why the file systems prevent live migration; else empty."""
     named = [each.name for each in shares(specification)]
     return f"virtiofsd in its pod holds the guest's open files of the file system {named[0]!r}" if named else ""

@@ -192,7 +192,7 @@ def _sockets(root: Node) -> Iterator[Edit]:
 
 
 def names_by_target(text: str) -> dict[str, str]:
-    """Return the disks' names by libvirt's target names; empty for invalid XML."""
+    """Return the disks' names in ``spec.domainXML`` by libvirt's target names; empty for invalid XML."""
     try:
         return {each.target: each.name for each in reading.read(text).disks}
     except parsing.Malformed:
@@ -200,7 +200,7 @@ def names_by_target(text: str) -> dict[str, str]:
 
 
 def not_migratable(text: str, copied: Collection[str] = ()) -> str:
-    """Return why a domain with this XML cannot migrate live; ``copied`` disks are not open on both nodes."""
+    """Return why a domain with this XML cannot migrate live, or an empty string; ``copied`` disks are not open on both nodes."""
     try:
         disks = [each for each in reading.read(text).disks if each.name not in copied]
         cached = [each for each in disks if each.is_cached and not each.is_read_only]

@@ -29,7 +29,7 @@ class Efi:
 
 
 def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) -> Efi | None:
-    """Return the files of the machine's UEFI, or None; ``uid`` is the object's, ``ovmf`` the directory of the OVMF files."""
+    """Return the files of the machine's UEFI; None for a BIOS. ``uid`` is the object's, ``ovmf`` the directory of the OVMF files."""
     efi = firmware.efi(specification)
     if efi is None:
         return None
@@ -52,7 +52,7 @@ def state(specification: Mapping[str, Any], uid: str) -> PurePosixPath:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why firmware and TPM prevent live migration."""
+    """Return why firmware and TPM prevent live migration; else empty."""
     parts = {"UEFI": firmware.efi(specification), "TPM": tpm.defaulted(specification)}
     kept = [name for name, part in parts.items() if part is not None and part["persistent"]]
     if kept:

@@ -14,7 +14,7 @@ SOCKET: Final = "agent.sock"
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the channel."""
+    """Append the guest agent's channel."""
     del definition
     SubElement(tree.devices, "controller", type="virtio-serial", index="0")
     channel = SubElement(tree.devices, "channel", type="unix")

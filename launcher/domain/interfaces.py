@@ -29,7 +29,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the interfaces prevent live migration."""
+    """Return why the interfaces prevent live migration; else empty."""
     found = next((each for each in hardware.defaulted(specification) if hardware.takes_place_of_pod(each)), None)
     if found is None:
         return passt.not_migratable(specification)

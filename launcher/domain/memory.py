@@ -64,7 +64,7 @@ def _append_backing(tree: Tree, specification: Mapping[str, Any]) -> None:
 
 
 def has_room(definition: Definition) -> bool:
-    """Return whether the guest's memory can grow."""
+    """Return whether the guest's memory can grow (``memory.maxGuest``)."""
     return _most(definition) > hardware.guest_bytes(definition.specification)
 
 

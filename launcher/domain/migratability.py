@@ -9,6 +9,6 @@ from launcher.domain import copied_disks, cpu, disk_origins, filesystems, firmwa
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return all reasons why this ``spec.domain`` prevents live migration."""
+    """Return all reasons why this ``spec.domain`` prevents live migration; empty without one."""
     families = (copied_disks, disk_origins, plugin_disks, filesystems, cpu, firmware_files, interfaces, passed_through)
     return "; ".join(filter(None, (each.not_migratable(specification) for each in families)))

@@ -25,7 +25,7 @@ def secret_uuid(disk: str) -> str:
 
 
 def without_users(text: str) -> str:
-    """Remove user names from a message of QEMU, which repeats the options of a disk that it cannot open."""
+    """Return a message of QEMU, which repeats the options of a disk that it cannot open, without user names."""
     return _USER.sub('"user":"…"', text)
 
 

@@ -30,7 +30,7 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why passed-through devices prevent live migration."""
+    """Return why passed-through devices prevent live migration; else empty."""
     first = next(iter(host_devices.passed_through(specification).values()), None)
     return f"the device {first.get('name')!r} belongs to its node" if first is not None else ""
 

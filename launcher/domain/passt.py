@@ -26,7 +26,7 @@ class Settings:
 
 
 def settings(specification: Mapping[str, Any]) -> Settings | None:
-    """Return the settings of passt, if an interface of ``spec.domain`` has this type; at most one may."""
+    """Return the settings of passt; None if no interface of ``spec.domain`` has this type. At most one may."""
     found = None
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.interfaces[{position}]"
@@ -55,6 +55,6 @@ def append(devices: Element, mac: str) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why passt prevents live migration."""
+    """Return why passt prevents live migration; else empty."""
     found = next(iter(hardware.of_passt(specification)), None)
     return f"interface {found.get('name')!r} uses passt, a process in its pod that holds all connections of the guest" if found else ""

@@ -14,7 +14,7 @@ from launcher.domain.values import InvalidSpecification
 
 
 def served(disk: Mapping[str, Any], path: str) -> Served:
-    """Return the plugin's answer for a disk, which virt-handler sent."""
+    """Return the plugin's answer for a disk, which virt-handler sent. Raises InvalidSpecification without one."""
     found = plugin_disks.served(disk)
     if found is None:
         raise InvalidSpecification(f"{path}.source: its plugin has not set it up")
@@ -33,7 +33,7 @@ def append_source(element: Element, disk: Mapping[str, Any]) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why disks of plugins prevent live migration."""
+    """Return why disks of plugins prevent live migration; else empty."""
     for disk in hardware.defaulted(specification):
         found = plugin_disks.served(disk)
         if plugin_disks.is_plugin(disk) and not (found and found.live_migration):

@@ -9,7 +9,7 @@ from launcher.domain.definition import Definition, Tree
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the TPM. libvirt keeps persistent state when the domain ends."""
+    """Append the TPM, if the machine has one. libvirt keeps persistent state when the domain ends."""
     defaulted = tpm.defaulted(definition.specification)
     if defaulted is None:
         return

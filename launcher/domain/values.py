@@ -27,14 +27,14 @@ def snake(name: str) -> str:
 
 
 def segment(value: object, path: str) -> str:
-    """Return ``value`` if it is a single path component, not ``.`` or ``..``."""
+    """Return ``value`` if it is a single path component, not ``.`` or ``..``; else raise InvalidSpecification."""
     if not isinstance(value, str) or not value or value in (".", "..") or "/" in value or not value.isprintable():
         raise InvalidSpecification(f"{path}: {value!r} is not a file name")
     return value
 
 
 def confined(root: str, value: object, path: str) -> PurePosixPath:
-    """Return ``value`` as a path below ``root``, which it must not leave."""
+    """Return ``value`` as a path below ``root``. Raises InvalidSpecification if it leaves it."""
     relative = PurePosixPath(value) if isinstance(value, str) else PurePosixPath()
     if not isinstance(value, str) or not relative.parts or relative.is_absolute() or ".." in relative.parts or not value.isprintable():
         raise InvalidSpecification(f"{path}: {value!r} is not a relative path inside its volume")
@@ -42,35 +42,38 @@ def confined(root: str, value: object, path: str) -> PurePosixPath:
 
 
 def word(value: object, path: str) -> str:
-    """Return ``value`` if it is one word of letters, digits and ``_.+-``."""
+    """Return ``value`` if it is one word of letters, digits and ``_.+-``; else raise InvalidSpecification."""
     if not isinstance(value, str) or not _WORD.fullmatch(value):
         raise InvalidSpecification(f"{path}: {value!r} is not allowed")
     return value
 
 
 def one_of(words: Collection[str], value: object, path: str) -> str:
-    """Return ``value`` if it is one of ``words``."""
+    """Return ``value`` if it is one of ``words``; else raise InvalidSpecification."""
     if not isinstance(value, str) or value not in words:
         raise InvalidSpecification(f"{path}: {value!r} is not supported")
     return value
 
 
 def number(value: object, least: int, most: int, path: str) -> str:
-    """Return ``value`` as digits if it is an integer from ``least`` to ``most``."""
+    """Return ``value`` as digits if it is an integer from ``least`` to ``most``; else raise InvalidSpecification."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidSpecification(f"{path}: {value!r} is not a number from {least} to {most}")
     return str(value)
 
 
 def printable(value: object, path: str) -> str:
-    """Return ``value`` if it is text without control characters."""
+    """Return ``value`` if it is text without control characters; else raise InvalidSpecification."""
     if not isinstance(value, str) or not value.isprintable():
         raise InvalidSpecification(f"{path}: control characters are not allowed")
     return value
 
 
 def smbios(given: Mapping[str, object], fields: Iterable[str], path: str) -> dict[str, str]:
-    """Return the ``fields`` of ``given`` that are set, checked as SMBIOS strings: short printable ASCII."""
+    """Return the ``fields`` of ``given`` that are set.
+
+    Raises InvalidSpecification unless they are SMBIOS strings: short printable ASCII.
+    """
     found: dict[str, str] = {}
     for field in fields:
         value = given.get(field)

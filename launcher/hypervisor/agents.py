@@ -19,7 +19,7 @@ class Agents:
         self._connected = {}
 
     def take(self, name: str, *, connected: bool) -> None:
-        """Record an event."""
+        """Record that a domain's guest agent connected or disconnected."""
         self._connected[name] = connected
 
     def look(self, name: str, look: Callable[[], bool]) -> None:

@@ -31,7 +31,10 @@ CONNECT_SECONDS: Final = 0.02
 
 
 def ask(virt_type: str, earlier: str) -> dict[str, str]:
-    """Return the texts for guests of this type. Raises libvirtError, and OSError if libvirtd does not start or writes no cache."""
+    """Return libvirt's texts about guests of this type, by name.
+
+    Raises libvirtError, and OSError if libvirtd does not start or writes no cache.
+    """
     with tempfile.TemporaryDirectory(prefix="kv") as directory:
         daemon = Daemon(Path(directory) / "run", Path(directory) / "cache")
         emulator = Emulator(layout.EMULATOR, daemon.capabilities(layout.EMULATOR))
@@ -82,7 +85,7 @@ def _open(daemon: Daemon, process: subprocess.Popen[bytes]) -> libvirt.virConnec
 
 
 def main() -> None:
-    """Print the texts."""
+    """Print libvirt's texts as JSON."""
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # by default libvirt prints each error
     (virt_type,) = sys.argv[1:]
     json.dump(ask(virt_type, sys.stdin.read()), sys.stdout)

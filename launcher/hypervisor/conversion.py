@@ -80,7 +80,7 @@ def vcpus(domain: Element) -> int:
 
 
 def memory(domain: Element) -> Memory | None:
-    """Return the memory of a domain with one device that gives it more, else None."""
+    """Return the memory of a domain with one virtio-mem device; else None."""
     if (device := _memory_device(domain)) is None:
         return None
     size, current, requested = (amount_of(device.find(f"target/{each}")) for each in ("size", "current", "requested"))
@@ -88,7 +88,7 @@ def memory(domain: Element) -> Memory | None:
 
 
 def with_memory(domain: Element, amount: int) -> str:
-    """Return the XML of a domain's memory device with another request.
+    """Return the XML of a domain's virtio-mem device that requests ``amount`` bytes of memory in all.
 
     Raises:
         HypervisorError: the domain has no such device, or started with more memory.
@@ -111,13 +111,13 @@ def _memory_device(domain: Element) -> Element | None:
 
 
 def amount_of(element: Element | None) -> int:
-    """Return bytes; the default unit is KiB. 0 if it is absent."""
+    """Return the bytes that an element gives, by default in KiB; 0 without the element."""
     text = "" if element is None else (element.text or "").strip()
     return int(text) * (1 if element is not None and element.get("unit") == "b" else 1024) if text.isdecimal() else 0
 
 
 def disk_of(domain: Element, target: str) -> str | None:
-    """Return the XML of the disk with this target name, or None."""
+    """Return the XML of the domain's disk with this target name, or None."""
     found = (disk for disk in domain.iterfind("devices/disk") if (name := disk.find("target")) is not None and name.get("dev") == target)
     return next((tostring(disk, encoding="unicode") for disk in found), None)
 
@@ -129,7 +129,7 @@ def source_of(disk: Element) -> Mapping[str, str]:
 
 
 def with_medium(domain: Element, target: str, disk: str) -> str | None:
-    """Return a drive's XML with the medium of another disk's XML, or none; None if the drive has it.
+    """Return a drive's XML with the medium of another disk's XML, or none; None if the drive has that already.
 
     All else stays, because libvirt refuses an update that changes more.
     """
@@ -204,7 +204,7 @@ def with_link(domain: Element, mac: str, *, up: bool) -> str | None:
 
 
 def interface_of(domain: Element, mac: str) -> str | None:
-    """Return the XML of the interface with this MAC address, or None."""
+    """Return the XML of the domain's interface with this MAC address, or None."""
     found = _interface(domain, mac)
     return None if found is None else tostring(found, encoding="unicode")
 

@@ -40,16 +40,16 @@ class Daemon:
 
     @property
     def uri(self) -> str:
-        """Return the URI to connect to it."""
+        """Return the URI to connect to this libvirtd."""
         return f"qemu+unix:///session?socket={self.socket}"
 
     @property
     def socket(self) -> Path:
-        """Return ``layout.LIBVIRT_SOCKET``."""
+        """Return the path of libvirtd's socket."""
         return self.directory / "libvirt" / "libvirt-sock"
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that keep all its files below the two directories.
+        """Return libvirtd's environment variables, which keep all its files below the two directories.
 
         They also turn off glibc's heaps and caches per thread, which cost megabytes for libvirtd's dozen threads.
         """
@@ -66,7 +66,7 @@ class Daemon:
         }
 
     def prepare(self, host_uuid: str) -> None:
-        """Create its directories and write its configuration.
+        """Create libvirtd's directories and write its configuration.
 
         ``host_uuid`` is unique per pod, because libvirt refuses to migrate between equal ones; its default is the node's firmware UUID.
         """
@@ -84,10 +84,10 @@ class Daemon:
         )
 
     def capabilities(self, emulator: str) -> Path:
-        """Return libvirt's cache of an emulator's capabilities. libvirt detects whether it is outdated."""
+        """Return the path of libvirt's cache of an emulator's capabilities. libvirt detects whether it is outdated."""
         name = hashlib.sha256(emulator.encode()).hexdigest()
         return self.cache / "libvirt" / "qemu" / "cache" / "capabilities" / f"{name}.xml"
 
     def qemu_log(self, domain: str) -> Path:
-        """Return the file for QEMU's output."""
+        """Return the path of the log of a domain's QEMU."""
         return self.cache / "libvirt" / "qemu" / "log" / f"{domain}.log"

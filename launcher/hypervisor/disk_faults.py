@@ -26,7 +26,7 @@ class DiskFaults:
         """Last report of an error, by domain and alias."""
 
     def take(self, domain: str, alias: str, reason: str, *, ignored: bool, now: float) -> bool:
-        """Record an error, and return whether to report it.
+        """Record an error of a disk, and return whether to report it.
 
         ``alias`` is empty if libvirt does not know the disk. ``ignored``: the guest saw a success. ``now`` is monotonic time in seconds.
         """

@@ -18,7 +18,7 @@ class Emulator:
     cache: Path
 
     def keep(self, capabilities: str) -> int:
-        """Write the cache before libvirt's first question; return its time in nanoseconds, or 0 if there is none."""
+        """Write the cache before libvirt's first question; return its modification time in nanoseconds, 0 without ``capabilities``."""
         if not capabilities:
             return 0
         self.cache.parent.mkdir(parents=True, exist_ok=True)
@@ -26,5 +26,5 @@ class Emulator:
         return self.cache.stat().st_mtime_ns
 
     def has(self, written: int) -> bool:
-        """Return whether libvirt has kept the cache of this time."""
+        """Return whether libvirt kept the cache with this modification time."""
         return self.cache.exists() and self.cache.stat().st_mtime_ns == written

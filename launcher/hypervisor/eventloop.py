@@ -14,7 +14,7 @@ import libvirt
 
 @functools.cache
 def start() -> threading.Thread:
-    """Start this process' event loop, or return its thread if it runs. The process can exit without stopping it."""
+    """Start the thread of libvirt's events, once per process, and return it. The process can exit without stopping it."""
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # by default libvirt prints each error to stderr
     libvirt.virEventRegisterDefaultImpl()
     # The implementation wakes up for handles and timers only. Without a timer it would miss its first registration.

@@ -31,7 +31,7 @@ SECONDS: Final = 60.0
 
 
 def write(directory: Path, virt_type: str) -> None:
-    """Write the files for guests of this type, or log why not."""
+    """Write libvirt's texts about guests of this type to the directory, or log why not."""
     path = directory / f"{virt_type}.xml"
     earlier = path.read_text() if path.exists() else ""
     features = directory / "kvm.json" if virt_type == "kvm" else None
@@ -71,7 +71,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Write all files; return 0."""
+    """Write the files for each given type of guests; return 0."""
     logs.configure("info")
     directory, *types = arguments
     Path(directory).mkdir(mode=0o700, parents=True, exist_ok=True)

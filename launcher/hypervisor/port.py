@@ -225,10 +225,10 @@ class Hypervisor(Protocol):
         """Wait until the hypervisor can be used."""
 
     async def learn(self, capabilities: str) -> None:
-        """Learn what the emulator can do, which ``create`` would do otherwise, from the node's cache if that is up to date."""
+        """Have the hypervisor learn the emulator's capabilities, from the node's cache if that is up to date; else ``create`` does."""
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Register a callback for changes."""
+        """Call ``callback`` after each change of a domain or the connection."""
 
     async def observe(self, name: str) -> Observation | None:
         """Return the domain's state, or None without a domain."""
@@ -243,10 +243,10 @@ class Hypervisor(Protocol):
         """Store or replace the secret with this UUID, to which domain XML refers. It stays in memory, and no client can read it."""
 
     async def resume(self, name: str) -> None:
-        """Resume the processors."""
+        """Start the guest's processors, or wake a guest that suspended itself."""
 
     async def suspend(self, name: str) -> None:
-        """Stop the processors."""
+        """Stop the guest's processors."""
 
     async def reset(self, name: str) -> None:
         """Reset the machine at once."""
@@ -298,10 +298,10 @@ class Hypervisor(Protocol):
         """Give the running domain an interface, by its XML, unless it has one with this MAC address."""
 
     async def detach_interface(self, name: str, mac: str) -> bool:
-        """Ask the guest to release an interface; return as ``detach_disk``."""
+        """Ask the guest to release an interface; return whether the domain lacks it."""
 
     async def destroy(self, name: str) -> None:
-        """Power off at once."""
+        """Power the domain off at once, if it runs."""
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
         """Migrate the domain live to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``."""

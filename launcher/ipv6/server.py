@@ -146,7 +146,7 @@ class Server:
 
 
 def answer(frame: bytes, told: Settings) -> bytes | None:
-    """Return the frame that answers one of the guest's, or None. Pure."""
+    """Return the frame that answers a frame of the guest; None if it needs none. Pure."""
     packet = parse(frame)
     if packet is None or packet.source_mac != told.mac:
         return None

@@ -96,12 +96,12 @@ class Receiver(Generic[M]):
 
 
 def requests() -> Receiver[messages.FromHandler]:
-    """Return the receiver of virt-launcher's side."""
+    """Return a receiver of virt-handler's requests, for virt-launcher."""
     return Receiver(_decode_call)
 
 
 def replies() -> Receiver[messages.FromLauncher]:
-    """Return the receiver of virt-handler's side."""
+    """Return a receiver of virt-launcher's messages, for virt-handler."""
     return Receiver(_decode_from_launcher, MAX_REPLY_BYTES)
 
 
@@ -159,7 +159,7 @@ def _held(value: Any) -> int:  # noqa: ANN401  # as in _checked
 
 
 def _check_version(hello: object) -> None:
-    """Check the version before the rest of a Hello, which another version may change. The default is 0."""
+    """Check the version before the rest of a Hello, which another version may change. The default is 0. Raises OtherProtocol."""
     version = hello.get("protocol", 0) if isinstance(hello, dict) else None
     if type(version) is not int or version in messages.SPOKEN:
         return  # the type check follows
@@ -171,7 +171,7 @@ def _check_version(hello: object) -> None:
 
 
 def read(kind: type[M], value: object, path: str) -> M:
-    """Convert plain JSON to a dataclass, or raise ProtocolError; ``path`` names the value in errors."""
+    """Return plain JSON as a dataclass ``kind``, or raise ProtocolError; ``path`` names the value in errors."""
     found: M = _checked(kind, value, path)
     return found
 
@@ -215,7 +215,7 @@ def _members(kind: type) -> tuple[tuple[str, Any, bool], ...]:
 
 
 def _checked(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # types are the data here
-    """Return ``value`` as an instance of the annotation ``kind``."""
+    """Return ``value`` as an instance of the annotation ``kind``, or raise ProtocolError."""
     origin = get_origin(kind)
     if is_dataclass(kind):
         return _dataclass(kind, value, path)

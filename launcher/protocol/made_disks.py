@@ -41,7 +41,7 @@ class Offer:
 
 
 def offer_of(names: Sequence[str], contents: Sequence[bytes]) -> Offer:
-    """Return the offer of these disks."""
+    """Return the offer that announces these disks: names, sizes and digests."""
     return Offer(tuple(MadeDisk(name, len(each), hashlib.sha256(each).hexdigest()) for name, each in zip(names, contents, strict=True)))
 
 
@@ -51,7 +51,7 @@ def encode(offer: Offer) -> bytes:
 
 
 def decode(line: bytes) -> Offer:
-    """Parse a line, or raise launcher.protocol.codec.ProtocolError."""
+    """Return the offer in a line, or raise launcher.protocol.codec.ProtocolError."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -68,12 +68,12 @@ def unsuitable(offer: Offer, names: Collection[str]) -> str:
 
 
 def refusal(why: str) -> bytes:
-    """Return the answer to refused disks."""
+    """Return the target's answer that refuses the disks."""
     return b"no " + "".join(each for each in why if each.isprintable()).encode()[: MAX_ANSWER_BYTES - 8] + b"\n"
 
 
 def reason(answer: bytes) -> str | None:
-    """Return why the disks were refused; empty if they were taken; None for other text."""
+    """Return why the target refused the disks; empty if it took them; None if the answer says neither."""
     if answer == OK:
         return ""
     if not answer.startswith(b"no ") or not answer.endswith(b"\n"):

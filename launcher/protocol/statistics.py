@@ -33,7 +33,7 @@ Statistics = Mapping[str, int | str]
 
 
 def encoded(found: Mapping[str, object]) -> str:
-    """Return the text of the statistics that libvirt returned."""
+    """Return libvirt's statistics as text for virt-handler."""
     return json.dumps(_sound(found), separators=(",", ":"))
 
 
