@@ -42,7 +42,7 @@ class Address:
 
     @property
     def full(self) -> str:
-        """Return the complete URL."""
+        """Return the URL with its query, which ``str`` omits."""
         return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}{self.target}"
 
 

@@ -48,7 +48,7 @@ class File:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Lock the claim. Raises ImportFailed if another import is running."""
+        """Lock the partial file. Raises ImportFailed if another import is running."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             here, there = os.fstat(self._file), os.lstat(self.path)
@@ -58,13 +58,13 @@ class File:
             raise ImportFailed("another import into the claim has just ended")
 
     def begin(self) -> None:
-        """Discard an earlier try's data."""
+        """Discard the file's data of an earlier try."""
         os.ftruncate(self._file, 0)
         os.lseek(self._file, 0, os.SEEK_SET)
         self.size = 0
 
     def write(self, piece: bytes) -> None:
-        """Append."""
+        """Append a piece, with holes for zeros."""
         view = memoryview(piece)
         while view:
             block = view[: HOLE - self.size % HOLE]
@@ -86,7 +86,7 @@ class File:
         return self.size
 
     def sync(self) -> None:
-        """Flush to disk."""
+        """Flush the file to storage."""
         os.fsync(self._file)
 
 
@@ -119,7 +119,7 @@ def errors_explained(directory: Path) -> Iterator[None]:
 
 
 def finish(directory: Path, file: File) -> None:
-    """Give the partial file its final name.
+    """Flush the partial file, and give it the disk's name.
 
     Raises:
         DiskExists: another import's disk has the name, and stays.

@@ -18,7 +18,7 @@ DOCKER_CONFIG: Final = ".dockerconfigjson"
 
 
 def value(secret: Path | None, key: str) -> str:
-    """Return a key's value without the final newline; empty if absent.
+    """Return the Secret's value of a key, without the final newline; empty if absent.
 
     Raises:
         ImportFailed: a header cannot carry it; the message names the key.

@@ -27,7 +27,7 @@ _BLKZEROOUT: Final = 0x127F
 
 
 def has_disk(path: Path) -> bool:
-    """Return whether a device has a disk."""
+    """Return whether a device begins with neither zeros nor the mark of an unfinished import."""
     with path.open("rb", buffering=0) as opened:
         head = opened.read(HEAD_BYTES)
     return any(head) and not head.startswith(UNFINISHED)
@@ -60,12 +60,12 @@ class Device:
             raise ImportFailed("another import into the claim is running") from error
 
     def begin(self) -> None:
-        """Mark it as unfinished."""
+        """Mark the device as unfinished, at its start."""
         self._write_all(UNFINISHED, 0)
         os.fsync(self._file)
 
     def write(self, piece: bytes) -> None:
-        """Append; ``finish`` writes the first MiB."""
+        """Append a piece of the disk; only ``finish`` writes the first MiB."""
         view = memoryview(piece)
         if room := HEAD_BYTES - len(self._head):
             self._head += view[:room]
@@ -87,7 +87,10 @@ class Device:
         return self.size
 
     def finish(self) -> None:
-        """Turn it into a disk. Raises OSError, or ImportFailed if it would look like an empty device."""
+        """Write the first MiB, which turns the device into a disk.
+
+        Raises OSError, or ImportFailed if it would look like an empty device.
+        """
         head = bytes(self._head)
         if not any(head) or head.startswith(UNFINISHED):
             raise ImportFailed("the image begins with 1 MiB of zeros, like an empty block device: use a claim with volumeMode Filesystem")

@@ -28,7 +28,10 @@ class Layers:
         self._opaque_below: set[Name] = set()
 
     def is_disk(self, member: str, *, is_file: bool, is_directory: bool) -> bool:
-        """Return whether a member is a visible disk, and remember what it hides below. Raises ImportFailed for too many names."""
+        """Return whether a member of the layer is a visible disk, and remember what it hides in layers below.
+
+        Raises ImportFailed for too many names.
+        """
         name = tuple(part for part in member.split("/") if part not in ("", "."))
         if not name or ".." in name:
             return False
@@ -43,7 +46,7 @@ class Layers:
         return is_shown and not any(part.startswith(".") for part in name)
 
     def end_layer(self) -> None:
-        """Continue with the layer below."""
+        """Hide the remembered names in the layers below, which come next."""
         self._gone |= self._gone_below
         self._opaque |= self._opaque_below
         self._gone_below, self._opaque_below = set(), set()

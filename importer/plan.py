@@ -30,18 +30,18 @@ class Plan:
 
     @property
     def format(self) -> str | None:
-        """Return the user's format, or None."""
+        """Return the image format that the user specified, or None."""
         return self.source.get("format") or None
 
     @property
     def checksum(self) -> tuple[str, str] | None:
-        """Return algorithm and digest in lower case, or None."""
+        """Return the user's checksum as algorithm and digest in lower case, or None."""
         algorithm, _, digest = str(self.source.get("checksum") or "").partition(":")
         return (algorithm, digest.lower()) if digest else None
 
 
 def read(document: bytes) -> Plan:
-    """Parse a plan. Raises ImportFailed."""
+    """Parse virt-launcher's import plan (JSON). Raises ImportFailed."""
     try:
         given = json.loads(document)
         if not given.get("directory") and not given.get("device"):

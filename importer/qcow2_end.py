@@ -26,7 +26,10 @@ _ALL: Final = 0xFFFF_FFFF
 
 
 def is_whole(read: Callable[[int, int], bytes], size: int) -> bool:
-    """Return whether all tables and clusters are in the ``size`` bytes that came. ``read`` returns bytes by offset and length."""
+    """Return whether the first ``size`` bytes of a qcow2 image have all its tables and clusters.
+
+    ``read`` returns bytes by offset and length.
+    """
     header = read(0, formats.HEAD_BYTES)
     cluster_bits = int.from_bytes(header[20:24], "big")
     l1, l1_bytes = int.from_bytes(header[40:48], "big"), int.from_bytes(header[36:40], "big") * 8

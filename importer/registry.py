@@ -134,7 +134,7 @@ class _Session:
         self._transfer = Transfer(self._headers, authorities)
 
     def manifest(self, version: str) -> dict[str, Any]:
-        """Return a manifest or an index."""
+        """Return the manifest or index with this tag or digest. Raises ImportFailed."""
         url = f"{self._base}/manifests/{quote(version, safe=':')}"
         try:
             data = _read(self._transfer.get(url, {"Accept": _ACCEPT}))

@@ -39,7 +39,7 @@ class Reporter:
         self._progress(CONVERTING)
 
     def succeeded(self) -> None:
-        """Report success."""
+        """Report that the disk exists."""
         if self._told_at is not None:
             self._progress(DOWNLOADING)
         self._write({"result": "Succeeded"})
@@ -49,7 +49,7 @@ class Reporter:
         self._write({"phase": phase, "bytes": self._done[0], "total": self._done[1]})
 
     def failed(self, message: str) -> None:
-        """Report a failure."""
+        """Report that the import failed, and why."""
         self._write({"result": "Failed", "message": message[:MAX_MESSAGE]})
 
     def _write(self, document: dict[str, Any]) -> None:
