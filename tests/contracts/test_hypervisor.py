@@ -496,8 +496,56 @@ async def test_drive_gets_a_medium_and_ejects_it(hypervisor: Hypervisor, kind: s
         for _ in range(2):
             assert await hypervisor.change_medium(NAME, "sda", drive(source))
             assert (await device(hypervisor, "disk")).is_empty is is_empty
+    with pytest.raises(OperationInvalid):
+        await hypervisor.change_medium(NAME, "sdz", drive())
     with pytest.raises(DomainNotFound):
         await hypervisor.change_medium("another", "sda", drive())
+
+
+def a_disk(target: str, bus: str, file: str) -> str:
+    return f"<disk type='file' device='disk'><source file='{file}'/><target dev='{target}' bus='{bus}'/></disk>"
+
+
+async def targets(hypervisor: Hypervisor) -> list[str]:
+    found = await hypervisor.observe(NAME)
+    assert found is not None
+    return [each.target for each in found.devices if each.kind == "disk"]
+
+
+async def test_disk_is_attached_once_and_only_the_guest_can_release_it(hypervisor: Hypervisor, kind: str, blank: str) -> None:
+    disk = a_disk("vda", "virtio", blank)
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    if kind == "test":  # it attaches no disk to a running domain
+        with pytest.raises(HypervisorError):
+            await hypervisor.attach_disk(NAME, "vda", disk)
+        assert await hypervisor.detach_disk(NAME, "vda")
+        return
+    for _ in range(2):
+        await hypervisor.attach_disk(NAME, "vda", disk)
+        assert await targets(hypervisor) == ["vda"]
+    assert await hypervisor.detach_disk(NAME, "vdz")
+    if isinstance(hypervisor, FakeHypervisor):
+        hypervisor.keeps_disks = True
+    assert not await hypervisor.detach_disk(NAME, "vda")  # without an operating system
+    assert await targets(hypervisor) == ["vda"]
+    for call in (hypervisor.attach_disk("another", "vda", disk), hypervisor.detach_disk("another", "vda")):
+        with pytest.raises(DomainNotFound):
+            await call
+
+
+async def test_scsi_disks_come_with_their_controller_and_leave_at_once(hypervisor: Hypervisor, kind: str, blank: str) -> None:
+    if kind == "test":
+        pytest.skip("libvirt's test driver attaches no disk to a running domain")
+    controllers = ("<controller type='scsi' index='0' model='virtio-scsi'/>",)
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    for target in ("sda", "sdb"):
+        await hypervisor.attach_disk(NAME, target, a_disk(target, "scsi", blank).replace("<source", "<shareable/><source"), controllers)
+    assert await targets(hypervisor) == ["sda", "sdb"]
+    for _ in range(2):
+        assert await hypervisor.detach_disk(NAME, "sda")
+        assert await targets(hypervisor) == ["sdb"]
 
 
 async def test_disk_grows(hypervisor: Hypervisor, kind: str, blank: str) -> None:
@@ -546,8 +594,9 @@ async def test_card_is_attached_once_and_only_the_guest_can_release_it(hyperviso
     for _ in range(2):
         assert not await hypervisor.detach_interface(NAME, CARD.upper())  # without an operating system
     assert (await device(hypervisor, "interface")).mac == CARD
-    with pytest.raises(DomainNotFound):
-        await hypervisor.attach_interface("another", CARD, card)
+    for call in (hypervisor.attach_interface("another", CARD, card), hypervisor.detach_interface("another", CARD)):
+        with pytest.raises(DomainNotFound):
+            await call
 
 
 async def test_processors_are_added_up_to_the_maximum(hypervisor: Hypervisor, kind: str) -> None:

@@ -231,7 +231,8 @@ class FakeHypervisor:
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
         await self._step(f"change medium of {target}")
         self._fail()
-        self._active(name)
+        if all(each.target != target for each in self._active(name).devices):
+            raise OperationInvalid(f"domain {name} does not have the drive {target}")
         if not self.keeps_disks:
             is_empty = not conversion.source_of(ET.fromstring(disk))
             self._alter(name, lambda each: dataclasses.replace(each, is_empty=is_empty) if each.target == target else each)
