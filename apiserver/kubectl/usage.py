@@ -18,7 +18,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 OTHERS: Final = "Other commands"
 
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
-    "addvolume": ("addvolume web --claim logs", "addvolume web --claim logs --disk-name data --serial LOGS-0001 --bus scsi"),
+    "addvolume": ("addvolume web --claim logs --create 10Gi", "addvolume web --claim logs --disk-name data --serial LOGS-0001 --bus scsi"),
     "removevolume": ("removevolume web --claim logs", "removevolume web --disk-name data"),
     "create": ("create web --memory 1Gi --image registry.example/debian:13 --cloud-init user-data.yaml | kubectl apply -f -",),
     "start": ("start web db --wait", "start web --paused --node node2"),

@@ -27,14 +27,15 @@ async def edit(access: Access, parsed: argparse.Namespace) -> str:
             raise Failure("error: name the disk by --claim or --disk-name")
         await _edit(access, parsed.name, lambda vm: without(vm, parsed.claim, parsed.disk_name))
         return f"virtualmachine.kubevirt.io/{parsed.name} edited: the guest loses the disk when it releases it"
-    added = disk_of(parsed.claim, parsed.disk_name, parsed.serial, parsed.bus)
+    added = disk_of(parsed.claim, parsed.disk_name, parsed.serial, parsed.bus, parsed.create)
     await _edit(access, parsed.name, lambda vm: with_disk(vm, added))
     return f"virtualmachine.kubevirt.io/{parsed.name} edited: its guest gets disk {added['name']}"
 
 
-def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None) -> Object:
-    """Return a disk with a claim; its name is the claim's, without dots."""
-    found: Object = {"name": name or claim.replace(".", "-"), "type": disks.CLAIM, "source": {"name": claim}}
+def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None, size: str | None) -> Object:
+    """Return a disk with a claim, created blank with a size; its name is the claim's, without dots."""
+    source = {"name": claim} | ({"create": {"size": size}} if size else {})
+    found: Object = {"name": name or claim.replace(".", "-"), "type": disks.CLAIM, "source": source}
     return found | ({"serial": serial} if serial else {}) | ({"target": {"bus": bus}} if bus else {})
 
 

@@ -41,9 +41,9 @@ def disks(api: FakeAPI) -> list[dict[str, Any]]:
 
 
 async def test_volumes_are_added_and_removed(api: FakeAPI, access: Access) -> None:
-    await run(access, "addvolume", "web", "--claim", "my.logs")
+    await run(access, "addvolume", "web", "--claim", "my.logs", "--create", "10Gi")
     await run(access, "addvolume", "vm/web", "--claim", "data", "--disk-name", "db", "--serial", "DB-1", "--bus", "scsi")
-    logs = {"name": "my-logs", "type": "PersistentVolumeClaim", "source": {"name": "my.logs"}}
+    logs = {"name": "my-logs", "type": "PersistentVolumeClaim", "source": {"name": "my.logs", "create": {"size": "10Gi"}}}
     data = {"name": "db", "type": "PersistentVolumeClaim", "source": {"name": "data"}, "serial": "DB-1", "target": {"bus": "scsi"}}
     assert disks(api) == [ROOT, logs, data]
     await run(access, "removevolume", "web", "--claim", "my.logs")
@@ -91,7 +91,7 @@ async def test_edit_is_repeated_when_the_machine_changed_meanwhile(api: FakeAPI,
         nonlocal edited
         edited += 1
         stale = {**vm, "metadata": {**vm["metadata"], "resourceVersion": "1"}} if edited == 1 else vm
-        return volumes.with_disk(stale, volumes.disk_of("data", None, None, None))
+        return volumes.with_disk(stale, volumes.disk_of("data", None, None, None, None))
 
     await api.put(VMS, {**api.get(VMS, "default", "web"), "status": {"phase": "Running"}})
     await volumes._edit(access, "web", with_another_writer)
