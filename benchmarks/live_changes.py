@@ -24,6 +24,7 @@ Domain = dict[str, Any]
 
 MACHINE: Final = "bench-live"
 CLAIM: Final = "bench-live"
+GROWING_CLAIM: Final = "bench-live-growing"
 SECONDS: Final = 120
 
 
@@ -40,6 +41,7 @@ class Kind:
 
 
 _DISK: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "16Mi"}}, "serial": "more"}
+_GROWING: Final = {"name": "growing", "type": "PersistentVolumeClaim", "source": {"name": GROWING_CLAIM, "create": {"size": "16Mi"}}}
 _TRAY: Final = {"name": "tray", "device": "cdrom", "target": {"bus": "scsi"}}
 _MEDIUM: Final = {"type": "Image", "source": {"reference": GUEST_IMAGE}}
 KINDS: Final[Mapping[str, Kind]] = {
@@ -52,8 +54,13 @@ KINDS: Final[Mapping[str, Kind]] = {
     "no network card": Kind(lambda domain: domain["devices"]["interfaces"].clear(), "[ $(ls /sys/class/net | grep -c eth) = 0 ]"),
     "memory, 256 MiB more": Kind(lambda domain: domain["memory"].update(guest="512Mi"), "[ $(free -m | awk '/Mem/ {print $2}') -gt 400 ]"),
     "processor": Kind(lambda domain: domain["cpu"].update(sockets=2), "", back=False),
+    "growth of a disk by 16 MiB": Kind(
+        lambda domain: domain["devices"]["disks"][2].update(source={"name": GROWING_CLAIM, "create": {"size": "32Mi"}}),
+        "[ $(cat /sys/block/vdb/size) = 65536 ]",
+        back=False,
+    ),
 }
-"""Processors are last, because they stay."""
+"""What has no way back is last."""
 
 
 def machine() -> dict[str, Any]:
@@ -63,12 +70,13 @@ def machine() -> dict[str, Any]:
     domain["memory"] = {"guest": "256Mi", "maxGuest": "1Gi"}
     domain["firmware"]["kernelBoot"]["kernelArgs"] = f"{KERNEL_ARGS} memhp_default_state=online_movable"
     scratch = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}}
-    domain["devices"] |= {"graphics": [], "disks": [scratch, dict(_TRAY)], "interfaces": [{"name": "default"}]}
+    domain["devices"] |= {"graphics": [], "disks": [scratch, dict(_TRAY), dict(_GROWING)], "interfaces": [{"name": "default"}]}
     return manifest
 
 
 def measure(kubectl: Kubectl, count: int, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
-    kubectl.create(shared_claim(CLAIM))
+    for claim in (CLAIM, GROWING_CLAIM):
+        kubectl.create(shared_claim(claim))
     taken: dict[str, dict[str, list[float]]] = {name: {} for name in kinds}
     with operations.started(kubectl, machine()), console(kubectl, MACHINE) as guest:
         guest.type("\n")
