@@ -51,6 +51,12 @@ MODULES: Final = (
     ),
     _module("apiserver/apis/virt/spec/running.py", "apiserver/apis/virt/test_running.py"),
     _module(
+        "apiserver/apis/virt/spec/live_changes.py",
+        "apiserver/apis/virt/test_live_changes.py",
+        "apiserver/apis/virt/test_hot_plug.py",
+        "apiserver/apis/virt/test_hot_plug_interfaces.py",
+    ),
+    _module(
         "apiserver/apis/virt/spec/hot_plug.py",
         "apiserver/apis/virt/test_hot_plug.py",
         "controller/reconcilers/virtual_machines/test_attachment_pods.py",

@@ -223,6 +223,21 @@ def test_claim_of_another_disk_of_the_running_form_is_not_copied() -> None:
     assert "running" not in vm["status"]
 
 
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ({"name": "a", "serial": "S"}, "a"),
+        ({"name": "z", "serial": "S"}, "z"),
+        ({"name": "a", "serial": "T"}, ""),
+        ({"name": "z", "wwn": "5000C50015EA71AC"}, "z"),
+        ({"name": "new", "serial": "S"}, ""),  # the drive that gets the medium
+    ],
+)
+def test_identity_of_a_new_disk_is_found_in_the_guest(runs: dict[str, str], expected: str) -> None:
+    new = a_disk("new", serial="S", wwn="5000c50015ea71ac")
+    assert hot_plug.user_of_identity(a_vm([ROOT, new], [ROOT, a_disk(**runs)]), new) == expected
+
+
 def test_taken_disks_have_the_desired_order_and_others_stay() -> None:
     vm = a_vm([DATA, ROOT], [ROOT, LOGS])
     hot_plug.take(vm, ["data"])

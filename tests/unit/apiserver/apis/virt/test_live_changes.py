@@ -61,7 +61,12 @@ def test_disk_in_a_claim_grows_without_a_restart() -> None:
 
 
 @pytest.mark.parametrize(
-    "edit", [created("2Gi", "other"), lambda spec: spec["domain"]["devices"]["disks"][1]["source"].update(ephemeral=True)]
+    "edit",
+    [
+        created("2Gi", "other"),
+        created("2Gi", "another"),
+        lambda spec: spec["domain"]["devices"]["disks"][1]["source"].update(ephemeral=True),
+    ],
 )
 def test_another_claim_or_use_of_it_is_no_growth(edit: Edit) -> None:
     vm = edited(a_guest(), edit)
@@ -78,6 +83,15 @@ def test_other_edits_still_need_a_restart() -> None:
     assert kept["domain"]["devices"]["disks"][1]["ioTune"] == {"totalIopsSec": 500}
     assert live_changes.of(done) == ()
     assert told(done) == ["spec.domain.cpu.cores"]
+
+
+def test_only_the_changed_settings_are_written() -> None:
+    card, limits = {"name": "default", "state": "down"}, {"totalIopsSec": 500}
+    desired = {"devices": {"disks": [ROOT, {**DATA, "ioTune": limits}], "interfaces": [card]}}
+    changes = [Change("disk.ioTune", "data"), Change("interface.state", "default")]
+    changed = live_changes.with_changes({"devices": {"disks": [ROOT, DATA]}}, desired, changes)["devices"]
+    assert changed["disks"] == desired["devices"]["disks"]
+    assert [(each["name"], each["state"]) for each in changed["interfaces"]] == [("default", "down")]
 
 
 def test_link_that_is_not_written_changes_by_its_default() -> None:
@@ -112,6 +126,14 @@ def test_only_a_missing_setting_can_be_declared_as_applied(path: str) -> None:
     lied = with_status(vm, changes=[entry(path, "Applied")])
     assert lied["status"]["running"] == vm["status"]["running"]
     assert "changes" not in lied["status"]
+
+
+def test_virt_handler_takes_only_settings_of_the_spec() -> None:
+    vm = edited(edited(a_guest(), limited(totalIopsSec=500)), cores(2))
+    done = with_status(vm, changes=[entry(LIMITS, "Applied")])
+    assert live_changes.follows(vm, done)
+    done["status"]["running"]["domain"]["devices"]["disks"][1]["ioTune"] = {"totalIopsSec": 900}
+    assert not live_changes.follows(vm, done)
 
 
 def test_without_a_report_of_support_a_restart_is_required() -> None:
@@ -209,10 +231,17 @@ def test_other_edits_of_memory_need_a_restart(given: dict[str, Any], amount: str
     assert live_changes.MEMORY not in live_changes.wanted(vm)
 
 
-def test_machine_with_xml_has_no_such_settings() -> None:
-    vm = a_guest()
-    vm["spec"]["domainXML"] = "<domain/>"
+@pytest.mark.parametrize("form", ["desired", "running", "both"])
+def test_machine_with_xml_has_no_such_settings(form: str) -> None:
+    vm = edited(a_guest(), limited(totalIopsSec=500))
+    for each in {"desired": (vm["spec"],), "running": (vm["status"]["running"],)}.get(form, (vm["spec"], vm["status"]["running"])):
+        each["domainXML"] = "<domain/>"
     assert live_changes.wanted(vm) == {}
+
+
+def test_device_of_a_change_has_its_name() -> None:
+    devices = {"disks": [{**DATA, "name": name} for name in ("root", "archive", "data")]}
+    assert live_changes.device_of({"devices": devices}, Change("disk.ioTune", "data"))["name"] == "data"
 
 
 def test_entries_end_with_the_guest() -> None:
