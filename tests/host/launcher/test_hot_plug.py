@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.places import layout, saved_image
 from handler.devices import claims
 from handler.pods.process import Launcher as Process
 from launcher.protocol import messages
@@ -22,6 +23,7 @@ from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, a_machine, killed
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 MIB = 1 << 20
+SUSPENSION = "0b7c1a52-0000-4000-8000-000000000001"
 
 
 @contextmanager
@@ -54,11 +56,15 @@ def opened(pid: int) -> Iterator[Process]:
 
 @pytest.fixture
 def claim(tmp_path: Path) -> Path:
-    directory = tmp_path / "claim"
+    return a_claim(tmp_path, "claim")
+
+
+def a_claim(parent: Path, name: str) -> Path:
+    directory = parent / name
     directory.mkdir()
     os.chown(directory, layout.USER_ID, layout.USER_ID)
     image = directory / layout.DISK_IMAGE
-    image.write_bytes(b"of-the-claim".ljust(MIB, b"\0"))
+    image.write_bytes(f"of-the-{name}".encode().ljust(MIB, b"\0"))
     os.chown(image, layout.USER_ID, layout.USER_ID)
     return directory
 
@@ -120,6 +126,59 @@ def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: 
         assert list(pod.disks.iterdir()) == []
     with never_again("a lost write"):
         assert (claim / layout.DISK_IMAGE).read_bytes().startswith(b"of-the-guest")
+
+
+def a_disk(name: str) -> dict[str, Any]:
+    source = {"type": "PersistentVolumeClaim", "source": {"name": name}}
+    return {"name": name, **source, "device": "disk", "readOnly": False, "target": {"bus": "virtio"}, "serial": name}
+
+
+def targets(status: messages.Status) -> dict[str, str]:
+    return {each.name: each.target for each in status.domain.devices} if status.domain is not None else {}
+
+
+def test_disk_behind_a_gap_keeps_its_name_after_a_resume(program: Path, test_guest: guest.Guest, tmp_path: Path) -> None:
+    """A new count would give ``logs`` the name ``vda``, and the guest would then lose another disk."""
+    names = ("data", "logs")
+    given = {name: a_claim(tmp_path, name) for name in names}
+    saves, launchers = a_claim(tmp_path, "saves"), list[Launcher]()
+
+    def start() -> Launcher:
+        launchers.append(Launcher(program, tmp_path / f"pod{len(launchers)}", test_guest, disks="1M", saves=saves))
+        launchers[-1].socket(layout.LAUNCHER_SOCKET).close()
+        return launchers[-1]
+
+    with killed_afterwards(launchers), an_attachment_pod(given["data"]) as data, an_attachment_pod(given["logs"]) as logs:
+        pod = start()
+        with opened(pod.process.pid) as pods, pod.client() as client, pod.console() as viewer:
+            client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": []})))
+            viewer.expect("GUEST-READY", seconds=120)
+            for name, source in zip(names, (data, logs), strict=True):
+                claims.put(source, pods, name, read_only=False)
+                client.ask(messages.AttachDisk(a_disk(name)))
+            assert targets(client.ask(messages.AttachDisk(a_disk("logs")))) == {"data": "vda", "logs": "vdb"}
+            viewer.sh("until test -e /sys/block/vdb; do sleep 1; done")
+            kept = targets(client.ask(messages.DetachDisk("data")))
+            claims.remove(pods, "data")
+            client.ask(messages.Operate(SUSPENSION, 1, "Suspend"))
+            ending = client.until(lambda status: status.ending is not None).ending
+        assert pod.wait() == 0
+        image = saved_image.read(ending.message) if ending is not None else None
+        assert image is not None
+
+        pod = start()
+        machine = dataclasses.replace(a_machine(devices={**NO_GRAPHICS, "disks": [a_disk("logs")]}), targets=kept)
+        with opened(pod.process.pid) as pods, pod.client() as client, pod.console() as viewer:
+            claims.put(logs, pods, "logs", read_only=False)
+            status = client.ask(messages.Sync(machine, image=messages.Image(image.id, image.digest)))
+            assert targets(status) == {"logs": "vdb"}
+            claims.put(data, pods, "data", read_only=False)
+            assert targets(client.ask(messages.AttachDisk(a_disk("data")))) == {"data": "vda", "logs": "vdb"}
+            viewer.sh("until test -e /sys/block/vda; do sleep 1; done")
+            assert viewer.sh("head -c 11 /dev/vda /dev/vdb | grep of-the | tr '\\n' ' '") == "of-the-data of-the-logs"
+            assert targets(client.ask(messages.DetachDisk("logs"))) == {"data": "vda"}
+            assert viewer.sh("ls /sys/block") == "vda"
+            assert viewer.sh("cat /sys/block/vda/serial") == "data"
 
 
 DRIVE: dict[str, Any] = {"name": "tray", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}}
