@@ -47,7 +47,7 @@ class Chain:
         return self._plan(operation, resource, subresource).anybody
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Run the mutating plug-ins."""
+        """Run the mutating plug-ins, twice if one requests reinvocation; raise the first refusal."""
         began = time.perf_counter()
         rejected = True
         owners = managed_fields.of(attributes.obj)
@@ -64,7 +64,7 @@ class Chain:
             self._metrics.step("admit", attributes.operation, time.perf_counter() - began, rejected=rejected)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Run the validating plug-ins."""
+        """Run the validating plug-ins; raise the first refusal."""
         began = time.perf_counter()
         rejected = True
         try:

@@ -16,12 +16,12 @@ class Changes:
         self._unknown: list[asyncio.Event] = []
 
     def note(self, old: Object | None = None, new: Object | None = None) -> None:
-        """Count a change; a callback of informers."""
+        """Count a change; informers call it."""
         del old, new
         self.number += 1
 
     def follow(self, informer: Informer) -> None:
-        """Count every change of an informer's objects."""
+        """Count every change of an informer's objects, and wait for its first list."""
         informer.subscribe(self.note)
         self.wait_for(informer.synced)
 

@@ -8,7 +8,7 @@ from apiserver.registry.generic.admission import Attributes
 
 
 def internal(text: str) -> InternalError:
-    """Return the error if no decision is possible (Go: ``NewInternalError``)."""
+    """Return the error of an admission that cannot decide (Go: ``NewInternalError``)."""
     return InternalError(f"Internal error occurred: {text}", Details(causes=(Cause("", text),)))
 
 
@@ -22,5 +22,5 @@ def forbidden(attributes: Attributes, text: str) -> Forbidden:
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` in quotation marks."""
+    """Return ``text`` escaped and in quotation marks."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -29,7 +29,7 @@ class ParsedSelector:
 
     @classmethod
     def read(cls, selector: Mapping[str, Json] | None) -> ParsedSelector:
-        """Parse a ``LabelSelector``; keep a problem."""
+        """Parse a ``LabelSelector``; an error goes to ``problem``."""
         try:
             return cls(labels.from_json(selector))
         except (KeyError, TypeError, AttributeError) as error:
@@ -50,7 +50,7 @@ class Matching:
 
     @classmethod
     def of_webhook(cls, given: Mapping[str, Any]) -> Matching:
-        """Parse a ``ValidatingWebhook`` or ``MutatingWebhook``."""
+        """Parse the rules and selectors of a ``ValidatingWebhook`` or ``MutatingWebhook``."""
         return cls(_rules(given.get("rules")), (), **_rest(given))
 
     @classmethod
@@ -62,7 +62,7 @@ class Matching:
     def named(
         self, operation: str, resource: Resource, subresource: str, equivalents: Sequence[Resource], name: str | None = None
     ) -> Resource | None:
-        """Return the requested resource if the rules name it, else the first of ``equivalents`` that the earliest rule names.
+        """Return the requested resource if the rules name it, else the first of ``equivalents`` that the earliest rule names, or None.
 
         ``name`` None: any name.
         """
@@ -71,7 +71,7 @@ class Matching:
         return self._first(self.rules, operation, resource, subresource, equivalents, name)
 
     def excludes(self, attributes: Attributes, equivalents: Sequence[Resource]) -> bool:
-        """Return whether the exclusion rules match."""
+        """Return whether ``excludeResourceRules`` match the request."""
         about = (attributes.operation, attributes.resource, attributes.subresource)
         return self._first(self.excluded, *about, equivalents, attributes.name) is not None
 
@@ -120,9 +120,9 @@ async def matches(matching: Matching, attributes: Attributes, namespaces: Namesp
 
 
 async def selects(matching: Matching, attributes: Attributes, namespaces: Namespaces) -> bool:
-    """Return whether both selectors match the object as earlier plug-ins left it.
+    """Return whether both selectors match: the namespace's labels, and the object as earlier plug-ins left it.
 
-    Raises NotFound; if the other one matches, InternalError for an invalid selector or unknown namespace.
+    If one cannot be evaluated, and the other matches, raises NotFound (the namespace) or InternalError.
     """
     problem: StatusError | None = None
     try:

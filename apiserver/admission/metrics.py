@@ -77,7 +77,7 @@ class AdmissionMetrics:
         registry.add(self._condition_errors, self._exclusions, self._condition_seconds)
 
     def step(self, step: Step, operation: str, seconds: float, *, rejected: bool) -> None:
-        """Record a run of all plug-ins."""
+        """Record a run of all mutating or validating plug-ins."""
         key = (step, operation, "true" if rejected else "false")
         cell = self._steps.get(key)
         if cell is None:
@@ -93,21 +93,21 @@ class AdmissionMetrics:
         cell.observe(seconds)
 
     def webhook(self, name: str, type_: Type, operation: str, seconds: float, code: int, *, rejected: bool) -> None:
-        """Count a webhook's call; ``code`` is 200, the refusal's, or the failure's."""
+        """Record a webhook's call; ``code``: 200, the refusal's, or the failure's."""
         refused = "true" if rejected else "false"
         self._webhook.observe(seconds, name, type_, operation, refused)
         self._requests.increment(name, type_, operation, str(min(code, _MAX_CODE)), refused)
 
     def rejection(self, name: str, type_: Type, operation: str, error_type: ErrorType, code: int) -> None:
-        """Count a refusal caused by a webhook."""
+        """Count a request that a webhook, or a failure to call it, refused."""
         self._rejections.increment(name, type_, operation, error_type, str(min(code, _MAX_CODE)))
 
     def failed_open(self, name: str, type_: Type) -> None:
-        """Count a failed call that was ignored."""
+        """Count a failed webhook call that ``failurePolicy: Ignore`` passed over."""
         self._failed_open.increment(name, type_)
 
     def conditions(self, name: str, kind: str, type_: str, operation: str, seconds: float) -> None:
-        """Count an evaluation of a webhook's or policy's match conditions."""
+        """Record the evaluation time of a webhook's or policy's match conditions."""
         self._condition_seconds.observe(seconds, name, kind, type_, operation)
 
     def condition_error(self, name: str, kind: str, type_: str, operation: str) -> None:

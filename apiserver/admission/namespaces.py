@@ -25,7 +25,7 @@ class Namespaces:
 
     @property
     def synced(self) -> asyncio.Event:
-        """Set once all are loaded."""
+        """Set once all namespaces are loaded."""
         return self.informer.synced
 
     async def get(self, name: str) -> Object:
@@ -43,5 +43,5 @@ class Namespaces:
 
 
 def trim(namespace: Object) -> Object:
-    """Drop a namespace's managed fields, often its larger half."""
+    """Return a namespace without its managed fields."""
     return without_managed_fields(namespace)

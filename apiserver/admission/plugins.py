@@ -34,7 +34,7 @@ OFF: Final = frozenset({RESOURCE_QUOTA})
 
 
 def enabled(enable: Sequence[str], disable: Sequence[str]) -> tuple[str, ...]:
-    """Return the enabled plug-ins in order; raises ValueError for unknown or contradicting names."""
+    """Return the names of enabled plug-ins in order; raises ValueError for unknown or contradicting names."""
     for flag, given in (("enable-admission-plugins", enable), ("disable-admission-plugins", disable)):
         for each in given:
             if each not in ORDER:

@@ -62,7 +62,7 @@ class ResourceQuotas:
         self._queues: dict[str, _Queue] = {}
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the request creates a namespaced object while quotas exist."""
+        """Return whether the request creates a namespaced object, and quotas may exist."""
         if operation != "CREATE" or subresource or not resource.namespaced:
             return False
         return len(self.informer) > 0 or not self.informer.synced.is_set()
@@ -91,7 +91,7 @@ class ResourceQuotas:
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Wait until one waiter evaluates all; return the refusal, or None."""
+        """Wait until one request evaluates all that wait; return this one's refusal, or None."""
         queue = self._queues.setdefault(attributes.namespace, _Queue())
         waiter = _Waiter(attributes)
         queue.waiting.append(waiter)
@@ -159,7 +159,7 @@ class ResourceQuotas:
         return failed, error
 
     async def _look_again(self, quota: Object, why: Exception) -> None:
-        """Read a quota after a conflict: the informer may lag."""
+        """Read a quota again after a conflict: the informer may lag. Log other errors."""
         if not isinstance(why, Conflict):
             logger.warning(
                 "cannot write the usage of a quota", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}
@@ -193,7 +193,7 @@ class Usage:
         return cls(quotas, counted, hard, [None if each is None else quantity.parse(str(each)) for each in used])
 
     def check(self, attributes: Attributes) -> StatusError | None:
-        """Return why one more does not fit, or None."""
+        """Return the refusal if one more object does not fit, or None."""
         for quota, hard, used in zip(self._quotas, self._hard, self._used, strict=True):
             if used is None:
                 return forbidden(attributes, f"status unknown for quota: {name_of(quota)}, resources: {self._counted}")
@@ -208,7 +208,7 @@ class Usage:
         self._used = [None if each is None else each + _ONE for each in self._used]
 
     def charged(self) -> list[Object]:
-        """Return the quotas with their new usage; none without a creation."""
+        """Return the quotas with their new usage; empty if it did not change."""
         if not self._taken:
             return []
         return [
@@ -223,6 +223,6 @@ def count_name(resource: Resource) -> str:
 
 
 def counts(quota: Object, counted: str) -> bool:
-    """Return whether an accepted quota counts this; scoped ones (for pods) do not."""
+    """Return whether a quota's status limits this count; scoped ones (for pods) do not."""
     spec = quota.get("spec") or {}
     return dig(quota, "status", "hard", counted) is not None and not spec.get("scopes") and not spec.get("scopeSelector")

@@ -26,7 +26,7 @@ class Rule:
     """Empty: all. Webhooks' rules have none."""
 
     def matches(self, operation: str, resource: Resource, subresource: str) -> bool:
-        """Return whether it matches, whatever the object's name."""
+        """Return whether the rule matches a request, whatever the object's name."""
         return (
             self._in_scope(resource)
             and _holds(self.operations, operation)

@@ -35,19 +35,19 @@ class ServedVersions:
         self._strategies = {each.resource: each for each in strategies}
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        """Implement :meth:`Versions.equivalents`, in the strategies' order."""
+        """Return every served version of the resource, in the strategies' order."""
         strategy = self._strategies.get(resource)
         if strategy is None:
             return (resource,)
         return [each.resource for each in self._strategies.values() if each.hub is strategy.hub]
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Implement :meth:`Versions.shown`."""
+        """Convert ``obj`` to ``target``: a copy, except in the stored version."""
         strategy = self._strategies[target]
         return obj if strategy.hub is strategy else strategy.from_hub(deepcopy(obj))
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Implement :meth:`Versions.taken`."""
+        """Convert a changed object to the stored version; raises InternalError."""
         strategy = self._strategies[source]
         if strategy.hub is strategy:
             return strategy.to_hub(obj)  # the registry validates it

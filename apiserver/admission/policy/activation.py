@@ -26,7 +26,7 @@ _SHOWN_OF_NAMESPACE: Final = frozenset(
 def environment(
     *, params: bool = False, authorizer: bool = False, patches: bool = False, variables: tuple[str, ...] | None = None
 ) -> Environment:
-    """Return the environment; ``variables`` are the policy's earlier ones, None outside policies."""
+    """Return the names that expressions may use; ``variables`` are the policy's earlier ones, None outside policies."""
     names = set(_ALWAYS)
     if params:
         names.add("params")
@@ -51,31 +51,31 @@ class Input:
 
     @property
     def request(self) -> Object:
-        """``request``, without the objects."""
+        """The variable ``request``, without the objects."""
         if self._request is None:
             self._request = request_of(self.versioned)
         return self._request
 
     @property
     def namespace_object(self) -> Object | None:
-        """``namespaceObject``."""
+        """The variable ``namespaceObject``; None without a namespace."""
         return namespace_object(self.namespace) if self.namespace is not None else None
 
     @property
     def authorizer(self) -> Authorizer:
-        """``authorizer``."""
+        """The variable ``authorizer``."""
         return Authorizer(self.versioned.attributes.user, self.answers)
 
     @property
     def resource_check(self) -> ResourceCheck:
-        """``authorizer.requestResource``."""
+        """The variable ``authorizer.requestResource``."""
         attributes = self.versioned.attributes
         resource = attributes.resource
         where = (attributes.subresource, attributes.namespace, attributes.name)
         return ResourceCheck(self.authorizer, resource.group, resource.plural, *where)
 
     def variables(self, params: Object | None, *, authorizer: bool) -> dict[str, Any]:
-        """Return the values by name, most computed on first use."""
+        """Return the variables' values by name, most computed on first use."""
         names = _Names({"object": self.versioned.obj, "oldObject": self.versioned.old, "params": params})
         names.given = self
         names.authorizer = authorizer
@@ -105,7 +105,7 @@ class _Names(dict[str, Any]):
 
 
 def request_of(versioned: VersionedAttributes) -> Object:
-    """Return the ``AdmissionRequest`` without empty fields, as in JSON."""
+    """Return the variable ``request``: the ``AdmissionRequest`` without the objects and most empty fields."""
     attributes = versioned.attributes
     user = attributes.user
     info: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
@@ -137,6 +137,6 @@ def _resource(resource: Resource) -> Object:
 
 
 def namespace_object(namespace: Object) -> Object:
-    """Return the fields of a namespace in ``namespaceObject``."""
+    """Return the fields of a namespace that expressions see as ``namespaceObject``."""
     metadata = {key: value for key, value in namespace["metadata"].items() if key in _SHOWN_OF_NAMESPACE}
     return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}

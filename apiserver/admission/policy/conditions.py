@@ -45,5 +45,5 @@ class _WebhookConditions:
 
 
 def for_webhooks(ask: Ask) -> Callable[[Sequence[Expression]], Conditions]:
-    """Return the compiler of webhooks' conditions; ``ask`` answers their ``authorizer``."""
+    """Return a function that compiles webhooks' ``matchConditions``; ``ask`` answers their authorization checks."""
     return lambda expressions: _WebhookConditions(expressions, ask)

@@ -23,7 +23,7 @@ class ParamKind:
     kind: str
 
     def __str__(self) -> str:
-        """As Go prints it."""
+        """Return the kind as Go prints it."""
         return f"&ParamKind{{APIVersion:{self.api_version},Kind:{self.kind},}}"
 
 

@@ -21,7 +21,7 @@ class PatchFailed(Exception):
 
 
 def to_json(value: Value) -> Any:  # noqa: ANN401 - any JSON value
-    """Convert a value to JSON of the API, or raise PatchFailed."""
+    """Convert an expression's value to JSON, or raise PatchFailed."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -52,7 +52,7 @@ def _key(key: Value) -> str:
 
 
 def check_type_names(value: Value, path: str) -> list[str]:
-    """Return a message for each object whose type name does not fit its place: ``Object.spec{template: Object.spec.wrong{}}``."""
+    """Return an error for each object in ``value`` that has a wrong type name: ``Object.spec{template: Object.spec.wrong{}}``."""
     found: list[str] = []
     if isinstance(value, Message):
         if value.type_name != path:
@@ -96,7 +96,7 @@ def apply(schemas: Schemas, live: Object, value: Value) -> Object:
 
 
 def unknown_fields(atom: Atom, value: Any) -> list[str]:  # noqa: ANN401 - any JSON value
-    """Return the paths (``.spec.ports[0].nope``) of unknown fields."""
+    """Return the paths (``.spec.ports[0].nope``) of fields that the schema lacks."""
     found: list[str] = []
     if isinstance(value, dict) and atom.map is not None:
         for name, each in value.items():

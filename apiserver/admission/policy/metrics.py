@@ -15,7 +15,7 @@ _LABELS: Final = ("policy", "policy_binding", "error_type")
 
 
 def error_type(problem: str) -> ErrorType:
-    """Return the kind of failure that a message describes."""
+    """Return the kind of failure that a message describes; ``no_error`` if empty."""
     if not problem:
         return "no_error"
     if problem.startswith("compilation"):
@@ -36,7 +36,7 @@ class ValidatingMetrics:
         registry.add(self._checks, self._seconds)
 
     def observe(self, policy: str, binding: str, error: ErrorType, action: Action, seconds: float) -> None:
-        """Count a validation."""
+        """Record a failed validation and its consequence."""
         self._checks.increment(policy, binding, error, action)
         self._seconds.observe(seconds, policy, binding, error, action)
 
@@ -54,6 +54,6 @@ class MutatingMetrics:
         registry.add(self._checks, self._seconds)
 
     def observe(self, policy: str, binding: str, error: ErrorType, seconds: float) -> None:
-        """Count a mutation."""
+        """Record the evaluation of a mutation."""
         self._checks.increment(policy, binding, error)
         self._seconds.observe(seconds, policy, binding, error)

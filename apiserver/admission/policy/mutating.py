@@ -65,7 +65,7 @@ class _Reinvocation:
     due: set[Key] = field(default_factory=set)
 
     def changed(self) -> None:
-        """Record a change of the object by later plug-ins."""
+        """Make the policies with ``reinvocationPolicy: IfNeeded`` due, because the object changed."""
         self.due |= self.reinvocable
         self.reinvocable.clear()
 
@@ -80,7 +80,7 @@ class _Denied(Forbidden):
 
 
 def compile_policy(policy: Policy) -> Compilation:
-    """Compile a policy's expressions."""
+    """Compile a policy's variables, match conditions and mutations."""
     params = policy.param_kind is not None
     variables = evaluating.compose(policy.variables, params=params, environment_of=activation.environment)
     plain = activation.environment(params=params, authorizer=True, variables=tuple(variables))
@@ -110,7 +110,7 @@ class MutatingPolicies:
         """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Evaluate every policy, in order."""
+        """Apply matching policies' mutations in order; then raise refusals."""
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
         if round_.again and memory.output != attributes.obj:
@@ -210,7 +210,7 @@ class MutatingPolicies:
 
 
 def _patched(live: Object, value: Value) -> Object:
-    """Return a patched copy; a failed ``test`` changes nothing."""
+    """Return ``live`` patched, or unchanged after a failed ``test``; raises PatchFailed."""
     if type(value) is not list or not all(isinstance(each, Message) and each.type_name == "JSONPatch" for each in value):
         raise PatchFailed("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
     operations = [_operation(each) for each in value]

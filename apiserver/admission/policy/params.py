@@ -51,7 +51,7 @@ class Params:
         self._changed = asyncio.Event()
 
     def want(self, kinds: set[ParamKind]) -> None:
-        """Follow exactly these kinds."""
+        """Follow the objects of exactly these kinds."""
         for each in kinds - self._followed.keys():
             self._followed[each] = _Followed(each)
             self._changed.set()
@@ -61,7 +61,7 @@ class Params:
                 followed.task.cancel()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the wanted kinds until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._changed.clear()
@@ -71,9 +71,9 @@ class Params:
                 await self._changed.wait()
 
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
-        """Return a policy's parameters: one None if it takes none, empty if it does not apply.
+        """Return a binding's parameters: ``[None]`` if its policy takes none, empty if none exists and it does not apply.
 
-        Raises ConfigurationError while they are absent or not loaded, or UnknownKind.
+        Raises ConfigurationError if absent with ``Deny``, not loaded, or misconfigured; UnknownKind.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:

@@ -64,13 +64,13 @@ class PolicyDispatcher(Generic[Program]):
         return self.source.known.is_set() and self.namespaces.synced.is_set()
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        """Return whether a policy's rules match, or policies are not loaded."""
+        """Return whether a bound policy's rules match the request, or policies are not loaded."""
         if self.source.idle:
             return not self.ready
         return bool(self.source.hooks(operation, resource, subresource)) or not self.ready
 
     async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
-        """Return the policies to evaluate, or their problems, by name. Raises Forbidden until they are loaded."""
+        """Return what to evaluate, or its problem, by names of policy and binding. Raises Forbidden if not loaded in time."""
         await self._wait(attributes)
         found: list[Invocation[Program] | Problem] = []
         for hook in self.source.hooks(attributes.operation, attributes.resource, attributes.subresource):
@@ -119,6 +119,6 @@ class PolicyDispatcher(Generic[Program]):
             raise forbidden(attributes, "not yet ready to handle request") from None
 
     async def input(self, attributes: Attributes, resource: Resource, answers: dict[Question, Answer]) -> Input:
-        """Return the request in the version of a policy's rules."""
+        """Return the input of expressions: the request converted to ``resource``, and its namespace."""
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
         return Input(VersionedAttributes.of(attributes, resource, self.versions), namespace, answers)

@@ -39,7 +39,7 @@ class Hook(Generic[Program]):
 
     @property
     def compiled(self) -> Program:
-        """Compiled at first use."""
+        """The policy's expressions, compiled at first use."""
         if self._compiled is None:
             self._compiled = self.compile(self.policy)
         return self._compiled
@@ -88,7 +88,7 @@ class Source(Generic[Program]):
         self.known.set()
 
     async def _look_for_the_kinds(self) -> None:
-        """Stop waiting if an older cluster lacks these kinds; they are still followed."""
+        """Set ``known`` if an older cluster lacks these kinds; they are still followed."""
         backoff = Backoff(1, 10)
         while not self.known.is_set():
             try:
@@ -103,7 +103,7 @@ class Source(Generic[Program]):
             await asyncio.sleep(backoff.next())
 
     def hooks(self, operation: str, resource: Resource, subresource: str) -> tuple[Hook[Program], ...]:
-        """Return the bound policies with rules for a resource, by name."""
+        """Return the bound policies with rules that match the request, by name."""
         key = (operation, resource.group, resource.version, resource.plural, subresource)
         found = self._index.get(key)
         if found is None:

@@ -94,7 +94,7 @@ class ValidatingPolicies:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Evaluate every policy; the client gets the first refusal."""
+        """Evaluate every matching policy; raise the first refusal."""
         answers: dict[Question, Answer] = {}
         inputs: dict[Resource, Input] = {}
         noted: dict[str, list[str]] = {}
@@ -207,7 +207,7 @@ class _Evaluated:
         return Decision(position, message, "", error_type(message), seconds, self._policy.fails_open)
 
     async def _messages(self, budget: int) -> tuple[Sequence[Any], str]:
-        """Return the results (None: failed), and the error of an exceeded budget."""
+        """Return the results of ``messageExpression`` (None: absent or failed), and the error of an exceeded budget, or ""."""
         if not any(self._compiled.messages):
             return [None] * len(self._compiled.messages), ""
         evaluation = self._evaluation(budget, authorizer=False)
@@ -221,7 +221,7 @@ class _Evaluated:
         return said, ""
 
     async def annotations(self) -> list[tuple[str, str, str]]:
-        """Return key, value and problem of each; a problem refuses the request."""
+        """Return key, value and problem of each audit annotation; a problem refuses the request."""
         if not self._compiled.annotations:
             return []
         evaluation = self._evaluation(self._budget, authorizer=False)

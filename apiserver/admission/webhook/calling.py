@@ -67,7 +67,7 @@ class Target:
 
 
 def target(address: Address) -> Target:
-    """Return a webhook's server; for a Service, its DNS name. Raises ValueError."""
+    """Return the server of a webhook; for a Service, its DNS name. Raises ValueError for an invalid address."""
     if address.problem:
         raise ValueError(address.problem)
     if address.service:
@@ -106,7 +106,7 @@ class Caller:
             await connections.close()
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
-        """Send a review and return the answer, or raise CallFailed."""
+        """Send an encoded review; return the answer, or raise CallFailed."""
         try:
             where = target(webhook.address)
             headers, authority = self._as_ourselves(where)

@@ -29,7 +29,7 @@ class Conditions(Protocol):
     """The compiled conditions of one webhook."""
 
     async def hold(self, versioned: VersionedAttributes) -> bool:
-        """Return whether all hold; raises ConditionsFailed."""
+        """Return whether all hold. Raises ConditionsFailed if some fail, and none is false."""
         ...
 
 
@@ -46,7 +46,7 @@ class Matcher:
         self._compiled: dict[tuple[Expression, ...], Conditions] = {}
 
     async def wanted(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
-        """Return whether the webhook's conditions hold. Raises Forbidden if a fail-closed webhook's fail."""
+        """Return whether the webhook's conditions hold. Raises Forbidden if they fail and it fails closed."""
         if not webhook.conditions:
             return True
         conditions = self._compiled.get(webhook.conditions)

@@ -60,5 +60,5 @@ def denied(webhook: str, result: dict[str, Any] | None) -> Denied:
 
 
 def no_dry_run(webhook: str) -> BadRequest:
-    """Return the error for a dry run with side effects."""
+    """Return the error for a dry run with a webhook that has side effects."""
     return BadRequest(f"admission webhook {quoted(webhook)} does not support dry run")

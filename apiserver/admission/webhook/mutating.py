@@ -38,7 +38,7 @@ class _Reinvocation:
     """To call again."""
 
     def changed(self) -> None:
-        """Record a change of the object by later plug-ins."""
+        """Make the webhooks with ``reinvocationPolicy: IfNeeded`` due, because the object changed."""
         self.due |= self.reinvocable
         self.reinvocable.clear()
 
@@ -59,7 +59,7 @@ class MutatingWebhooks:
         """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Call every webhook, in order."""
+        """Call matching webhooks in order, and apply their patches; raise the first refusal."""
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
         if round_.again and memory.output != attributes.obj:

@@ -45,7 +45,7 @@ class WebhookDispatcher:
         return self.source.synced.is_set() and self.namespaces.synced.is_set()
 
     async def candidates(self, attributes: Attributes) -> tuple[Candidate, ...]:
-        """Return the webhooks with matching rules. Raises Forbidden until they are loaded."""
+        """Return the webhooks with matching rules. Raises Forbidden if not loaded in time."""
         if not self.ready:
             try:
                 async with asyncio.timeout(self.ready_seconds):
@@ -56,13 +56,13 @@ class WebhookDispatcher:
         return self.source.candidates(attributes.operation, attributes.resource, attributes.subresource)
 
     async def wants(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
-        """Return whether a webhook's selectors and conditions match."""
+        """Return whether a webhook's selectors and conditions match the request."""
         if not await selects(webhook.matching, versioned.attributes, self.namespaces):
             return False
         return await self.matcher.wanted(webhook, versioned)
 
     def versioned(self, candidate: Candidate, attributes: Attributes) -> VersionedAttributes:
-        """Return the request in the version of the webhook's rules."""
+        """Return the request converted to the version of the webhook's rules."""
         return VersionedAttributes.of(attributes, candidate.resource, self.versions)
 
     async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
@@ -95,7 +95,7 @@ class WebhookDispatcher:
         return answer
 
     def count(self, webhook: Webhook, attributes: Attributes, began: float, error: Exception | None) -> None:
-        """Count a call by its result; no ``error`` means allowed."""
+        """Record a webhook's call in the metrics; no ``error`` means allowed."""
         seconds = time.perf_counter() - began
         about = (webhook.name, self.type_, attributes.operation)
         match error:

@@ -31,7 +31,7 @@ class Address:
 
     @classmethod
     def read(cls, config: Mapping[str, Json]) -> Address:
-        """Parse a ``WebhookClientConfig``."""
+        """Parse a ``WebhookClientConfig``; an error goes to ``problem``."""
         try:
             authority = base64.b64decode(config.get("caBundle") or "", validate=True).decode("ascii", errors="replace")
         except (binascii.Error, ValueError):
@@ -71,7 +71,7 @@ class Webhook:
 
     @property
     def dry_runs(self) -> bool:
-        """True if dry runs may call it."""
+        """True if dry runs may call the webhook."""
         return self.side_effects in _SAFE_IN_DRY_RUN
 
 

@@ -36,14 +36,14 @@ class VersionedAttributes:
 
     @classmethod
     def of(cls, attributes: Attributes, wanted: Resource, versions: Versions) -> VersionedAttributes:
-        """Convert the request to ``wanted``; other kinds, such as ``Scale``, stay."""
+        """Convert the request's objects to ``wanted``; other kinds, such as ``Scale``, stay."""
         obj, old = (
             versions.shown(each, wanted) if each and each.get("kind") == wanted.kind else each for each in (attributes.obj, attributes.old)
         )
         return cls(attributes, wanted, obj, old)
 
     def taken(self, made: Object, versions: Versions) -> HubObject:
-        """Convert an object back to the attributes' version; raises InternalError by its schema."""
+        """Convert a changed object to the stored version; raises InternalError for an invalid one."""
         return versions.taken(made, self.resource) if made.get("kind") == self.resource.kind else HubObject(made)
 
     @property
@@ -80,7 +80,7 @@ def _kind_of(obj: Object | None, resource: Resource) -> tuple[str, str, str]:
 
 
 def version(accepted: Sequence[str]) -> str | None:
-    """Return the first review version that we support, or None."""
+    """Return the first of ``accepted`` review versions that we support, or None."""
     return next((each for each in accepted if each in VERSIONS), None)
 
 

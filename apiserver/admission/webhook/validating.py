@@ -34,7 +34,7 @@ class ValidatingWebhooks:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Call every webhook; the client gets the first refusal in order."""
+        """Call every matching webhook at once; raise the first refusal in their order."""
         chosen: list[tuple[Webhook, VersionedAttributes]] = []
         versions: dict[Resource, VersionedAttributes] = {}
         for each in await self._dispatcher.candidates(attributes):
