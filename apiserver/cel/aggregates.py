@@ -14,7 +14,7 @@ _PATCH_FIELDS: Final = frozenset({"op", "path", "from", "value"})
 
 
 def charge_equality(frame: Frame, left: Value, right: Value) -> None:
-    """Charge a comparison: a tenth of the smaller size, rounded up."""
+    """Charge ``frame`` for a comparison: a tenth of the smaller size, rounded up."""
     if type(left) is str and type(right) is str:
         shorter = min(len(left), len(right))
         frame.cost += (shorter + 9) // 10
@@ -25,7 +25,7 @@ def charge_equality(frame: Frame, left: Value, right: Value) -> None:
 
 
 def has_key(container: Value, key: Value) -> bool:
-    """Return ``key in container`` for a map."""
+    """Return ``key in container`` for a map; raises CelError for others."""
     if type(container) is not dict:
         raise no_such_overload()
     try:

@@ -16,10 +16,7 @@ Ask = Callable[[Question], Awaitable[Answer]]
 async def evaluate(
     program: Program, variables: Mapping[str, Value], answers: dict[Question, Answer], ask: Ask, *, limit: int = PER_CALL_LIMIT
 ) -> Result:
-    """Evaluate; fetch missing answers into the shared ``answers``, and restart.
-
-    An expression may have two checks, by their cost (:data:`~apiserver.cel.cost.AUTHORIZATION`).
-    """
+    """Return a program's result; add missing answers of ``ask`` to the shared ``answers``, and restart."""
     while True:
         try:
             return program.evaluate(variables, limit=limit)

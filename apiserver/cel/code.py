@@ -27,9 +27,9 @@ class Nodes(Protocol):
     source: Source
 
     def slot(self) -> int:
-        """Return the slot of a new loop variable."""
+        """Reserve a loop variable's slot in ``Frame.slots``."""
         ...
 
     def compile(self, node: Node, scope: dict[str, int]) -> Code:
-        """Compile a node."""
+        """Compile a syntax node, or raise CompileError."""
         ...

@@ -36,7 +36,7 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def compare(left: Value, right: Value) -> int:
-    """Return -1, 0 or 1; raises CelError without an order."""
+    """Return -1, 0 or 1 for less, equal or greater; raises CelError for types without an order."""
     kind, other = type(left), type(right)
     if not ((kind is other and kind in _ORDERED) or (kind in _NUMBERS and other in _NUMBERS)):
         raise no_such_overload()

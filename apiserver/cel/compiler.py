@@ -52,12 +52,12 @@ class Compiler:
         self._environment = environment
 
     def slot(self) -> int:
-        """Return the slot of a new loop variable."""
+        """Reserve a loop variable's slot in ``Frame.slots``."""
         self.slots += 1
         return self.slots - 1
 
     def compile(self, node: Node, scope: dict[str, int]) -> Code:
-        """Compile a node."""
+        """Compile a syntax node, or raise CompileError."""
         match node:
             case Constant(value=value):
                 return Code(lambda _frame: value, 0, constant=True)
@@ -100,7 +100,7 @@ class Compiler:
         return base
 
     def _name(self, ident: Ident, chain: list[Select], scope: dict[str, int]) -> tuple[Code, int]:
-        """Return the longest name at a chain's start, and the number of selections used."""
+        """Compile the longest name at a chain's start; also return its number of selections."""
         if (slot := scope.get(ident.name)) is not None:
             return Code(lambda frame: frame.slots[slot], 1), 0
         names = [ident.name]

@@ -31,7 +31,7 @@ _SIZED: Final = (str, bytes, list, dict)
 
 
 def size(value: Value) -> int:
-    """Return a value's size; 1 if it has none."""
+    """Return a value's length, the base of costs; 1 if it has none."""
     if type(value) in _SIZED:
         return len(value)
     if isinstance(value, Optional) and value.present:
@@ -45,7 +45,7 @@ def traversal(length: int, factor: int = 1) -> int:
 
 
 def regex(text: int, pattern: int) -> int:
-    """Return the cost of matching a text with a pattern, by lengths."""
+    """Return the cost of matching a text with a pattern of these lengths."""
     return traversal(text + 1) * -(-pattern // 4)
 
 

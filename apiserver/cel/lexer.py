@@ -31,7 +31,7 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 def tokens(source: Source) -> list[Token]:
-    """Return the tokens, the last with kind ``end``; raises CompileError."""
+    """Return an expression's tokens, the last with kind ``end``; raises CompileError."""
     text = source.text
     if len(text) > MAX_LENGTH:
         raise CompileError(f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_LENGTH}")

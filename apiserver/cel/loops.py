@@ -231,7 +231,7 @@ def compile_sort_by(nodes: Nodes, node: SortBy, scope: dict[str, int]) -> Code:
 
 
 def sort(frame: Frame, elements: list[Value], keys: list[Value]) -> list[Value]:
-    """Return the elements sorted by keys of one ordered type."""
+    """Return the elements sorted by ``keys``; raises CelError unless these have one ordered type."""
     frame.charge(cost.LIST + 1 + 2 * len(keys) ** 2)
     if not keys:
         return elements

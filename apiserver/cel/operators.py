@@ -99,7 +99,7 @@ ARITHMETIC: Final = {"+": _ADD, "-": _SUBTRACT, "*": _MULTIPLY, "/": _DIVIDE, "%
 
 
 def negate(value: Value) -> Value:
-    """Return ``-value``."""
+    """Return ``-value``, or raise CelError."""
     kind = type(value)
     if kind is int:
         return checked_int(-value)

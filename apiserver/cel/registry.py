@@ -26,12 +26,12 @@ class Function:
         self._known: dict[tuple[type, ...], Implementation] = {}
 
     def add(self, signature: tuple[type, ...], implementation: Implementation) -> None:
-        """Add a signature."""
+        """Add the implementation for these argument types."""
         self._signatures.append((signature, implementation))
         self.counts.add(len(signature))
 
     def resolve(self, kinds: tuple[type, ...]) -> Implementation:
-        """Return the implementation for these types, or raise CelError."""
+        """Return the implementation for these argument types, or raise CelError."""
         if (known := self._known.get(kinds)) is not None:
             return known
         for signature, implementation in self._signatures:

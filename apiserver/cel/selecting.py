@@ -22,7 +22,7 @@ _FIELDLESS = frozenset({type(None), bool, int, UInt, float, str, bytes, Duration
 
 
 def field(value: Value, name: str) -> Value:
-    """Return ``value.name``; for an optional, an optional."""
+    """Return ``value.name`` (of an optional, an optional), or raise CelError."""
     kind = type(value)
     if kind is dict:
         try:
@@ -41,14 +41,14 @@ def field(value: Value, name: str) -> Value:
 
 
 def optional_field(value: Value, name: str) -> Optional:
-    """Return ``value.?name``."""
+    """Return the optional ``value.?name``."""
     if not has(value, name):
         return NONE
     return Optional(field(value.value if type(value) is Optional else value, name))
 
 
 def has(value: Value, name: str) -> bool:
-    """Return ``has(value.name)``."""
+    """Return ``has(value.name)``, or raise CelError."""
     if type(value) is Optional:
         if not value.present:
             return False
@@ -65,7 +65,7 @@ def has(value: Value, name: str) -> bool:
 
 
 def index(value: Value, key: Value) -> Value:
-    """Return ``value[key]``; for an optional, an optional."""
+    """Return ``value[key]`` (of an optional, an optional), or raise CelError."""
     kind = type(value)
     if kind is dict:
         wanted = _wanted(key)
@@ -86,7 +86,7 @@ def index(value: Value, key: Value) -> Value:
 
 
 def optional_index(value: Value, key: Value) -> Optional:
-    """Return ``value[?key]``."""
+    """Return the optional ``value[?key]``, or raise CelError."""
     if type(value) is Optional:
         if not value.present:
             return NONE

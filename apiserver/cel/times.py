@@ -69,7 +69,7 @@ def _nanos(moment: datetime) -> int:
 
 
 def duration_text(duration: Duration) -> str:
-    """Return seconds in Go's float format: ``5400s``, ``1.5s``."""
+    """Return a duration as seconds in Go's float format: ``5400s``, ``1.5s``."""
     seconds = duration.nanos / NANOS
     return f"{seconds:.0f}s" if seconds.is_integer() else f"{_plain(seconds)}s"
 
@@ -98,7 +98,7 @@ def timestamp_text(timestamp: Timestamp) -> str:
 
 
 def local(timestamp: Timestamp, zone: str = "UTC") -> datetime:
-    """Return a moment (without nanoseconds) in a zone: a name, or ``+01:00``."""
+    """Return a timestamp (without nanoseconds) in a zone: a name, or ``+01:00``. Raises CelError."""
     try:
         return (_EPOCH + timedelta(seconds=timestamp.nanos // NANOS)).astimezone(_zone(zone))
     except OverflowError:

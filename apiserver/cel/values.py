@@ -152,7 +152,7 @@ _KEYS: Final = frozenset({str, int, UInt, Duration, Timestamp, type(None), Optio
 
 
 def key_of(value: Value) -> Value:
-    """Return a value's map key: for a bool, a :class:`BoolKey`."""
+    """Return a value's key in maps: for a bool, a :class:`BoolKey`. Raises CelError."""
     kind = type(value)
     if kind in _KEYS:
         return value
@@ -164,33 +164,33 @@ def key_of(value: Value) -> Value:
 
 
 def from_key(key: Value) -> Value:
-    """Return a map key's value."""
+    """Return the value of a map's key."""
     return key.value if type(key) is BoolKey else key
 
 
 def checked_int(value: int) -> int:
-    """Return ``value``; raise beyond an int."""
+    """Return ``value``; raises CelError beyond 64 bits."""
     if INT_MIN <= value <= INT_MAX:
         return value
     raise CelError("integer overflow")
 
 
 def checked_uint(value: int) -> UInt:
-    """Return ``value``; raise beyond a uint."""
+    """Return ``value`` as UInt; raises CelError beyond 64 bits."""
     if 0 <= value <= UINT_MAX:
         return UInt(value)
     raise CelError("unsigned integer overflow")
 
 
 def checked_duration(nanos: int) -> Duration:
-    """Return the duration; raise beyond Go's ``time.Duration``."""
+    """Return the duration; raises CelError beyond Go's ``time.Duration``."""
     if INT_MIN <= nanos <= INT_MAX:
         return Duration(nanos)
     raise CelError("duration overflow")
 
 
 def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
-    """Return the timestamp; raise outside the years 1 to 9999."""
+    """Return the timestamp; raises CelError outside the years 1 to 9999."""
     if TIMESTAMP_MIN <= nanos <= TIMESTAMP_MAX:
         return Timestamp(nanos, offset)
     raise CelError("timestamp overflow")

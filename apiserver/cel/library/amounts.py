@@ -31,7 +31,7 @@ class Quantity(Opaque):
     """Written in fractions, which Go never calls an integer: ``1000m``."""
 
     def equals(self, other: Opaque) -> bool:
-        """Compare the amounts."""
+        """Return whether ``other`` is the same amount."""
         return isinstance(other, Quantity) and self.amount.nanos == other.amount.nanos
 
     def whole(self) -> int | None:
@@ -150,7 +150,7 @@ class Semver(Opaque):
     """Parts of the pre-release, sortable: numbers before words. Empty for a release."""
 
     def equals(self, other: Opaque) -> bool:
-        """Compare all but the build."""
+        """Return whether all but the build are equal."""
         return isinstance(other, Semver) and self.key() == other.key()
 
     def key(self) -> tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]:

@@ -38,7 +38,7 @@ class Format(Opaque):
     """Real or equivalent, for the cost."""
 
     def equals(self, other: Opaque) -> bool:
-        """Compare the names."""
+        """Return whether the formats' names are equal."""
         return isinstance(other, Format) and self.name == other.name
 
 

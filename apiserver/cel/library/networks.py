@@ -27,11 +27,11 @@ class Ip(Opaque):
     address: IPv4Address | IPv6Address
 
     def equals(self, other: Opaque) -> bool:
-        """Compare the addresses."""
+        """Return whether ``other`` has the same address."""
         return isinstance(other, Ip) and self.address == other.address
 
     def size(self) -> int:
-        """Return the length in bytes."""
+        """Return the address's length in bytes."""
         return self.address.max_prefixlen // 8
 
 
@@ -44,7 +44,7 @@ class Cidr(Opaque):
     bits: int
 
     def equals(self, other: Opaque) -> bool:
-        """Compare address and prefix length."""
+        """Return whether address and prefix length are equal."""
         return isinstance(other, Cidr) and (self.address, self.bits) == (other.address, other.bits)
 
     def size(self) -> int:
@@ -52,7 +52,7 @@ class Cidr(Opaque):
         return -(-self.bits // 8)
 
     def network(self) -> IPv4Network | IPv6Network:
-        """Return the network."""
+        """Return the network, without further bits."""
         if isinstance(self.address, IPv4Address):
             return IPv4Network((self.address, self.bits), strict=False)
         return IPv6Network((self.address, self.bits), strict=False)

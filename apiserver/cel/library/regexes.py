@@ -18,7 +18,7 @@ _MAX_BYTES: Final = 8 << 20
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
-    """Compile a pattern, or raise CelError."""
+    """Compile a regular expression, or raise CelError."""
     import re2  # late: it takes megabytes
 
     options = re2.Options()

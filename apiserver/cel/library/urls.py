@@ -38,7 +38,7 @@ class Url(Opaque):
     query: str = ""
 
     def equals(self, other: Opaque) -> bool:
-        """Compare the texts."""
+        """Return whether the texts are equal."""
         return isinstance(other, Url) and self.text == other.text
 
 
