@@ -60,27 +60,27 @@ class Answer:
             self.is_last = True
 
     def end(self) -> bool:
-        """End the connection; return whether the response is complete."""
+        """Record the connection's end; return whether the response is complete."""
         if self._is_endless and not self.is_whole:
             self._finish()
         return self.is_whole
 
     def on_status(self, reason: bytes) -> None:
-        """Implement httptools' ``on_status``."""
+        """Keep the reason phrase."""
         self._reason = reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Implement httptools' ``on_header``; ignores trailers."""
+        """Keep a header field, but no trailer."""
         if self.head is None:
             self._fields.append((name.lower(), value.strip(b" \t")))
 
     def on_body(self, part: bytes) -> None:
-        """Implement httptools' ``on_body``."""
+        """Keep a part of the body."""
         if part and not self.is_whole:
             self.parts.append(part)
 
     def on_headers_complete(self) -> None:
-        """Implement httptools' ``on_headers_complete``; also called for interim responses."""
+        """Set ``head``, unless the response is interim."""
         if self.head is None and (status := self._parser.get_status_code()) >= 200:
             self.head = Head(status, self._reason, self._fields)
             if not self._has_body:
@@ -88,7 +88,7 @@ class Answer:
         self._reason, self._fields = b"", []
 
     def on_message_complete(self) -> None:
-        """Implement httptools' ``on_message_complete``; also called for interim responses."""
+        """Set ``is_whole``, unless the response is interim."""
         if self.head is not None and not self.is_whole:
             self._finish()
 

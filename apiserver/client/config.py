@@ -57,7 +57,7 @@ class Config:
 
     @classmethod
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> Config:
-        """Return a context of a kubeconfig with certificates or a token.
+        """Return the configuration in a kubeconfig's context (default: the current one).
 
         Raises ConfigError, also if it needs a credential plugin.
         """
@@ -95,7 +95,7 @@ class Config:
 
     @classmethod
     def load(cls, kubeconfig: str | None) -> Config:
-        """Return the kubeconfig's current context, or the pod's configuration."""
+        """Return the kubeconfig's current context, or the pod's configuration; raises ConfigError."""
         return cls.from_kubeconfig(kubeconfig) if kubeconfig else cls.in_cluster()
 
     def watched_files(self) -> tuple[str, ...]:

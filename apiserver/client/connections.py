@@ -86,7 +86,7 @@ class Response:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next piece."""
+        """Return the next piece of the body."""
         if self._connection is not None:
             if piece := await self._connection.piece():
                 return piece

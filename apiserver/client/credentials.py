@@ -25,7 +25,7 @@ class Token:
         self._read_at = float("-inf")
 
     def value(self) -> str:
-        """Return the token; the last one while its file is unreadable."""
+        """Return the token; while its file is unreadable, the last one, or raise ConfigError."""
         if self._config.token_file and self._now() - self._read_at >= TOKEN_SECONDS:
             try:
                 self._value = Path(self._config.token_file).read_text().strip()

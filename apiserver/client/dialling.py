@@ -42,7 +42,7 @@ def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> lis
 
 
 async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _Made:
-    """Return the first result, trying the next address when one is slow or fails; raises the last OSError."""
+    """Return the first result of ``dial``; try the next address when one is slow or fails. Raises the last OSError."""
     if len(given) == 1:
         return await dial(given[0])
     made: list[_Made] = []

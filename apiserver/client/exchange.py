@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         return part
 
     def finish(self) -> bool:
-        """End the exchange; return whether the connection is reusable, or close it."""
+        """End the exchange; return whether the connection is reusable, else close it."""
         self._forget_time()
         with contextlib.suppress(ExchangeFailed, TimeoutError):
             while self._part():
@@ -143,23 +143,23 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def fail(self, error: Exception) -> None:
-        """Close it at once, failing a running exchange with ``error``."""
+        """Close the connection at once, failing a running exchange with ``error``."""
         self._failure = self._failure or error
         self.abort()
         self._wake()
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Close it after pending output."""
+        """Close the connection after pending output."""
         if self._transport is not None:
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Implement asyncio's ``connection_made``."""
+        """Keep the transport, with keepalive."""
         self._transport = cast("asyncio.Transport", transport)
         keep_alive(transport)
 
@@ -169,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Implement asyncio's ``buffer_updated``. Unexpected input closes the connection."""
+        """Queue input; outside an exchange, close the connection."""
         if not self.is_busy:
             self._is_over = True
             self.abort()
@@ -184,22 +184,22 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     def eof_received(self) -> None:
-        """Implement asyncio's ``eof_received``; the transport then closes."""
+        """Record the end of input; the transport then closes."""
         self._is_over = True
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Implement asyncio's ``connection_lost``."""
+        """Record the end, and call ``on_lost``."""
         self._is_over, self._error, self._transport = True, error, None
         self._wake()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
-        """Implement asyncio's ``pause_writing``."""
+        """Stop writing: the transport's buffer is full."""
         self._writes = False
 
     def resume_writing(self) -> None:
-        """Implement asyncio's ``resume_writing``."""
+        """Continue writing."""
         self._writes = True
         self._wake()
 

@@ -84,11 +84,11 @@ class Informer:
 
     @property
     def faults(self) -> int:
-        """Exceptions and skipped objects."""
+        """Number of exceptions and skipped objects."""
         return self._faults + self._store.faults
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one read-only object, or None. Without a namespace, ``namespace`` is empty."""
+        """Return one read-only object, or None. ``namespace`` of a cluster-scoped one is empty."""
         return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:
@@ -96,18 +96,18 @@ class Informer:
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Query an index: :meth:`~apiserver.client.store.Store.by_index`."""
+        """Return the objects with ``value`` in an index: :meth:`~apiserver.client.store.Store.by_index`."""
         return self._store.by_index(name, value, limit)
 
     def __len__(self) -> int:
         return len(self._store)
 
     def subscribe(self, callback: Callback) -> None:
-        """Report changes: :meth:`~apiserver.client.store.Store.subscribe`."""
+        """Call ``callback`` for objects and changes: :meth:`~apiserver.client.store.Store.subscribe`."""
         self._store.subscribe(callback)
 
     def remember(self, obj: Object) -> None:
-        """Add our own write's result."""
+        """Put our own write's result into the copy before the watch does."""
         for each in self._sound([obj]):
             self._store.apply(each)
 

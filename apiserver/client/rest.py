@@ -110,7 +110,7 @@ class Client:
         return {**page, "metadata": metadata, "items": items}
 
     async def page(self, resource: Resource, namespace: str, *, field_selector: str, limit: int) -> tuple[Object, ...]:
-        """Return at most the first ``limit`` objects."""
+        """Return at most the first ``limit`` objects of a namespace."""
         query = _query(fieldSelector=field_selector, limit=str(limit))
         return tuple(_kept(await self._object("GET", resource.path(namespace), params=query), None))
 
@@ -186,7 +186,7 @@ class Client:
         body: Json = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        """Send and return JSON (None if empty). ``path`` starts with a slash."""
+        """Send a request and return the answer's JSON (None if empty). ``path`` starts with a slash."""
         data = None if body is None else _encode(body).encode()
         try:
             with await self.stream(method, path, params=params, data=data, headers=headers) as response:
@@ -204,7 +204,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Response:
-        """Return a successful response, a context manager with unread body; raise others."""
+        """Return a successful response, a context manager with unread body; raise StatusError for others."""
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")

@@ -168,7 +168,7 @@ class Store:
 
 
 def revision(resource_version: str) -> int:
-    """Return a resourceVersion as number (KEP-5504), or 0."""
+    """Return a resourceVersion as number (KEP-5504); 0 if it is none."""
     return int(resource_version) if resource_version.isdecimal() else 0
 
 

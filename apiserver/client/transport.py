@@ -60,7 +60,7 @@ class TooLong(ExchangeFailed):
 
 
 def transport_error(method: str, path: str, error: Exception) -> TransportError:
-    """Return the error with the request's method and path."""
+    """Return a failed request's TransportError with its method and path."""
     return TransportError(f"{method} {path}: {str(error) or type(error).__name__}")
 
 

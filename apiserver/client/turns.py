@@ -28,7 +28,7 @@ class Turn:
         return False
 
     async def another(self) -> None:
-        """Let other tasks run; start the next turn with one step."""
+        """Let other tasks run; start the next turn, with one step counted."""
         await asyncio.sleep(0)
         self._done, self._ends = 1, self._clock() + self._seconds
 

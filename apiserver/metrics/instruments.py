@@ -193,7 +193,7 @@ class Registry:
             self._families[each.name] = each
 
     def page(self) -> bytes:
-        """Return the page."""
+        """Return the page of all metrics."""
         lines = [line for name in sorted(self._families) for line in self._families[name].lines()]
         return "\n".join([*lines, ""]).encode()
 
