@@ -155,7 +155,7 @@ def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
 
 
 def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> User | None:
-    """Return the user in a front proxy's headers, or None."""
+    """Return the user in a front proxy's headers; None without a name."""
     name = _first(headers, trust.username_headers)
     if not name:
         return None

@@ -48,7 +48,7 @@ class CachingAuthorizer(Authorizer, Protocol):
     """An authorizer with a cache."""
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """Return a current decision, bypassing the cache; raises as ``decide``."""
+        """Return a current decision, bypassing the cache; raises InternalError."""
         ...
 
 
@@ -56,12 +56,12 @@ class AllowAll:
     """Allows everything, for development."""
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Allow."""
+        """Allow the request."""
         del user, info
         return ALLOWED
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """Allow."""
+        """Allow the request."""
         del user, info
         return ALLOWED
 
@@ -97,12 +97,12 @@ class Delegated:
         return None
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Implement :meth:`Authorizer.decide`."""
+        """Return the known decision, else kube-apiserver's; raises InternalError."""
         known = self.known(user, info)
         return known if known is not None else await self._asked(user, info)
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """Implement :meth:`CachingAuthorizer.decide_anew`; updates the cache."""
+        """Return kube-apiserver's current decision, and cache it; raises InternalError."""
         return ALLOWED if MASTERS in user.groups else await self._asked(user, info)
 
     async def _asked(self, user: User, info: RequestInfo) -> Decision:

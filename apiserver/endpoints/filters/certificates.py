@@ -64,7 +64,7 @@ def authorities_of(pem: str) -> Authorities:
 
 
 def authority_of(der: bytes) -> Authority:
-    """Return the authority of a certificate (RFC 5280, section 4.1); raises ValueError."""
+    """Return subject and public key of a DER certificate (RFC 5280, section 4.1); raises ValueError."""
     begin, end = _content(der, *_content(der, 0, len(der)))
     parts: list[bytes] = []
     while begin < end and len(parts) < 7:
@@ -79,7 +79,7 @@ def authority_of(der: bytes) -> Authority:
 
 
 def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -> tuple[int, int]:
-    """Return the bounds of the DER element at ``begin`` with tag ``only`` (None: any)."""
+    """Return the bounds of the content of the DER element at ``begin`` with tag ``only`` (None: any); raises ValueError."""
     if begin + 2 > limit or only not in (None, der[begin]):
         raise ValueError("no certificate: not the element that is due")
     length, at = der[begin + 1], begin + 2

@@ -210,7 +210,7 @@ class Chain:
                 return
 
     async def _answer_in_time(self, context: RequestContext) -> Response:
-        """Answer in time; only our own cancellation becomes a Timeout."""
+        """Answer within the deadline; its cancellation, and no other, becomes a Timeout."""
         if context.info.verb == "patch":  # only the store finds out that an apply creates
             context.authorize = partial(self._authorize_also, context)
         if "timeout=" in context.request.target:

@@ -25,7 +25,7 @@ class Deadline:
         self.expired = False
 
     async def absorb(self) -> None:
-        """Absorb a cancellation after the last await, before the connection's next request."""
+        """Absorb the deadline's cancellation after the last await, before the connection's next request."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:

@@ -205,7 +205,7 @@ def wanted_user(headers: Mapping[str, str]) -> User | None:
 
 
 def acting(wanted: User, *, constrained: bool) -> User:
-    """Return the user with groups of its kind, such as ``system:authenticated``."""
+    """Return the impersonated user with groups of its kind, such as ``system:authenticated``."""
     groups = wanted.groups
     account = service_account(wanted.name)
     if not groups and account is not None:
@@ -220,7 +220,7 @@ def acting(wanted: User, *, constrained: bool) -> User:
 
 
 def service_account(name: str) -> tuple[str, str] | None:
-    """Return namespace and name of a service account, or None."""
+    """Return namespace and name in a service account's user name, or None."""
     parts = name.removeprefix("system:serviceaccount:").split(":")
     if not name.startswith("system:serviceaccount:") or len(parts) != 2:
         return None
@@ -228,7 +228,7 @@ def service_account(name: str) -> tuple[str, str] | None:
 
 
 def node_name(name: str) -> str | None:
-    """Return the node of its user name, or None."""
+    """Return the node in a node's user name, or None."""
     node = name.removeprefix("system:node:")
     return node if name.startswith("system:node:") and _SUBDOMAIN.fullmatch(node) else None
 

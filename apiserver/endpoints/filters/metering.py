@@ -149,7 +149,7 @@ class Requests:
         return series
 
     def labels(self, info: RequestInfo, *, apply: bool = False, connect: bool = False) -> tuple[str, ...]:
-        """Return the values of :data:`LABELS`, from a bounded set."""
+        """Return a request's values of :data:`LABELS`, from a bounded set."""
         verb = "CONNECT" if connect else "APPLY" if apply else _VERBS.get(info.verb, OTHER)
         if not self._serves(info):
             return verb, "", "", "", "" if info.is_resource else _PATHS.get(info.path, ""), "", COMPONENT
@@ -211,7 +211,7 @@ class Deciding:
 
 
 def dry_run(query: Mapping[str, str]) -> str:
-    """Return the label of a write: empty, ``All`` or ``invalid``."""
+    """Return the label ``dry_run`` of a write: empty, ``All`` or ``invalid``."""
     given = query.get("dryRun")
     return "" if given is None else "All" if given == "All" else "invalid"
 

@@ -72,7 +72,6 @@ def is_allowed(origin: str, host: str, allowed: Sequence[re.Pattern[str]]) -> bo
 
 
 def _is_own(origin: str, host: str) -> bool:
-    """Return whether an origin (RFC 6454, section 7) is ``host`` over https."""
     scheme, _, page = origin.lower().partition("://")
     place = _place(page)
     return scheme == "https" and place is not None and place == _place(host.lower())

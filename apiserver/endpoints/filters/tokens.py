@@ -34,7 +34,7 @@ class TokenCounts:
         self.fetches = Counter(f"{name}fetch_total", "TokenReviews by result: ok, or error for unusable answers.", ("status",))
 
     def looked_up(self, status: str, seconds: float) -> None:
-        """Count one lookup."""
+        """Record one token lookup, a ``hit`` or a ``miss``."""
         self.requests.increment(status)
         self.seconds.observe(seconds, status)
 

@@ -82,7 +82,7 @@ class Withdrawing:
         self._impersonation = Impersonation(self._authorizer)
 
     async def withdrawn(self, context: RequestContext, verbs: Sequence[str]) -> End:
-        """Wait until the caller loses a verb, or checks fail for too long."""
+        """Wait until the caller loses a verb, or checks fail for too long; return the stream's end."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
@@ -102,7 +102,7 @@ class Withdrawing:
                 return end
 
     async def authorize(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
-        """Repeat the checks of the stream's opening. Return the end; None: continue. Raises StatusError if undecided."""
+        """Repeat the checks of the stream's opening; return why it must end, or None. Raises StatusError if undecided."""
         try:
             user = await self._authenticator(context.request)
         except Unauthorized:

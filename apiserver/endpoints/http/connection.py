@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def eof_received(self) -> bool:
-        """Close: such a client also reads no more."""
+        """Return False, to close: such a client also reads no more."""
         return False
 
     def pause_writing(self) -> None:
@@ -290,7 +290,7 @@ class Connection(asyncio.Protocol):
         return self._reader.complete and not self._reader.broken
 
     def refuse(self, error: ProtocolError) -> None:
-        """Implement ``Owned.refuse``."""
+        """Answer an unparsable request, and close."""
         body = json.dumps({**_STATUS, "message": str(error), "reason": _REASONS.get(error.code, ""), "code": error.code}).encode()
         response = Response(status=error.code, body=body, content_type="application/json")
         if self._transport is not None:
@@ -318,7 +318,7 @@ class Connection(asyncio.Protocol):
     # Interface to requests, streams and the server (messages.Carrier, owner.Owned).
 
     async def piece(self) -> bytes:
-        """Implement ``Carrier.piece``."""
+        """Return the next piece of the body, empty at its end."""
         while True:
             try:
                 piece = self._reader.body()
@@ -339,7 +339,7 @@ class Connection(asyncio.Protocol):
                 self._more = None
 
     async def start(self, stream: Stream) -> None:
-        """Implement ``Carrier.start``."""
+        """Send the head of a stream."""
         request = self._request
         if request is None or self._began:
             raise RuntimeError("a request can have only one response")
@@ -350,7 +350,7 @@ class Connection(asyncio.Protocol):
         await self.send(stream.head(date_at(int(time())), close=close, framing=framing))
 
     async def send(self, data: bytes) -> None:
-        """Implement ``Carrier.send``."""
+        """Send bytes unchanged; return when there is room for more."""
         if self._transport is None:
             raise Gone("the client disconnected")
         self._transport.write(data)
@@ -358,14 +358,14 @@ class Connection(asyncio.Protocol):
             await self.room()
 
     async def room(self) -> None:
-        """Implement ``Carrier.room``."""
+        """Wait until there is room for more."""
         while self._room is not None:
             await asyncio.shield(self._room)
             if self._transport is None:
                 raise Gone("the client disconnected")
 
     async def finish(self, stream: Stream) -> None:
-        """Implement ``Carrier.finish``."""
+        """End a stream."""
         await stream.prepare()
         if stream.chunked:
             await self.send(_LAST_CHUNK)
@@ -376,7 +376,7 @@ class Connection(asyncio.Protocol):
         return self._room is None
 
     def send_now(self, data: bytes) -> bool:
-        """Implement ``Carrier.send_now``."""
+        """Send bytes unchanged; return whether there is room for more."""
         if self._transport is None:
             raise Gone("the client disconnected")
         self._transport.write(data)
@@ -405,13 +405,13 @@ class Connection(asyncio.Protocol):
             self._pause_reading()
 
     def abort(self) -> None:
-        """Implement ``Owned.abort``."""
+        """Close at once."""
         self._ending = True
         if self._transport is not None:
             self._transport.abort()
 
     def check(self, now: float) -> None:
-        """Implement ``Owned.check``."""
+        """Close after the deadline, or if the client does not read."""
         if now - self._stalled > self._allowance.stall_seconds:
             self.abort()
         elif now > self.deadline:

@@ -62,12 +62,12 @@ class Handshakes:
         return len(self.under_way)
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """Implement ``tls.Owner.began``."""
+        """Count a handshake by address; return its timeout's handle."""
         self.under_way.take(tls, tls.origin)
         return self._loop.call_later(self.limits.seconds, tls.abort)
 
     def shaken(self, tls: Tls, certificate: bytes | None) -> None:
-        """Implement ``tls.Owner.shaken``."""
+        """After a handshake, count the connection by certificate, or by address without one."""
         self.under_way.leave(tls)
         if certificate is None:
             self.unverified.take(tls, tls.origin)
@@ -75,7 +75,7 @@ class Handshakes:
             self.verified.take(tls, certificate)
 
     def ended(self, tls: Tls) -> None:
-        """Implement ``tls.Owner.ended``."""
+        """Remove a connection from all counts."""
         for each in (self.under_way, self.unverified, self.verified):
             each.leave(tls)
 

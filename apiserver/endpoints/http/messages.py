@@ -276,7 +276,7 @@ class Stream(Response):
         return chunk(data) if self.chunked else data
 
     async def room(self) -> None:
-        """Wait for room."""
+        """Wait until there is room for more."""
         await self._carrier.room()
 
     async def end(self) -> None:

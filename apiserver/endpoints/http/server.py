@@ -35,21 +35,21 @@ class Server:
         return len(self._connections)
 
     def opened(self, connection: Owned) -> None:
-        """Implement ``Owner.opened``."""
+        """Register a connection; while draining, close it soon."""
         self._connections.add(connection)
         self._empty.clear()
         if self.draining:
             connection.drain()
 
     def closed(self, connection: Owned) -> None:
-        """Implement ``Owner.closed``."""
+        """Remove a connection."""
         self._connections.discard(connection)
         self._long.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
     def lengthens(self, connection: Owned) -> None:
-        """Implement ``Owner.lengthens``."""
+        """Register a long, incomplete head; of too many, refuse the oldest."""
         self._long[connection] = None
         if len(self._long) > self.settings.long_heads:
             oldest = next(iter(self._long))
@@ -57,7 +57,7 @@ class Server:
             oldest.refuse(ProtocolError("too many unfinished requests with long heads", 431))
 
     def shortens(self, connection: Owned) -> None:
-        """Implement ``Owner.shortens``."""
+        """Remove a connection's long head: it is complete."""
         self._long.pop(connection, None)
 
     async def shutdown(self, seconds: float) -> None:

@@ -52,7 +52,7 @@ class Owner(Protocol):
         ...
 
     def shaken(self, tls: Tls, certificate: bytes | None) -> None:
-        """Move a connection to the count that fits its handshake."""
+        """After a handshake, count the connection by certificate, or by address without one."""
         ...
 
     def ended(self, tls: Tls) -> None:
@@ -128,7 +128,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._end()
 
     def eof_received(self) -> bool:
-        """Close: such a client also reads no more."""
+        """Return False, to close: such a client also reads no more."""
         return False
 
     def pause_writing(self) -> None:

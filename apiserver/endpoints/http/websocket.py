@@ -116,9 +116,9 @@ class WebSocket(Response):
         await self._carrier.room()
 
     async def end(self, code: int = 1000, reason: str = "") -> None:
-        """Send a close frame and wait for the client's; safe to repeat. The handler's end closes the connection.
+        """Send a close frame; discard messages until the client's close or disconnection. Safe to repeat.
 
-        Raises ConnectionError.
+        The handler's end closes the connection. Raises ConnectionError.
         """
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, reason)
@@ -155,7 +155,7 @@ class WebSocket(Response):
         return bool(self._messages) and len(self._held) > _HELD
 
     def _decode(self) -> bool:
-        """Take one message, or decode one slice; False if that needs more input."""
+        """Take one message, or decode one slice; return False if that needs more input, or after the end."""
         if self._ended:
             return False
         if self._on_close is None and (whole := self._held.message(self._max_bytes, masked=True)) is not None:

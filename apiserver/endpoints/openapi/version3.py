@@ -53,7 +53,7 @@ def shape(document: Document, described: Described) -> Shape:
 
 
 def component_name(name: str) -> str:
-    """Return the full component name for a name of :class:`Operation`."""
+    """Return the component's full name for ``returns`` or ``body`` of an :class:`Operation`."""
     return metatypes.PREFIX + name if name in operations.META else name
 
 

@@ -33,12 +33,12 @@ class Bounded(ClientConnection):
     """
 
     async def send_frames(self, frames: bytes) -> None:
-        """Send frames of a client, as ``send``."""
+        """Send encoded frames of a client, like ``send``."""
         async with self.send_context():
             self.protocol.writes.append(frames)
 
     async def send_with_ping(self, frames: bytes) -> Awaitable[float]:
-        """Send frames and a ping in one write; return what ends with its pong, as ``ping``."""
+        """Send encoded frames and a ping in one write; return an awaitable that ends with its pong."""
         if self._is_open:
             self.protocol.writes.append(frames)
         return await self.ping()

@@ -44,7 +44,7 @@ class Streams:
 
 
 async def connect(served: Served, context: RequestContext, stream: Connect, streams: Streams) -> Response:
-    """Serve one stream from its upgrade to its end."""
+    """Serve one stream from its upgrade to its end. Raises StatusError before the upgrade."""
     if stream.interactive and context.authorize is not None:
         await context.authorize("create")
     if "dryRun" in context.request.query:

@@ -122,9 +122,9 @@ def _refusal(answer: Response) -> StatusError:
 
 
 async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending], final: Continued) -> None:
-    """Pass frames both ways until a side or one of ``endings`` ends it, then close both with the reason.
+    """Pass frames both ways until a side or one of ``endings`` ends it, then close both with its reason as one safe line.
 
-    Clients print it to a terminal, and it may come from a node. ``final`` decides whether clients may connect again when the server left.
+    ``final`` decides whether clients may connect again when the server left.
     """
     async with asyncio.TaskGroup() as tasks:
         copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_left(server, client, final))]
@@ -146,7 +146,7 @@ async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending], fi
 async def _upstream(client: WebSocket, server: Bounded) -> End:
     """Pass frames on until the client closes; return close code and reason.
 
-    A ping follows each window, and at most two wait for their pongs (``docs/decisions/streams.md``).
+    At most two windows await their pongs (``docs/decisions/streams.md``).
     """
     sent = 0
     pong: Awaitable[float] | None = None

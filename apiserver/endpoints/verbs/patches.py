@@ -26,9 +26,9 @@ REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
 
 
 def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[FieldError, ...]]:
-    """Parse a patch. Return the change, and errors for repeated keys and unknown members of operations.
+    """Parse a patch, except apply. Return the change, and errors for repeated keys and unknown members of operations.
 
-    Raises UnsupportedMediaType, BadRequest.
+    Raises UnsupportedMediaType, BadRequest. The change itself raises for wrong operations.
     """
     if media_type not in TYPES:
         raise unsupported((*TYPES, APPLY_PATCH))

@@ -59,7 +59,7 @@ class Watches:
 
     @asynccontextmanager
     async def limited(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
-        """Run the block for ``seconds`` or until :meth:`end_all`; then raise TimeoutError."""
+        """Run the block for ``seconds``, or until :meth:`end_all` ends it; then raise TimeoutError."""
         async with asyncio.timeout(0 if self._over else seconds) as limit:
             self._limits.add(limit)
             try:

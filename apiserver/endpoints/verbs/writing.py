@@ -100,7 +100,7 @@ async def act(served: Served, context: RequestContext, verb: Verb) -> Response:
 async def act_by_creating(
     served: Served, context: RequestContext, verb: CreatingVerb, everything: Mapping[Resource, Served], now: Callable[[], datetime]
 ) -> Response:
-    """Create the object that a verb derives from another one."""
+    """Create the object that a verb derives from another one, or find an earlier call's; answer with it."""
     representation = context.represent(*ONE)
     options = write_options(context, "CreateOptions")
     body = (await bodies.read_object(context.request)).value
@@ -120,7 +120,7 @@ async def act_by_creating(
 
 
 async def act_by_deleting(served: Served, context: RequestContext, verb: DeletingVerb, everything: Mapping[Resource, Served]) -> Response:
-    """Delete the object that a verb chooses for another one."""
+    """Delete the object that a verb chooses for another one; answer with it."""
     representation = context.represent(*ONE)
     options = write_options(context, "DeleteOptions")
     body = (await bodies.read_object(context.request)).value
@@ -147,7 +147,7 @@ async def act_by_relaying(served: Served, context: RequestContext, verb: Relayed
 
 
 def write_options(context: RequestContext, kind: str = "UpdateOptions", *, apply: bool = False) -> WriteOptions:
-    """Parse and check the options of a write."""
+    """Parse and check the options of a write. Raises Invalid."""
     query = context.request.query
     if not query and not apply:
         return WriteOptions(caller=context.caller)
