@@ -18,7 +18,7 @@ PROGRAM: Final = "kubectl"
 
 
 def flags(selection: Selection) -> tuple[str, ...]:
-    """Return the flags for the same cluster and user, without the namespace."""
+    """Return kubectl's flags for the same cluster and user, without the namespace."""
     given = {
         "--kubeconfig": selection.kubeconfig,
         "--context": selection.context,
@@ -41,7 +41,7 @@ class Kubectl:
         self._command: Sequence[str] = (PROGRAM, *flags(selection), *((f"--namespace={namespace}",) if namespace else ()))
 
     async def __call__(self, *arguments: str, given: Object | None = None) -> str:
-        """Return kubectl's output; ``given`` is its standard input, as JSON."""
+        """Run kubectl and return its output; ``given`` is its standard input, as JSON. Raises Failure."""
         stdin = json.dumps(given).encode() if given is not None else None
         async with self._started(*arguments, stdin=PIPE if stdin is not None else asyncio.subprocess.DEVNULL, stdout=PIPE) as process:
             output, errors = await process.communicate(stdin)
@@ -55,7 +55,7 @@ class Kubectl:
         return json.loads(found) if found.strip() else None
 
     async def pipe(self, first: Sequence[str], second: Sequence[str]) -> None:
-        """Pipe one kubectl process into another; Failure is the first one's."""
+        """Pipe one kubectl process into another; raises the first one's Failure."""
         out, into = os.pipe()
         try:
             async with self._started(*first, stdout=into) as reader:

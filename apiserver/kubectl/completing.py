@@ -38,7 +38,7 @@ def words(given: Sequence[str], machines: Sequence[str], options: Mapping[str, S
 
 
 def command_of(before: Sequence[str]) -> str | None:
-    """Return the command among these words, perhaps after kubectl's flags."""
+    """Return the command among these words, after any flags, or None."""
     skip = False
     for word in before:
         if not skip and not word.startswith("-"):
@@ -79,7 +79,7 @@ async def names(selection: Selection) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the words."""
+    """Print the words that complete the command line."""
     given = sys.argv[1:] if arguments is None else arguments
     machines = asyncio.run(names(selection_of(given))) if given and needs_names(given) else []
     for word in words(given, machines, flags.options()):

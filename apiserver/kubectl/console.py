@@ -227,7 +227,7 @@ class Session:
 
 
 async def attach(settings: Settings, load: Callable[[], Awaitable[Access]]) -> int:
-    """Run a session on the standard streams; return the exit code."""
+    """Run a session on the standard streams; return 0, or 1 after printing a failure."""
     try:
         await Session(settings, load).run()
     except Failure as failure:

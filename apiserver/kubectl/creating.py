@@ -36,7 +36,7 @@ class Wanted:
 
 
 def manifest(wanted: Wanted, user_data: str = "") -> Object:
-    """Return the VirtualMachine."""
+    """Return the wanted VirtualMachine."""
     disks: list[Object] = []
     if wanted.image:
         source = {"reference": wanted.image, **({"path": wanted.image_path} if wanted.image_path else {})}
@@ -59,7 +59,10 @@ def manifest(wanted: Wanted, user_data: str = "") -> Object:
 
 
 def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
-    """Ask for what is missing, and return the result; ``ask`` is None without a terminal. Raises Failure."""
+    """Ask for an unsaid name, memory (default 1Gi) and disk.
+
+    Without ``ask``, only defaults. Raises Failure without a name or disk.
+    """
 
     def answer(given: str, question: str, missing: str, default: str = "") -> str:
         found = given or (ask(f"{question}{f' [{default}]' if default else ''}: ").strip() if ask is not None else "") or default
@@ -79,7 +82,7 @@ def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
 
 
 def run(wanted: Wanted) -> str:
-    """Return the YAML; ask for what is missing on a terminal."""
+    """Return the manifest as YAML; ask for what is missing on a terminal. Raises Failure."""
     wanted = completed(wanted, ask if sys.stdin is not None and sys.stdin.isatty() else None)
     try:
         user_data = Path(wanted.cloud_init).read_text(encoding="utf-8") if wanted.cloud_init else ""

@@ -38,7 +38,7 @@ ADOPT: Final = f"cd {DIRECTORY} && {BUSYBOX} mv {STAGED} {CURRENT} && {BUSYBOX} 
 
 
 def sums(directory: str) -> str:
-    """Return the command that prints the files' digests."""
+    """Return the command that prints the digests of a directory's files."""
     return f"cd {DIRECTORY}/{directory} && {BUSYBOX} find . -type f -exec {BUSYBOX} sha256sum {{}} +"
 
 
@@ -113,7 +113,7 @@ def begin(volume: Object, node: Object) -> Move | None:
 
 
 def node_label(node: Object) -> str:
-    """Return a node's hostname label."""
+    """Return a node's hostname label, else its name."""
     return str((dig(node, "metadata", "labels") or {}).get(HOSTNAME) or name_of(node))
 
 
@@ -171,7 +171,6 @@ def pod_name(role: str) -> str:
 
 
 def _container(name: str, image: Object, command: str, *, root: bool) -> Object:
-    """Return a container with etcd's user, or root to set the owner, as in the chart's Job."""
     user = 0 if root else USER
     return {
         "name": name,

@@ -64,7 +64,7 @@ async def _machines(access: Access, node: str) -> list[str] | None:
 
 
 async def unfence(access: Access, node: str) -> str:
-    """Take the statement back; return what to print."""
+    """Remove the fence of a node; return what to print."""
     found = await _node(access, node)
     if found is None:
         raise Failure(f"error: node {node} not found")
@@ -77,7 +77,6 @@ async def unfence(access: Access, node: str) -> str:
 
 
 async def _unreachable_node(access: Access, node: str) -> Object:
-    """Return the Node of an unreachable kubelet, or raise Failure."""
     found = await _node(access, node)
     if (problem := planning.refusal(found, node)) or found is None:
         raise Failure(f"error: {problem}")

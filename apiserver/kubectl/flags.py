@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
     """argparse with kubectl's words and exit code for errors."""
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """Print the help; unlike argparse, raise BrokenPipeError and OSError."""
+        """Print the help; unlike argparse, raise OSError."""
         (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:

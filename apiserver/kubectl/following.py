@@ -28,7 +28,7 @@ class Following(Watching):
         changed: Callable[[Object], None],
         times: Times = TIMES,
     ) -> None:
-        """As :class:`Watching`."""
+        """Take the Migration's ``first`` state; ``changed`` is called per state."""
         super().__init__(load, access, MIGRATIONS, first, changed, times)
 
     async def end(self, seconds: float) -> Object:

@@ -54,7 +54,7 @@ class Newest:
         return self._lines is not None
 
     def add(self, content: bytes) -> bytes:
-        """Return what to print of the next output."""
+        """Take further output; return what to print now."""
         if self._lines is None:
             return content
         self._content += content
@@ -91,7 +91,7 @@ async def _print(connection: ClientConnection, newest: Newest, write: Write, pau
 
 
 async def show(settings: Settings, load: Callable[[], Awaitable[Access]], *, stdout: int = 1, pause_seconds: float = 1.0) -> int:
-    """Print the output; return the exit code.
+    """Print a guest's serial output; return 0 at its end. Raises Failure.
 
     ``pause_seconds``: with ``follow`` and ``tail``, such a pause ends earlier output.
     """

@@ -51,7 +51,7 @@ class Screen:
         self._at = 0.0
 
     def show(self, migration: Object) -> None:
-        """Show the progress."""
+        """Show a migration's progress."""
         if self._is_terminal:
             width = max(shutil.get_terminal_size((WIDTH, 24)).columns - 1, 1)
             text = progress.bar(migration, width)
@@ -74,7 +74,7 @@ class Screen:
 
 
 async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({}), *, dry_run: bool = False) -> int:
-    """Migrate a machine, and follow the progress if requested; return the exit code.
+    """Migrate a machine, and follow the progress if requested; return 0.
 
     Raises Failure also without success.
     """
@@ -102,7 +102,7 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
 
 
 async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool, dry_run: bool = False) -> int:
-    """Cancel a migration; return the exit code. ``name`` is the machine's, or the Migration's if ``by_migration``.
+    """Cancel a migration; return 0. ``name`` is the machine's, or the Migration's if ``by_migration``.
 
     Raises Failure also if too late.
     """

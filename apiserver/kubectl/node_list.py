@@ -108,7 +108,7 @@ def _kept(vm: Object) -> Object:
 
 
 async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> str:
-    """Return the table.
+    """Return the table of nodes.
 
     Raises:
         Failure: refused or unanswered.

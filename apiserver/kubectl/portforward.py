@@ -133,7 +133,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 async def check(access: Access, name: str, forward: Forward) -> None:
-    """Ask virt-api whether the port can be forwarded, without a connection to the guest."""
+    """Raise Failure if virt-api refuses to forward the port; open no connection to the guest."""
     doing = f"forward a port of virtual machine {access.namespace}/{name}"
     try:
         await verbs.answered(access, "GET", streams.path(access, name, "portforward", forward), doing)
@@ -178,7 +178,10 @@ async def _listen(stack: AsyncExitStack, port: Port, local: Local, address: str)
 
 
 async def on_standard_streams(name: str, load: Load, forward: Forward, *, stdin: int = 0, stdout: int = 1) -> int:
-    """Join standard input and output with a port; return 0 once the guest closes it, or 1 after a failure."""
+    """Join standard input and output with a port; return 0 once the guest closes it, 1 if cut off.
+
+    Raises Failure if it cannot be opened.
+    """
     ends: list[streams.End] = []
     try:
         async with streams.opened(await load(), name, "portforward", forward=forward) as connection, asyncio.TaskGroup() as copies:

@@ -37,7 +37,7 @@ def bar(migration: Object, width: int) -> str:
 
 
 def drawn(percent: int) -> str:
-    """Return the bar alone."""
+    """Return the bar for a percentage."""
     full = BAR * percent // 100
     return f"[{'#' * full}{'-' * (BAR - full)}]"
 

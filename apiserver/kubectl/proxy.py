@@ -114,7 +114,7 @@ class Proxy:
 
     @asynccontextmanager
     async def opened_again(self) -> AsyncIterator[ClientConnection]:
-        """Yield an open websocket; after a 401, try once more with new credentials. Raises as ``opened``, or Failure."""
+        """Yield an open websocket; after a 401, try once more with new credentials. Raises UpgradeFailed, Unreachable, Failure."""
         async with AsyncExitStack() as stack:
             access = await self._loaded()
             try:

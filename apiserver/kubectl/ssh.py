@@ -48,7 +48,7 @@ class Login:
 
 
 def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
-    """Return the options of ssh and scp."""
+    """Return the options that ssh and scp share: proxy command, host key, identity."""
     metadata = vm["metadata"]
     forward = (*plugin(sys.argv[0]), "port-forward", "--stdio", *flags(selection, metadata["namespace"]), login.name, str(login.port))
     options = (*login.options, f"ProxyCommand={shlex.join(forward).replace('%', '%%')}", f"HostKeyAlias=vm-{metadata['uid']}")

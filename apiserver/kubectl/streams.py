@@ -131,6 +131,6 @@ def warnings_of(connection: ClientConnection) -> list[str]:
 
 
 def end_of(closed: ConnectionClosed) -> End:
-    """Return the reason of the peer or the network."""
+    """Return the peer's close code and reason, or those of a broken connection."""
     received = closed.rcvd
     return End(received.code, received.reason) if received is not None else End(1006, "")

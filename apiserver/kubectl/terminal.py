@@ -33,10 +33,10 @@ def _wait() -> None:
 
 @contextmanager
 def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Iterator[None]:
-    """Pass every key on unread (also Ctrl-C) during the block, on terminals.
+    """Pass on every key of a terminal during the block, also Ctrl-C.
 
-    Lone line feeds look as on a serial terminal. Afterwards ``output`` has a shell's modes,
-    and unread input, possibly the terminal's answers to the guest, is discarded; ``wait`` waits for these.
+    Lone line feeds look as on a serial terminal. Afterwards ``output`` has a shell's modes, and unread input is
+    discarded; ``wait`` waits for the terminal's answers to the guest.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None
     try:

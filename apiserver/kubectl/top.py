@@ -59,7 +59,7 @@ async def show(access: Access, wanted: Wanted, page: int = PAGE) -> str:
 
 
 def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage], wanted: Wanted) -> list[list[str]]:
-    """Return the rows: sorted by name, or the largest first."""
+    """Return titles, if wanted, and rows by namespace and name, or by ``sort_by``, largest first."""
     found = [(each, usage.get(NamespacedName(namespace_of(each), _pod_of(each)))) for each in machines]
     found.sort(key=lambda row: key_of(row[0]))
     if wanted.sort_by:
@@ -70,7 +70,7 @@ def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage], wan
 
 
 def usage_of(metrics: Object) -> Usage:
-    """Return the sum over a pod's containers; raises ValueError."""
+    """Return a pod's usage, the sum of its containers; raises ValueError."""
     used = [container.get("usage") or {} for container in metrics.get("containers") or ()]
     return Usage(
         sum(quantity.parse(str(each.get("cpu", "0"))).milli for each in used),

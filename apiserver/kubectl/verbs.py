@@ -38,7 +38,7 @@ MAX_BODY_BYTES: Final = 16 << 20
 
 
 def body_of(parsed: argparse.Namespace) -> dict[str, Any]:
-    """Return the body of a verb for its flags."""
+    """Return a verb's request body for its flags."""
     found: dict[str, Any] = {}
     match parsed.command:
         case "start":
@@ -67,7 +67,7 @@ async def request(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request and return the answer's object, empty if it has none."""
+    """Send one request and return the answer's object, empty if it has none. Raises Failure."""
     try:
         return await answered(access, method, path, doing, params=params, body=body)
     except errors.StatusError as error:
@@ -83,7 +83,7 @@ async def answered(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """As :func:`request`, and print the warnings that come with the answer. Raises StatusError or Unreachable."""
+    """Send one request, print its warnings and return its object, or an empty one. Raises StatusError or Unreachable."""
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, headers=list(access.headers), trust_env=True) as session,

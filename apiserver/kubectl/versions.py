@@ -23,7 +23,7 @@ async def server(way: Access) -> str:
 
 
 def printed(of_server: str | None, output: str) -> str:
-    """Return the output: lines, or the same as ``json`` or ``yaml``."""
+    """Return the releases as lines, ``json`` or ``yaml``; without virt-api's if None."""
     found = {"clientVersion": access.version(), **({} if of_server is None else {"serverVersion": of_server})}
     match output:
         case "json":
