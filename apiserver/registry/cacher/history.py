@@ -120,7 +120,7 @@ class History:
         await self._storage.request_progress()
 
     def records(self, batch: Batch) -> list[Record]:
-        """Return a batch's changes."""
+        """Return a batch's changes as records; undecodable objects count as absent."""
         return records_of(batch, self._read)
 
     def is_near(self, revision: int) -> bool:
@@ -188,7 +188,7 @@ class Replay:
             await self._read_on()
 
     async def tell(self, receiver: Receiver) -> None:
-        """As :meth:`~apiserver.registry.cacher.window.Watch.tell`."""
+        """Send all events to ``receiver`` until the cache stops. Raises Expired."""
         while self._live is None or self._pending:
             if self._pending:
                 receiver.receive(EventBatch(self.take()))
@@ -201,7 +201,7 @@ class Replay:
         await self._live.tell(receiver)
 
     async def batch(self) -> list[Event]:
-        """As :meth:`~apiserver.registry.cacher.window.Watch.batch`."""
+        """Wait for events; return all ready ones, none when the cache stops. Raises Expired."""
         while not self._pending:
             if self._live is not None:
                 return await self._live.batch()
@@ -212,7 +212,7 @@ class Replay:
         return self.take()
 
     def take(self) -> list[Event]:
-        """Return the ready events."""
+        """Return the ready events without waiting. Raises Expired."""
         taken = list(self._pending)
         self._pending.clear()
         if not taken and self._live is not None:

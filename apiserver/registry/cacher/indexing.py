@@ -79,7 +79,7 @@ class Indices:
                 index.remove(key)
 
     async def prepare(self, trigger: Trigger, items: SortedItems) -> None:
-        """Ensure an index for the trigger's field."""
+        """Build an index for the trigger's field, or wait for it."""
         index = self._by_field.get(trigger.field)
         if index is not None:
             self._by_field.move_to_end(trigger.field)

@@ -136,7 +136,7 @@ class SortedItems:
         return self._length
 
     def get(self, key: str) -> Item | None:
-        """Return the item of ``key``."""
+        """Return the item of ``key``, or None."""
         chunk = bisect_left(self._last, key)
         if chunk == len(self._last):
             return None

@@ -184,7 +184,7 @@ class WatchCache:
     def list(self, prefix: str = "", *, start: str = "", limit: int = 0, trigger: Trigger | None = None) -> Snapshot:
         """Return at most ``limit`` (0: all) items under ``prefix`` (default: all), from key ``start`` on.
 
-        With a ``trigger``, without limit, only matching items if :meth:`prepared <prepare>`.
+        With a :meth:`prepared <prepare>` ``trigger``, all its items, whatever the ``limit``.
         """
         prefix = prefix or self._prefix
         if trigger is not None and (found := self._indices.find(trigger, prefix, start, self._items)) is not None:
@@ -197,7 +197,7 @@ class WatchCache:
         await self._indices.prepare(trigger, self._items)
 
     def count(self, prefix: str = "") -> int:
-        """Count the items."""
+        """Count the items under ``prefix`` (default: all)."""
         return self._items.count(prefix) if prefix else len(self._items)
 
     @asynccontextmanager

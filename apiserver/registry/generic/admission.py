@@ -21,7 +21,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 def _nobody(*_: object) -> None:
-    """Ignore it."""
+    """Ignore the call."""
 
 
 @dataclass(slots=True, eq=False)

@@ -37,7 +37,7 @@ class Admitter:
         return stored
 
     async def update(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:
-        """Plan an update of ``item`` to the client's ``wanted``, in the request's version.
+        """Return the plan to update ``item`` to the client's ``wanted``, in the request's version.
 
         Raises Conflict, Invalid, and admission's errors.
         """
@@ -57,7 +57,7 @@ class Admitter:
         return planned
 
     async def act(self, item: Item, wanted: Object, subresource: str, options: WriteOptions) -> Plan:
-        """Plan a verb's change of ``item`` to ``wanted``, in the request's version. Raises Invalid, and admission's errors."""
+        """Return the plan of a verb's change of ``item`` to ``wanted``, in the request's version. Raises Invalid, admission's errors."""
         old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", subresource, given.get("namespace", ""), given["name"], options)
         new = self.stored_form(wanted)

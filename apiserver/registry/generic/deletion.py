@@ -17,7 +17,7 @@ _COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 
 
 def finalizers(obj: Object, options: DeleteOptions) -> list[str]:
-    """Return the finalizers, adjusted to the options."""
+    """Return an object's finalizers after a deletion with these options."""
     present = finalizers_of(obj)
     wanted = [each for each in present if each not in _COLLECTOR]
     if _orphans(present, options):

@@ -19,7 +19,7 @@ ORPHAN: Final = "Orphan"
 
 
 def _nobody(*_: object) -> None:
-    """Ignore it."""
+    """Ignore the call."""
 
 
 @dataclass(slots=True, eq=False)  # freezing would triple the time

@@ -123,7 +123,7 @@ class Planner:
         return refused
 
     def update(self, wanted: HubObject, old: HubObject, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
-        """Plan an update of ``old`` to the received ``wanted``, perhaps changing it.
+        """Return the plan to update ``old`` to the received ``wanted``, perhaps changing it.
 
         Raises Conflict for another revision, Invalid also for ``refused``.
         """
@@ -148,7 +148,7 @@ class Planner:
         return Plan(metadata.tidy(wanted), remove=deletion.released(wanted, old))
 
     def act(self, wanted: HubObject, old: HubObject) -> Plan:
-        """Plan a verb's change of ``old`` to ``wanted``, spec and status; raises Invalid."""
+        """Return the plan of a verb's change of ``old`` to ``wanted``, spec and status; raises Invalid."""
         hub = self._hub
         hub.default(wanted)
         hub.prepare_for_update(wanted, old)  # mutating admission may have changed it
@@ -157,7 +157,7 @@ class Planner:
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: HubObject, options: DeleteOptions, now: datetime) -> Plan:
-        """Plan a deletion; raises Conflict by a precondition."""
+        """Return the plan of a deletion; raises Conflict by a precondition."""
         before = old["metadata"]
         for what, wanted, actual in (
             ("UID", options.uid, before["uid"]),

@@ -36,7 +36,7 @@ class Selection:
 
     @property
     def trigger(self) -> Trigger | None:
-        """A label or field with a required value, for an index."""
+        """A label or field with a required value, for an index; None without one."""
         for requirement in self.labels.requirements:
             if requirement.operator in (Operator.EQUALS, Operator.IN) and len(requirement.values) == 1 and requirement.values[0]:
                 return Trigger(f"label {requirement.key}", requirement.values[0], _label(requirement.key))

@@ -65,7 +65,7 @@ class Store:
         self._objects = StoredObjects(storage, cache, strategy, root)
 
     def prefix(self, namespace: str = "") -> str:
-        """Return the prefix of a namespace's keys, or all."""
+        """Return the prefix of the keys of a namespace, or of all."""
         return self._objects.prefix(namespace)
 
     def key(self, namespace: str, name: str) -> str:
@@ -73,17 +73,17 @@ class Store:
         return self._objects.key(namespace, name)
 
     def decode(self, entry: Entry) -> Item:
-        """Decode an entry of storage."""
+        """Decode an entry of storage; raises one of DECODING_ERRORS."""
         return self._objects.decode(entry)
 
     def shown(self, item: Item) -> Object:
-        """Return the shared, immutable object in this version."""
+        """Return an item's object in this version; never change it."""
         if self.strategy.hub is self.strategy:
             return item.object
         return self.strategy.from_hub(codec.copy(item.object))
 
     def shown_bytes(self, item: Item, end: bytes = b"") -> bytes:
-        """Return the object's JSON in this version, then ``end``."""
+        """Return the JSON of an item's object in this version, then ``end``."""
         return b"".join((*item.pieces, end)) if self.strategy.hub is self.strategy else codec.dump(self.shown(item)) + end
 
     def shown_pieces(self, items: Iterable[Item]) -> tuple[list[bytes], int]:
@@ -309,7 +309,7 @@ class Store:
         return deleted
 
     async def connecting(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
-        """Call admission for a stream."""
+        """Call admission for a stream; raises its refusal."""
         await self._admitter.connect(namespace, name, subresource, caller)
 
     def _own(self, owners: FieldOwners | None, live: Object | None, new: Object, options: WriteOptions) -> None:

@@ -27,7 +27,7 @@ class StoredObjects:
         self._transactions = Transactions(storage, strategy.hub, root)
 
     def prefix(self, namespace: str = "") -> str:
-        """Return the prefix of a namespace's keys, or all."""
+        """Return the prefix of the keys of a namespace, or of all."""
         return f"{self._prefix}{namespace}/" if namespace else self._prefix
 
     def key(self, namespace: str, name: str) -> str:
@@ -101,7 +101,7 @@ class StoredObjects:
         return codec.written(self._hub, item.key, await self._transactions.remove(item), last, value)
 
     async def remove_unread(self, entry: Entry) -> None:
-        """Remove an undecodable object: :meth:`Transactions.remove_unread`."""
+        """Remove an undecodable object; its locks remain. Raises Conflict if it changed."""
         await self._transactions.remove_unread(entry)
 
     async def _as_if(self, key: str, old: Item | None, new: Object) -> Item:

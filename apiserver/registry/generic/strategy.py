@@ -79,17 +79,17 @@ class CreatingVerb:
     """In the group and version of the resource."""
 
     def made_before(self, obj: Object, body: Object) -> str:
-        """Return the name of the object that a call with the same id created, or empty."""
+        """Return the name that this call's id gives the object; empty without an id."""
         del obj, body
         return ""
 
     def is_of(self, obj: Object, made: Object) -> bool:
-        """Return whether an object with that name was created for ``obj``."""
+        """Return whether ``made``, an object with that name, was created for ``obj``."""
         del obj, made
         return True
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the object to create in the namespace of ``obj``, in the stored version. Raises as :meth:`Verb.apply`."""
+        """Return the object to create in the namespace of ``obj``, in the stored version. Raises Conflict, Invalid, BadRequest."""
         raise NotImplementedError
 
 
@@ -104,7 +104,7 @@ class DeletingVerb:
         raise NotImplementedError
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
-        """Return the object to delete. Raises as :meth:`Verb.apply`."""
+        """Return which of ``found``, the candidates, to delete for ``obj``. Raises Conflict without one, Invalid by the body."""
         raise NotImplementedError
 
 
@@ -115,7 +115,7 @@ class RelayedVerb:
     """
 
     def check(self, obj: Object, body: Object) -> None:
-        """Check the request. Raises as :meth:`Verb.apply`."""
+        """Check the request. Raises Conflict, Invalid, BadRequest."""
         raise NotImplementedError
 
     async def act(self, obj: Object, body: Object) -> None:
@@ -268,7 +268,7 @@ class Strategy:
         return Reading(unknown, errors) if unknown or errors else NOTHING_WRONG
 
     def prune(self, obj: Object) -> None:
-        """Drop, in place, fields of wrong type (:meth:`read`), except in ``metadata``, to validate the rest."""
+        """Remove, in place, what the schema refuses, except in ``metadata``, to validate the rest. Raises ValueError if too large."""
         decoding.prune(self.model, obj)
 
     def hint(self, field: str, value: object = None) -> str:
@@ -286,10 +286,10 @@ class Strategy:
         """Normalize an updated object in place, with the old status if ``has_status``."""
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Normalize an object after a status update."""
+        """Normalize an object in place after a status update."""
 
     def prepare_for_delete(self, obj: Object) -> None:
-        """Change an object with finalizers that is marked for deletion."""
+        """Change, in place, an object with finalizers that is marked for deletion."""
 
     def validate(self, obj: Object) -> list[FieldError]:
         """Return all errors of a new object, including names restricted beyond DNS-1123 subdomains."""
@@ -392,11 +392,11 @@ class Spoke(Strategy):
         return self._hub
 
     def to_hub(self, obj: Object) -> HubObject:
-        """As :meth:`Strategy.to_hub`."""
+        """Convert to the stored version, consuming ``obj``."""
         return HubObject({**self.upgrade(obj), "apiVersion": self._hub.resource.api_version})
 
     def from_hub(self, obj: HubObject) -> Object:
-        """As :meth:`Strategy.from_hub`."""
+        """Convert from the stored version, consuming ``obj``."""
         return {**self.downgrade(obj), "apiVersion": self.resource.api_version}
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:

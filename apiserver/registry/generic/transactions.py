@@ -92,7 +92,7 @@ class Transactions:
         return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
 
     def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Replace ``item`` by ``new``, encoded as ``value``; return the revision. Otherwise as ``create``."""
+        """Replace ``item`` by ``new``, encoded as ``value``; return the revision. Raises as :meth:`create`."""
         return self._commit(item.key, item.revision, (new, value), self._locks(item.object), new, repeatable=repeatable)
 
     def remove(self, item: Item) -> Awaitable[int]:

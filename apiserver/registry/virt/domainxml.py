@@ -18,7 +18,7 @@ class DomainXML(HandlerRead):
     model = VirtualMachineDomainXML
 
     def fields(self, answer: Object) -> Object:
-        """Return ``{"xml": text}``, checked."""
+        """Return ``{"xml": text}``, checked; raises ValueError."""
         text = answer.get(subresource.FIELD)
         if not isinstance(text, str):
             raise ValueError(f"{subresource.FIELD} must be a string")  # noqa: TRY004  # what read expects of what is no such answer

@@ -58,11 +58,11 @@ class NodeRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Implement :meth:`.OwnPlugin.follow`."""
+        """Take the stores of all served kinds."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the resource is ours."""
+        """Return whether the resource is of our group."""
         del operation, subresource
         return resource.group == names.GROUP
 
@@ -70,10 +70,10 @@ class NodeRestriction:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Validate a request.
+        """Validate a write of virt-handler; admit other users.
 
-        Raises Forbidden for a token without node, a revoked node, or fields that it may not write; ServiceUnavailable while
-        unknown.
+        Raises Forbidden for a token without node, a revoked node, or fields that it may not write; ServiceUnavailable
+        while unknown.
         """
         if attributes.user.name != self._username:
             return

@@ -52,7 +52,7 @@ class PodRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Implement :meth:`.OwnPlugin.follow`."""
+        """Take the stores of all served kinds."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:

@@ -52,7 +52,7 @@ class HandlerRead(Read):
         return answer
 
     async def read(self, obj: Object) -> Object:
-        """Return the node's answer as an object of kind ``answers``."""
+        """Return virt-handler's answer as an object of kind ``answers``. Raises a StatusError."""
         name = f'{self.name} of virtual machine "{obj["metadata"]["name"]}"'
         if reason := streams.absent(obj):
             raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))

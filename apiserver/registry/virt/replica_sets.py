@@ -84,7 +84,7 @@ class ReplicaSetStrategy(Strategy):
         replica_set.default(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Say that no controller has seen the spec: Helm 4 and Flux (kstatus) take a set without a status for finished."""
+        """Set ``status.observedGeneration`` to 0: Helm 4 and Flux (kstatus) take a set without a status for finished."""
         obj["status"] = {"observedGeneration": 0}
 
     def validate(self, obj: Object) -> list[FieldError]:

@@ -48,7 +48,7 @@ class RevokedNodes:
         return self._revocations.refusal(node, peer.not_before) if peer is not None else "the peer presented no certificate"
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` after every change; return its unsubscribe function."""
+        """Call ``callback`` after every change of revocations; return its unsubscribe function."""
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
@@ -68,9 +68,9 @@ class NodeTrust:
         self._node = node
 
     def refusal(self, certificate: Mapping[str, object]) -> str:
-        """Implement :meth:`~apiserver.registry.generic.strategy.ServerTrust.refusal`."""
+        """Return why the node's verified certificate is not trusted, or empty."""
         return self._revoked.refusal(self._node, certificate)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Implement :meth:`~apiserver.registry.generic.strategy.ServerTrust.subscribe`."""
+        """Call ``callback`` after every change of revocations; return its unsubscribe function."""
         return self._revoked.subscribe(callback)

@@ -22,7 +22,7 @@ class Screenshot(HandlerRead):
     max_waiting: ClassVar[int] = 8
 
     def fields(self, answer: Object) -> Object:
-        """Return ``{"png": base64}``, checked."""
+        """Return ``{"png": base64}``, checked; raises ValueError."""
         text = answer.get(screenshot.FIELD)
         if not isinstance(text, str):
             raise ValueError(f"{screenshot.FIELD} must be a string")  # noqa: TRY004  # what read expects of what is no such answer

@@ -28,7 +28,7 @@ class SetPassword(RelayedVerb):
         self._waiting = reads.Waiting()
 
     def check(self, obj: Object, body: Object) -> None:
-        """Check state and body; no error contains the password."""
+        """Check state and body; raises Conflict, or Invalid without the password."""
         found = [validation.unknown_field(each) for each in sorted(body.keys() - {*_FIELDS, "kind", "apiVersion"})]
         found += [error for each in _FIELDS if (error := _error(each, body)) is not None]
         if found:
@@ -36,7 +36,7 @@ class SetPassword(RelayedVerb):
         verbs.raise_if_refused(obj, verbs.refuse_set_password)
 
     async def act(self, obj: Object, body: Object) -> None:
-        """Send the password to the machine's node."""
+        """Send the password to the machine's virt-handler. Raises a StatusError."""
         name = f'{password.NAME} of virtual machine "{name_of(obj)}"'
         if self._handlers is None:
             raise verbs.conflict(obj, "this virt-api does not reach virt-handler")

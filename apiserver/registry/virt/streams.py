@@ -193,5 +193,5 @@ class HandlerStream(Connect):
         return warnings(obj)
 
     def over(self, obj: Object) -> str:
-        """Return that the guest is off: virt-handler only knows that the machine left its node."""
+        """Return that the guest is off, or empty: virt-handler only knows that the machine left its node."""
         return "" if phases.phase_of(obj) in phases.WITH_GUEST else "the guest is off"

@@ -44,7 +44,7 @@ class LevelVerb(Verb):
         self.name = name
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Set the level, unless a call with this id is listed."""
+        """Set the level in ``obj``, unless a call with this id is listed; return it."""
         verb_options.require(obj, body, self.options | {"id"})
         given = body.get("id")
         if given and (known := _verb_of(obj, given)):
@@ -57,7 +57,7 @@ class LevelVerb(Verb):
         return obj
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Set the level, in place. Raises as :meth:`apply`."""
+        """Set the level, in place. Raises Conflict, Invalid."""
         raise NotImplementedError
 
 
@@ -67,7 +67,7 @@ class Start(LevelVerb):
     options = frozenset({"paused", "nodeSelector", "discardState"})
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Record the verb and its pause; delete a suspended guest's image if requested."""
+        """Write ``status.request`` and its pause; drop a suspended guest's image from the status if requested."""
         selector, discards = body.get("nodeSelector"), bool(body.get("discardState"))
         raise_if_refused(obj, refuse_discarding if discards else refuse_start)
         if selector and (fixed := objects.dig(obj, "spec", "nodeName")):
@@ -83,7 +83,7 @@ class Resume(LevelVerb):
     """Turns a suspended machine on, from its image."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Record the verb for the next attempt."""
+        """Write ``status.request``: start the next attempt."""
         del body
         raise_if_refused(obj, refuse_resume)
         _request(obj, power.START, now)
@@ -93,7 +93,7 @@ class Restart(LevelVerb):
     """Ends the current attempt, and begins the next."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Record the verb for the next attempt."""
+        """Write ``status.request``: restart."""
         del body
         raise_if_refused(obj, refuse_restart)
         _request(obj, power.RESTART, now)
@@ -109,7 +109,7 @@ class Stop(LevelVerb):
         self._grace_seconds = grace_seconds
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Record the verb with its grace period."""
+        """Write ``status.request``: stop, with the grace period."""
         grace = body.get("gracePeriodSeconds") if self._grace_seconds is None else self._grace_seconds
         if grace is not None and grace > (most := power.grace_of_spec(obj)):
             raise verb_options.invalid(obj, "gracePeriodSeconds", grace, f"must not exceed spec.terminationGracePeriodSeconds: {most}")
@@ -122,7 +122,7 @@ class Pause(LevelVerb):
     """Sets the pause of the current attempt."""
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Request stopped processors."""
+        """Write ``status.pause``: stop the processors."""
         del body
         raise_if_refused(obj, refuse_pause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True)
@@ -136,7 +136,7 @@ class Unpause(LevelVerb):
         self._new_id = new
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Request running processors; resume a guest that a fault stopped."""
+        """Write ``status.pause``: run the processors; also resume a guest that a fault stopped."""
         del body
         raise_if_refused(obj, refuse_unpause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=False)
@@ -163,7 +163,7 @@ class OperationVerb(Verb):
         self._parameters = parameters
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Append to ``status.operations``, unless this id is listed."""
+        """Append to ``status.operations``, unless this id is listed; return ``obj``."""
         needed = frozenset(name for name, default in self._parameters.items() if default is None)
         verb_options.require(obj, body, frozenset({"id", *self._parameters}), needed)
         given = body.get("id")
@@ -187,7 +187,7 @@ class Migrate(CreatingVerb):
     _OPTIONS: Final = frozenset({"id", "nodeSelector", "priority"})
 
     def made_before(self, obj: Object, body: Object) -> str:
-        """Return the Migration's name for the id."""
+        """Return the Migration's name for the body's id; empty without an id. Raises Invalid."""
         verb_options.require(obj, body, self._OPTIONS)
         return f"{obj['metadata']['name']}-{body['id'].lower()}" if body.get("id") else ""
 
@@ -224,7 +224,7 @@ class CancelMigration(DeletingVerb):
         return f"spec.selector.name={obj['metadata']['name']}"
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
-        """Return the unfinished one, unless the guest has moved."""
+        """Return the unfinished Migration; raises Conflict without one, or if the guest has moved."""
         verb_options.require(obj, body, frozenset({"migration"}))
         name = body.get("migration")
         chosen = next((each for each in found if phases.is_unfinished(each) and name in (None, objects.name_of(each))), None)
@@ -236,7 +236,7 @@ class CancelMigration(DeletingVerb):
 
 
 def refuse_start(vm: Object) -> Refusal:
-    """Return why the machine cannot start."""
+    """Return why the machine cannot start, or None."""
     decision = power.decide(vm)
     if not decision.on:
         return None
@@ -246,7 +246,7 @@ def refuse_start(vm: Object) -> Refusal:
 
 
 def refuse_discarding(vm: Object) -> Refusal:
-    """Return why a start cannot discard the image; one that fails again and again can."""
+    """Return why a start cannot discard the image, or None; one that fails again and again can."""
     phase = phases.phase_of(vm)
     if phase in phases.WITH_POD:
         return f"the virtual machine is already on ({phase})"
@@ -254,13 +254,13 @@ def refuse_discarding(vm: Object) -> Refusal:
 
 
 def refuse_resume(vm: Object) -> Refusal:
-    """Return why the machine cannot resume."""
+    """Return why the machine cannot resume, or None."""
     refused = refuse_start(vm)
     return refused if refused or managed_save.of(vm) else "the virtual machine is not suspended; start boots it"
 
 
 def refuse_stop(vm: Object) -> Refusal:
-    """Return why the machine cannot stop."""
+    """Return why the machine cannot stop, or None."""
     decision = power.decide(vm)
     if decision.on:
         return None
@@ -270,7 +270,7 @@ def refuse_stop(vm: Object) -> Refusal:
 
 
 def refuse_restart(vm: Object) -> Refusal:
-    """Return why the machine cannot restart."""
+    """Return why the machine cannot restart, or None."""
     decision = power.decide(vm)
     if phases.phase_of(vm) not in phases.WITH_POD:
         return "the virtual machine has not been started yet" if decision.on else "the virtual machine is off; start it instead"
@@ -282,12 +282,12 @@ def refuse_restart(vm: Object) -> Refusal:
 
 
 def refuse_pause(vm: Object) -> Refusal:
-    """Return why the machine cannot pause."""
+    """Return why the machine cannot pause, or None."""
     return _refuse_busy(vm, "pause") or ("the virtual machine is already paused" if power.wants_paused(vm) else None)
 
 
 def refuse_unpause(vm: Object) -> Refusal:
-    """Return why the machine cannot be unpaused."""
+    """Return why the machine cannot be unpaused, or None."""
     busy = _refuse_busy(vm, "unpause")
     if busy is not None:
         return busy
@@ -295,7 +295,7 @@ def refuse_unpause(vm: Object) -> Refusal:
 
 
 def refuse_reset(vm: Object) -> Refusal:
-    """Return why the guest cannot be reset."""
+    """Return why the guest cannot be reset, or None."""
     busy = _refuse_busy(vm, "reset")
     if busy is not None:
         return busy
@@ -306,7 +306,7 @@ def refuse_reset(vm: Object) -> Refusal:
 
 
 def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
-    """Return the function that refuses a guest that is off or paused."""
+    """Return a check that refuses a guest that is off or paused."""
 
     def refuse(vm: Object) -> Refusal:
         stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)
@@ -321,17 +321,17 @@ _refuse_thawing = _refuse_still("thaw")
 
 
 def refuse_softreboot(vm: Object) -> Refusal:
-    """Return why the guest cannot be asked to reboot."""
+    """Return why the guest cannot be asked to reboot, or None."""
     return _refuse_reboot(vm) or _refuse_frozen(vm)
 
 
 def refuse_freeze(vm: Object) -> Refusal:
-    """Return why the guest's file systems cannot be frozen."""
+    """Return why the guest's file systems cannot be frozen, or None."""
     return _refuse_freezing(vm) or _refuse_frozen(vm)
 
 
 def refuse_thaw(vm: Object) -> Refusal:
-    """Return why the guest's file systems cannot be thawed."""
+    """Return why the guest's file systems cannot be thawed, or None."""
     frozen = freezing.is_frozen(vm) or any(each.get("action") == operations.FREEZE for each in operations.unfinished(vm))
     return _refuse_thawing(vm) or (None if frozen else "the guest's file systems are not frozen")
 
@@ -344,7 +344,7 @@ def _refuse_frozen(vm: Object) -> Refusal:
 
 
 def refuse_suspend(vm: Object) -> Refusal:
-    """Return why the guest's memory cannot be saved."""
+    """Return why the guest's memory cannot be saved, or None."""
     busy = _refuse_busy(vm, "suspend") or _refuse_frozen(vm)
     if busy is not None:
         return busy
@@ -357,7 +357,7 @@ def refuse_suspend(vm: Object) -> Refusal:
 
 
 def refuse_migrate(vm: Object) -> Refusal:
-    """Return why the machine cannot migrate."""
+    """Return why the machine cannot migrate, or None."""
     busy = _refuse_busy(vm, "migrate") or _refuse_frozen(vm)
     if busy is not None:
         return busy
@@ -465,7 +465,6 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
 
 
 def _discard_image(vm: Object) -> None:
-    """Remove the image and its hardware from the status, in place."""
     if (claim := (managed_save.of(vm) or {}).get("claimName")) != managed_save.claim_of(vm["spec"]):
         raise conflict(
             vm, f"the image is in PersistentVolumeClaim {claim}, which spec.managedSave no longer names: it could not be deleted"

@@ -68,7 +68,7 @@ class VirtualMachineStrategy(Strategy):
         defaults.default_virtual_machine(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Add the finalizer, kept until the pods are gone, and say that no controller has seen the spec.
+        """Add the finalizer, kept until the pods are gone, and ``status.observedGeneration`` 0.
 
         Helm 4 and Flux (kstatus) take an object without a status for finished.
         """
@@ -101,7 +101,7 @@ class VirtualMachineStrategy(Strategy):
         return status_validation.validate_virtual_machine_status(obj, old)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Return warnings that a running machine keeps its pod, place, settings and hardware."""
+        """Return warnings for changes that a running machine does not take: place, hardware, its pod's labels."""
         if phases.phase_of(old) not in phases.WITH_GUEST:
             return ()
         name, found = obj["metadata"]["name"], []
