@@ -75,7 +75,7 @@ class Assembly:
         self.chain.phase = Phase.SERVING
 
     def background(self) -> tuple[Coroutine[None, None, None], ...]:
-        """Return the coroutines to run."""
+        """Return the coroutines to run with the server."""
         return self.synced(), self.peaks.run(), self.chain.deadlines.run()
 
     def not_ready(self) -> None:
@@ -185,7 +185,7 @@ def _served(store: Store, v3: Mapping[str, Object]) -> Served:
 
 
 def _checks(assembly: Assembly, storage: Storage, probes: tuple[Check, Check] | None) -> dict[str, dict[str, Check]]:
-    """Return the health checks by path. A storage outage makes us unready only: a restart would not help."""
+    """Return the health checks by path and name. ``/livez`` omits storage: a restart would not help."""
 
     async def etcd() -> bool:
         try:

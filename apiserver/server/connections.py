@@ -32,12 +32,12 @@ class ConnectionOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> ConnectionOptions:
-        """Extract the flags."""
+        """Return the options in parsed flags."""
         return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 
 def add_flags(group: argparse._ArgumentGroup) -> None:
-    """Add the flags."""
+    """Add the flags of :class:`ConnectionOptions`."""
     for name, about in (
         ("max-connections", "open connections of clients with a verified certificate, including kube-apiserver"),
         ("max-unverified-connections", "open connections of clients without a certificate; twice as many may be in the TLS handshake"),

@@ -51,7 +51,7 @@ def _info(question: Question) -> RequestInfo:
 
 
 def schemas(strategies: Sequence[Strategy]) -> Schemas:
-    """Return the types of objects by (apiVersion, kind), computed on first use."""
+    """Return a function that returns the types of objects by (apiVersion, kind), computed on first use."""
 
     @cache
     def types() -> Mapping[tuple[str, str], Atom]:

@@ -134,7 +134,7 @@ class _Clients:
 
     @classmethod
     async def entered(cls, options: Options, stack: AsyncExitStack) -> Self:
-        """Create clients on the stack; by default, they share the cluster's."""
+        """Create the clients; the stack closes them. A purpose without its own kubeconfig uses the cluster's client."""
 
         async def of(kubeconfig: str | None, otherwise: Client | None) -> Client | None:
             return otherwise if kubeconfig is None else await stack.enter_async_context(_client(kubeconfig))

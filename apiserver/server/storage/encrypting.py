@@ -100,7 +100,7 @@ def _rules(file: Path, content: bytes) -> Rules:
 
 
 def chain_of(rules: Rules, root: str) -> Callable[[str], Chain]:
-    """Return the function from a key, ``ROOT/GROUP/RESOURCE/…``, to its chain."""
+    """Return a function from a key, ``ROOT/GROUP/RESOURCE/…``, to its chain of encryption providers."""
     begin = f"{root.rstrip('/')}/"
     known: dict[tuple[str, str], Chain] = {}
 

@@ -39,12 +39,12 @@ class StorageOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> StorageOptions:
-        """Extract the flags."""
+        """Return the options in parsed flags."""
         return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 
 def add_flags(group: argparse._ArgumentGroup) -> None:
-    """Add the flags."""
+    """Add the flags of :class:`StorageOptions`."""
     defaults = StorageOptions()
 
     def add(name: str, about: str, **more: Any) -> None:  # noqa: ANN401 - argparse's own
