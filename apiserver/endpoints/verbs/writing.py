@@ -106,7 +106,7 @@ async def act_by_creating(
     body = (await bodies.read_object(context.request)).value
     item = await served.store.get(context.info.namespace, context.info.name)
     created = everything[verb.creates]
-    if known := verb.made_before(item.object, body):
+    if known := verb.name_for_id(item.object, body):
         with suppress(NotFound):
             earlier = await created.store.get(context.info.namespace, known)
             if verb.is_of(item.object, earlier.object):

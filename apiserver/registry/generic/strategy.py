@@ -78,7 +78,7 @@ class CreatingVerb:
     creates: Resource
     """In the group and version of the resource."""
 
-    def made_before(self, obj: Object, body: Object) -> str:
+    def name_for_id(self, obj: Object, body: Object) -> str:
         """Return the name that this call's id gives the object; empty without an id."""
         del obj, body
         return ""

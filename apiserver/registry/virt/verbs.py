@@ -186,7 +186,7 @@ class Migrate(CreatingVerb):
     creates = MIGRATIONS
     _OPTIONS: Final = frozenset({"id", "nodeSelector", "priority"})
 
-    def made_before(self, obj: Object, body: Object) -> str:
+    def name_for_id(self, obj: Object, body: Object) -> str:
         """Return the Migration's name for the body's id; empty without an id. Raises Invalid."""
         verb_options.require(obj, body, self._OPTIONS)
         return f"{obj['metadata']['name']}-{body['id'].lower()}" if body.get("id") else ""
@@ -198,7 +198,7 @@ class Migrate(CreatingVerb):
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
         """Return the Migration; its write takes the machine's lock."""
         del now
-        name = self.made_before(obj, body)
+        name = self.name_for_id(obj, body)
         raise_if_refused(obj, refuse_migrate)
         metadata = obj["metadata"]
         spec: Object = {"selector": {"name": metadata["name"]}}

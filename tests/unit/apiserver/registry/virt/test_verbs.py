@@ -255,8 +255,8 @@ def test_the_unfinished_migration_is_cancelled(found: list[dict[str, Any]], body
 def test_a_migration_is_named_by_the_id_of_its_call() -> None:
     verb = verbs.VERBS["migrate"]
     assert isinstance(verb, CreatingVerb)
-    assert verb.made_before(a_vm(), {}) == ""
-    assert verb.made_before(a_vm(), {"id": "My-1"}) == "vm1-my-1"
+    assert verb.name_for_id(a_vm(), {}) == ""
+    assert verb.name_for_id(a_vm(), {"id": "My-1"}) == "vm1-my-1"
     assert verb.make(a_vm(), {"id": "My-1"}, NOW)["metadata"] == {"name": "vm1-my-1", "namespace": "ns"}
     assert verb.is_of(a_vm(), migration("vm1-my-1"))
     assert not verb.is_of({"metadata": {"name": "vm1-my"}}, migration("vm1-my-1"))
