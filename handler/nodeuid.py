@@ -64,7 +64,7 @@ class NodeUid:
             self._given, self._given_at = uid, asyncio.get_running_loop().time()
 
     def lost(self) -> None:
-        """Record that the object is gone, so :meth:`get` requests the uid again, and distrusts one given shortly before."""
+        """Record that the object is gone, so :meth:`get` requests the uid again, and rejects one given shortly before."""
         if self._given and asyncio.get_running_loop().time() - self._given_at < COLLECTED_SECONDS:
             self._stale = self._given
         self._given, self._due = "", float("-inf")

@@ -50,7 +50,7 @@ def is_due(observed: Observed) -> bool:
 
 
 def identify(path: Path) -> Identity | None:
-    """Return the inode, number, mode and owner of a device node; None if it is not readable."""
+    """Return the inode, number, mode and owner of a device node; None if it is missing."""
     try:
         found = path.lstat()
     except OSError:

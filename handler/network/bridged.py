@@ -50,7 +50,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def unknown_gateway(observed: Observed) -> str:
-    """Return the pod's IPv6 gateway if its MAC address must be resolved before the guest gets the pod's addresses, else an empty string."""
+    """Return the pod's IPv6 gateway if its MAC address must be resolved first, else an empty string."""
     gateway, uplink = observed.gateway6, observed.link(network.UPLINK)
     if not gateway or uplink is None or not uplink.of_family(6) or _kept(observed.alias):
         return ""

@@ -245,7 +245,7 @@ class Networks:
 
 
 def own() -> Own:
-    """Return the executable of all our plugins. It has this process' PATH."""
+    """Return the command of all our plugins, with this process' PATH."""
     environment = {"PYTHONPATH": str(Path(handler.__file__).parents[1])}
     if path := os.environ.get("PATH"):
         environment["PATH"] = path
@@ -253,7 +253,7 @@ def own() -> Own:
 
 
 def ours() -> Plugins:
-    """Return our plugins, named after interface types."""
+    """Return our network plugins, named after interface types."""
     types = {*bindings.BINDINGS, *bindings.FURTHER}
     return Plugins(Path(), {}, {("network", each): own() for each in types}, seconds=_SECONDS, patience=None)
 
@@ -276,7 +276,7 @@ def _in_turn(asked: Sequence[Wanted]) -> list[int]:
 
 
 def over_the_wire(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document as a plugin reads it."""
+    """Return a document as a plugin reads it: converted to JSON and back."""
     found: dict[str, Any] = json.loads(json.dumps(document))
     return found
 

@@ -71,7 +71,7 @@ class Records:
         self._locks: WeakValueDictionary[Element, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, element: Element) -> asyncio.Lock:
-        """Return the lock for an element, to hold during calls of ADD and DEL.
+        """Return the lock for a disk or interface, to hold during calls of ADD and DEL.
 
         A pod may go during ``ADD``. A parallel ``DEL`` would find nothing, and the addition would stay forever.
         """
@@ -93,7 +93,7 @@ class Records:
         partial.rename(path)
 
     def of(self, element: Element) -> Record | None:
-        """Return the stored record of an element; None if missing or unreadable."""
+        """Return the stored record of a disk or interface; None if missing or unreadable."""
         path = self._path(element)
         try:
             found = json.loads(path.read_text())

@@ -248,7 +248,7 @@ class Incoming:
 
 
 async def _first_record(link: socket.socket) -> bytes:
-    """Return a client's first TLS record without taking it from the socket; less if the client does not send it."""
+    """Return a client's first TLS record, left in the socket; empty for other data, cut if the client ends."""
     try:
         size = client_hello.record_bytes(await _peeked(link, client_hello.RECORD_HEADER_BYTES))
         return await _peeked(link, size) if size else b""
@@ -268,7 +268,6 @@ async def _peeked(link: socket.socket, size: int) -> bytes:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Return a listening TCP socket; without a host, on all addresses."""
     if host or not socket.has_dualstack_ipv6():
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     else:

@@ -185,7 +185,7 @@ class Tls:
 
 
 def main(user: int) -> None:
-    """Serve connections until virt-handler ends."""
+    """Relay each connection that virt-handler gives, until it ends."""
     confine(user)
     threading.stack_size(STACK_BYTES)
     control = socket.socket(fileno=0)
@@ -231,7 +231,7 @@ def confine(user: int) -> None:
 
 
 def carry(link: socket.socket, told: socket.socket) -> None:
-    """Serve one connection to its end."""
+    """Relay one connection to its end."""
     channel = Channel(told)
     with link, told:
         try:
@@ -275,7 +275,7 @@ def _converse(tls: Tls, channel: Channel) -> None:
 
 
 def context(order: dict[str, Any]) -> ssl.SSLContext:
-    """Return the context of one handshake. Raises OSError for an unusable certificate."""
+    """Return the TLS context of one handshake. Raises OSError for an unusable certificate."""
     is_client = order["server_name"] is not None
     made = contexts.client() if is_client else contexts.server()
     made.verify_mode = ssl.CERT_REQUIRED

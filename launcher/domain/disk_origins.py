@@ -107,7 +107,7 @@ def _of_plugin(name: str, protocol: plugin_disks.Protocol, *, read_only: bool) -
 
 
 def file_of(origin: Origin, found: Found) -> PurePosixPath:
-    """Return the file or device that the domain opens."""
+    """Return the file or device that the domain opens for this disk."""
     return origin.overlay or below(origin, found)
 
 

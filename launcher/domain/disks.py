@@ -140,7 +140,6 @@ def _letters(index: int) -> str:
 
 
 def _index(target: str) -> int:
-    """Return the index of a target's letters: 0 for ``sda``."""
     position = 0
     for letter in target[2:]:
         position = position * 26 + string.ascii_lowercase.index(letter) + 1

@@ -120,7 +120,6 @@ def _processors(root: Node, counts: Mapping[str, int], total: int) -> Iterator[E
 
 
 def _cpu(root: Node, definition: Definition) -> Iterator[Edit]:
-    """Yield the edit of a CPU mode that only KVM has. The emulator gets "maximum"."""
     node = root.child("cpu")
     if node is not None and node.get("mode") == "host-passthrough" and definition.accelerator == "qemu":
         yield _attribute(node, "mode", "maximum")

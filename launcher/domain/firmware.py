@@ -31,7 +31,6 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_bootloader(tree: Tree, element: Element, definition: Definition) -> None:
-    """Append UEFI by its files' paths, or the BIOS's output to the serial port."""
     efi = firmware_files.efi(definition.specification, definition.uid)
     if efi is not None:
         loader = SubElement(element, "loader", readonly="yes", type="pflash")

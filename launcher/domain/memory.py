@@ -47,7 +47,6 @@ def _append_device(tree: Tree, amount: int) -> None:
 
 
 def _append_backing(tree: Tree, specification: Mapping[str, Any]) -> None:
-    """Append huge pages, and shared access if other processes of the pod need the memory."""
     size, is_shared = hardware.page_size(specification), hardware.is_shared(specification)
     if size not in ("", "2Mi", "1Gi"):
         raise InvalidSpecification(f"memory.hugepages.pageSize: {size!r} is not supported")

@@ -266,7 +266,6 @@ class ManagedDomain:
         return await self._agent.read(agent_status.names_of(self._record.known.machine))
 
     def _own_machine(self) -> messages.Machine | None:
-        """Return the machine if its guest runs here and is not migrating."""
         now = self._record.known
         return None if now.arriving is not None or now.leaving is not None else now.machine
 

@@ -15,7 +15,7 @@ PROTO = "handler/devices/v1beta1/api.proto"
 
 
 def main() -> int:
-    """Generate; return protoc's exit status."""
+    """Generate the kubelet's API from its definition; return protoc's exit status."""
     return int(protoc.main(["protoc", f"-I{ROOT}", f"--python_out={ROOT}", f"--pyi_out={ROOT}", PROTO]))
 
 

@@ -122,7 +122,6 @@ class Applier:
         return None
 
     async def _change(self, vm: Object, link: Link, request: messages.Change) -> Result | None:
-        """Have the launcher change a setting of the guest; remember a failure."""
         change, failures = Change(request.what, request.name), self._failures.setdefault(link.pod_uid, {})
         try:
             status = await link.connected().call(request)
@@ -207,7 +206,6 @@ class Applier:
         return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))
 
     def _emit_counts(self, vm: Object, pod_uid: str, launcher: messages.Status) -> None:
-        """Emit Events of the launcher's counts that grew since the last call."""
         counts = (launcher.reboots, launcher.watchdogs, launcher.passt_ends, int(bool(launcher.pre_stop_problem)))
         reboots, watchdogs, passt_ends, hooks = self._counts.setdefault(pod_uid, counts)
         if launcher.watchdogs > watchdogs:

@@ -78,7 +78,7 @@ def pause(vm: Mapping[str, Any], launcher: messages.Status, failures: Failures, 
 
 
 def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Status, failures: Failures, now: datetime) -> Object:
-    """Return the status with an entry in ``status.changes`` for each edit that the guest has not taken."""
+    """Return the status with the state of each recorded edit in ``status.changes``."""
     supported, told = _supported(launcher), _told(launcher)
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     desired, there = live_changes.wanted(vm), _disks(launcher)

@@ -34,7 +34,7 @@ class Plugging:
         self._failures = failures
 
     async def take(self, vm: Object, link: Link, step: Step) -> Result | None:
-        """Carry a step out; return when to check again, or None at once."""
+        """Attach or detach a device, and record a failure; return when to check again, None: at once."""
         self._failures.begin(vm, link)
         try:
             rest = await self._take(vm, link, step)

@@ -31,7 +31,7 @@ class Objects(Protocol):
         ...
 
     def remember(self, obj: Object) -> None:
-        """Store the object that a write returned."""
+        """Store the object that a write returned in the cache."""
         ...
 
 

@@ -91,7 +91,6 @@ class GuestStart:
         return None
 
     async def _import(self, vm: Object, link: Link, connection: Connection, accelerator: messages.Accelerator) -> Result | None:
-        """Have the launcher import the disks' images; return when to check again, None if the start can continue."""
         if link.pod_uid in self._imported or not guest_imports.of(vm) or not connection.knows(messages.Import):
             return None
         now = self._ports.clock.now()
@@ -142,7 +141,6 @@ class GuestStart:
             self._ports.emit(vm, "Warning", reason, guest_status.printable(message))
 
     async def _write_plugin_fault(self, vm: Object, fault: DisksFault) -> Result:
-        """Write the fault of disk plugins, or end the attempt if it is permanent; return when to check again."""
         message = guest_status.printable(str(fault))
         if fault.final:
             await self._writer.write_end(vm, End(power.RESULT_FAILED, conditions.DISK_NOT_SUPPORTED, message))
@@ -157,7 +155,6 @@ class GuestStart:
             self._ports.emit(vm, "Warning", fault.reason, guest_status.printable(fault.message))
 
     async def _write_refusal(self, vm: Object, refused: LauncherRefused) -> Result:
-        """Write that the start waits for a disk, or end the attempt; return when to check again."""
         now = self._ports.clock.now()
         if refused.reason == "NotReady":
             status = guest_status.waiting_for_disks(vm, refused.disks, str(refused), now, full=refused.full)

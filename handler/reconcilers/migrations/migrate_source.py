@@ -193,7 +193,6 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             self._emit(migration, "Warning", f"Migration{end.phase}", f"the guest stays on its node: {message}")
 
     async def _fail(self, migration: Object, message: str) -> None:
-        """Write that the Migration failed, and emit an Event."""
         await self._write(migration, phases.FAILED, message=guest_status.printable(message))
         self._emit(migration, "Warning", "MigrationFailed", guest_status.printable(message))
 

@@ -66,7 +66,7 @@ def plan(
     *,
     write_seconds: float = DEFAULT.progress_seconds,
 ) -> Step:
-    """Return the next Course with the status to write, or the seconds until then; ``seconds`` is the time of ``Course``'s clock."""
+    """Return the next Course, and a status to write or the seconds to wait with it; ``seconds`` is the time of ``Course``'s clock."""
     course = _counted(course, report)
     old: Object = dict(migration.get("status") or {})
     status = {**old, "progress": figures(report, now)}

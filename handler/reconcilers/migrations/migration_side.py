@@ -90,7 +90,6 @@ class Side(ABC, Generic[Action]):
         return migration_progress.at_end(report, self._ports.clock.now(), dig_migration(migration, "status", "progress"))
 
     def _emit(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an Event of the Migration, and of its machine if it is on this node."""
         self._ports.events.event(migration, MIGRATIONS, type_, reason, message)
         if (vm := self._ports.machines.get(objects.namespace_of(migration), vm_name(migration))) is not None:
             self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)

@@ -25,7 +25,7 @@ def expected(status: messages.Status) -> messages.MigrationStatus | None:
 
 
 def advanced(known: messages.MigrationStatus, seen: Observation, now: float, *, releasing: bool) -> messages.MigrationStatus:
-    """Return the migration after the domain was observed here.
+    """Return the incoming migration after the domain was observed here.
 
     ``releasing``: libvirt was called to resume the domain. A running one was released even if the answer was lost.
     """
@@ -39,7 +39,7 @@ def advanced(known: messages.MigrationStatus, seen: Observation, now: float, *, 
 
 
 def lost(known: messages.MigrationStatus, now: float) -> messages.MigrationStatus:
-    """Return the migration without a domain here: failed if it ran or had arrived, else unchanged."""
+    """Return the incoming migration without a domain here: failed if it ran or had arrived, else unchanged."""
     if known.state in ("running", "arrived"):
         return dataclasses.replace(known, state="failed", message="the domain did not arrive", end_time=now)
     return known

@@ -128,7 +128,7 @@ def _powered_off(run: Run) -> str:
 
 
 def fault_of(domain: Observation, names: Mapping[str, str]) -> str:
-    """Return the errors of a domain's disks, for users; ``names``: of disks, by libvirt's."""
+    """Return a text for users with the errors of a domain's disks; ``names``: the disks', by libvirt's."""
     return "; ".join(f"disk {names.get(disk, disk)!r}: {error}" for disk, error in domain.disk_errors)
 
 

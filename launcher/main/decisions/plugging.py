@@ -25,13 +25,13 @@ class Plugged:
 
 
 def machine_with(machine: messages.Machine, disk: Mapping[str, Any]) -> messages.Machine:
-    """Return the machine with a disk, in place of one of this name. The other disks keep libvirt's names."""
+    """Return the machine with this disk, in place of one of its name. The other disks keep libvirt's names."""
     others = [each for each in hardware.defaulted(machine.domain) if each["name"] != disk["name"]]
     return _with_targets(machine, given.with_devices(machine.domain, "disks", [*others, dict(disk)]))
 
 
 def machine_without(machine: messages.Machine, name: str) -> messages.Machine:
-    """Return the machine without a disk, or with its drive of this name empty, as :func:`machine_with`."""
+    """Return the machine without the disk of this name; a drive stays, empty. The other disks keep libvirt's names."""
     found = hardware.defaulted(machine.domain)
     left = [
         hardware.without_medium(each) if each["name"] == name else each for each in found if each["name"] != name or hardware.is_drive(each)
@@ -50,12 +50,12 @@ def targets(machine: messages.Machine) -> dict[str, str]:
 
 
 def alone(machine: messages.Machine, name: str) -> dict[str, Any]:
-    """Return ``spec.domain`` with one of the machine's disks."""
+    """Return ``spec.domain`` with only this disk of the machine."""
     return given.with_devices(machine.domain, "disks", [each for each in hardware.defaulted(machine.domain) if each["name"] == name])
 
 
 def plugged(machine: messages.Machine, name: str, found: Mapping[str, Found]) -> Plugged:
-    """Return the XML of one of the machine's disks, or raise InvalidSpecification."""
+    """Return the XML of the machine's disk of this name and its controllers, or raise InvalidSpecification."""
     definition = Definition(
         machine.namespace, machine.name, machine.uid, alone(machine, name), machine.accelerator, found=found, targets=machine.targets
     )

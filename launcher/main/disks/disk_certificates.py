@@ -67,7 +67,6 @@ def _read(secret: str) -> Mapping[str, bytes]:
 
 
 async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> None:
-    """Connect to a disk's server as QEMU will. Raises SourceUnusable or ServersSilent."""
     name = str(disk["name"])
     credentials = f"tls-creds-x509,id=tls,endpoint=client,verify-peer=yes,dir={layout.NBD_CERTIFICATES_DIRECTORY}"
     try:

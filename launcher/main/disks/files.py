@@ -122,7 +122,7 @@ def device_size(origin: Origin) -> int | None:
 
 
 def _is_absent(path: Path) -> bool:
-    """Return whether an entry is absent. Unsearchable directories and broken links are errors."""
+    """Return whether nothing is at ``path``; False also if its directory is unsearchable."""
     try:
         path.lstat()
     except FileNotFoundError:

@@ -80,7 +80,7 @@ def _partial(name: str) -> Path:
 
 
 async def make(children: Children, machine: messages.Machine, *, may_come: bool = False) -> None:
-    """Make the images of such disks, one after the other. ``may_come``: a migration's source may send those that cannot be made.
+    """Make the images of the made disks, one after the other. ``may_come``: a migration's source may send those that cannot be made.
 
     Raises:
         SourceUnusable: a Secret or ConfigMap is invalid.

@@ -22,7 +22,7 @@ class Unreadable(Exception):
 
 
 def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cloud_init.MAX_FILES) -> dict[str, bytes]:
-    """Return a mounted Secret's values by their keys: at most ``count``, with ``limit`` bytes together. Raises Unreadable."""
+    """Return a mounted Secret's or ConfigMap's values by key: at most ``count``, with ``limit`` bytes together. Raises Unreadable."""
     for left in reversed(range(_TRIES)):
         try:
             return _read(directory, limit, count)

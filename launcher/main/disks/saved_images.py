@@ -84,7 +84,7 @@ def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
 
 
 def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> Sealed:
-    """Make a written file the image, durably. Raises ImageUnusable if libvirt did not complete it, and OSError."""
+    """Rename a file that libvirt wrote to the image, durably, and describe it. Raises ImageUnusable if it is not complete, and OSError."""
     descriptor = open_own(partial)
     try:
         os.fchmod(descriptor, 0o600)

@@ -57,10 +57,10 @@ class Finding(Enum):
 
 
 def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
-    """Return what an observation after libvirt's call means.
+    """Return whether the domain left, stayed, or must be looked at again, by an observation after libvirt's call.
 
-    ``seen`` is None after libvirt undefined the domain, because it left. ``returned``: the call had no error, so the target's libvirt has a
-    complete domain. ``job``: libvirt reports a running migration.
+    ``seen`` is None after libvirt undefined the domain, because it left. ``returned``: the call had no error, so the target's libvirt has
+    a complete domain. ``job``: libvirt reports a running migration.
     """
     if seen is None or (seen.state is State.SHUTOFF and seen.reason == "migrated"):
         return Finding.LEFT

@@ -34,7 +34,7 @@ class Plugging:
         self._record = watch.record
 
     async def plug(self, request: Request) -> None:
-        """Attach or detach a device, unless that was done before. Refuse until the guest releases a device."""
+        """Attach or detach a device, unless that was done before. Raises RequestRefused, also until the guest releases a device."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, DOING[type(request)])
             if (machine := self._record.known.machine) is None:

@@ -36,7 +36,7 @@ class Record:
         return self._qemu_log(self.known.name) if self.known.name else None
 
     def take(self, fact: Callable[Concatenate[Known, P], Known], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Apply a fact, a function of ``launcher.main.decisions.known`` with its arguments, and report changes."""
+        """Replace the state by the result of a function of ``launcher.main.decisions.known``, and report changes."""
         before, after = self.known, fact(self.known, *args, **kwargs)
         if after.ended and not before.ended:
             after = self._with_log(after)

@@ -37,7 +37,7 @@ class Saving:
         self._begun: asyncio.Queue[str] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Save the guest on each request, until cancelled."""
+        """Save the guest's memory on each request, until cancelled."""
         while True:
             await self._save(await self._begun.get())
 

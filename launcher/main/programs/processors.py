@@ -41,7 +41,6 @@ def _node(directory: Path) -> int:
 
 
 def _place(directory: Path) -> tuple[int, int]:
-    """Return (socket, core); equal for all if unknown."""
     return _number(directory / "physical_package_id"), _number(directory / "core_id")
 
 
