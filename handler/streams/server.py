@@ -198,10 +198,10 @@ class Server:
             raise errors.BadRequest(f"{stream} requires a WebSocket with the subprotocol {streams.SUBPROTOCOL}")
         forward, holder = streams.forward_of(stream), request.headers.get(streams.HOLDER_HEADER, "")
         if forward is not None:
-            with self._counted.one(Wanted(machine, info["uid"], forward.kind, holder, streams.share(forward.kind))):
+            with self._counted.one(Wanted(machine, info["uid"], forward.kind, holder, streams.limit_factor(forward.kind))):
                 return await self._forwarded(request, socket, target, forward)
         kind = stream.removesuffix("-follow").rstrip("0123456789")  # all ports or slots of a machine share one limit
-        wanted = Wanted(machine, info["uid"], kind, holder, streams.share(kind))
+        wanted = Wanted(machine, info["uid"], kind, holder, streams.limit_factor(kind))
         exists = partial(self._exists, target.pod_uid)
         with self._counted.one(wanted), self._slots.one(machine, info["uid"], stream, exists) as chosen:
             return await self._joined(request, socket, target, chosen)

@@ -35,7 +35,7 @@ def append(tree: Tree, definition: Definition) -> None:
         driver = _append_disk(tree.devices, disk, origin, definition.found.get(origin.name, Found()), target)
         if thread := threads.get(origin.name):
             driver.set("iothread", str(thread))
-        if over_network.is_copied(disk):
+        if over_network.copies_writes(disk):
             driver.attrib.update({"queues": "1", "queue_size": str(over_network.REQUESTS)})
         elif queues and target[1] == "virtio":
             driver.set("queues", str(queues))

@@ -140,7 +140,7 @@ def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
 
 
 def _validate_common(metadata: Mapping[str, Any], *, stored: Mapping[str, str] | None = None) -> list[FieldError]:
-    """Return the errors in labels, annotations and owners; keys of ``stored`` annotations are valid."""
+    """Return the errors in labels, annotations and owners; keys of ``stored`` annotations are not checked again."""
     return [
         *validate_labels(metadata.get("labels") or {}, _LABELS),
         *_validate_annotations(metadata.get("annotations") or {}, stored or {}),

@@ -186,7 +186,7 @@ class HandlerStream(Connect):
     @property
     def share(self) -> int:
         """Return how many times the limit per user and machine applies: programs open several connections."""
-        return streams.share(self._stream)
+        return streams.limit_factor(self._stream)
 
     def warnings(self, obj: Object) -> tuple[str, ...]:
         """Return a warning if the guest is paused."""

@@ -361,7 +361,7 @@ def refuse_migrate(vm: Object) -> Refusal:
     busy = _refuse_busy(vm, "migrate") or _refuse_frozen(vm)
     if busy is not None:
         return busy
-    if (condition := conditions.found_false(vm, conditions.MIGRATABLE)) is not None:
+    if (condition := conditions.false_condition(vm, conditions.MIGRATABLE)) is not None:
         return f"the virtual machine cannot be migrated: {condition.get('message') or condition.get('reason') or 'it is not migratable'}"
     return None
 

@@ -26,7 +26,7 @@ TLS_BYTES: Final = 2 * MIB
 def requirements(disk: Object, volume: str) -> Requirements:
     """Return the requirements of one network disk; ``volume`` names its volume."""
     room = Requirements(overhead_bytes=BYTES[disk["type"]])
-    if network_disks.is_copied(disk):
+    if network_disks.copies_writes(disk):
         room += Requirements(overhead_bytes=network_disks.REQUESTS * REQUEST_BYTES)
     if network_disks.tls_secret(disk):
         room += Requirements(overhead_bytes=TLS_BYTES)

@@ -22,7 +22,7 @@ class Barrier:
 
 def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
     """Return what prevents live migration according to the machine's condition or claims (of its disks, by name), or None."""
-    if (found := conditions.found_false(vm, conditions.MIGRATABLE)) is not None:
+    if (found := conditions.false_condition(vm, conditions.MIGRATABLE)) is not None:
         reason, message = found.get("reason"), found.get("message")
         return Barrier(
             reason=str(reason or "NotMigratable"),

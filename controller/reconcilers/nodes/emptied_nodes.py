@@ -9,5 +9,5 @@ from apiserver.apis.virt.places import node_states
 def trim(node: Object) -> Object:
     """Return the relevant part of a Node's ``spec``."""
     cordoned: Object = {"unschedulable": True} if dig(node, "spec", "unschedulable") else {}
-    taints = [each for each in node_states.taints_of(node) if each.get("key") == node_states.OFF_TAINT or node_states.empties(each)]
+    taints = [each for each in node_states.taints_of(node) if each.get("key") == node_states.OFF_TAINT or node_states.is_emptying(each)]
     return {**cordoned, **({"taints": [{"key": each["key"], "effect": each["effect"]} for each in taints]} if taints else {})}

@@ -9,7 +9,7 @@ from orjson import dumps
 from apiserver.apis.meta.managedfields.elements import SELF
 from apiserver.apis.meta.managedfields.schema import Atom, ListAtom, MapAtom, Mismatch, same
 from apiserver.apis.meta.managedfields.sets import EMPTY, LEAF, Fields, ordered, union
-from apiserver.apis.meta.managedfields.values import ABSENT, decided, kind_of, misfit
+from apiserver.apis.meta.managedfields.values import ABSENT, kind_of, misfit, own_kind
 
 Found = tuple[Fields | None, Fields | None]
 """(touched, removed) below a step; None for nothing."""
@@ -96,7 +96,7 @@ def _compare(atom: Atom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSO
         return _maps(atom, atom.map, old, new)
     if atom.single:
         return _as(kind_of(atom, new), atom, old, new)
-    was, becomes = decided(atom, old), decided(atom, new)
+    was, becomes = own_kind(atom, old), own_kind(atom, new)
     if was == becomes:
         return _as(kind_of(atom, new), atom, old, new)
     first = _as(kind_of(atom, old), atom, old, new)

@@ -6,7 +6,7 @@ from typing import Any
 
 from apiserver.apis.meta.managedfields.elements import show
 from apiserver.apis.meta.managedfields.schema import Atom, ListAtom, MapAtom, Mismatch
-from apiserver.apis.meta.managedfields.values import decided, misfit
+from apiserver.apis.meta.managedfields.values import misfit, own_kind
 
 Problem = tuple[str, str]
 """(path, message)."""
@@ -31,7 +31,7 @@ def text_of(problems: list[Problem]) -> str:
 def _validate(atom: Atom, value: Any, *, duplicates: bool) -> list[Problem]:  # noqa: ANN401 - any JSON value
     if value is None or type(value) in atom.accepted:
         return []
-    kind = decided(atom, value)
+    kind = own_kind(atom, value)
     if kind == "map" and atom.map is not None:
         return _validate_map(atom.map, value, duplicates=duplicates)
     if kind == "list" and atom.list is not None:

@@ -15,7 +15,7 @@ ABSENT: Final[Any] = type("Absent", (), {"__repr__": lambda _: "ABSENT", "__bool
 
 def kind_of(atom: Atom, value: Any) -> Kind:  # noqa: ANN401 - any JSON value
     """Return a value's own kind (map, list, scalar) if the type allows it, else the type's first kind."""
-    found = decided(atom, value)
+    found = own_kind(atom, value)
     if found is not None:
         return found
     if atom.map is not None:
@@ -23,7 +23,7 @@ def kind_of(atom: Atom, value: Any) -> Kind:  # noqa: ANN401 - any JSON value
     return "scalar" if atom.scalar is not None else "list"
 
 
-def decided(atom: Atom, value: Any) -> Kind | None:  # noqa: ANN401 - any JSON value
+def own_kind(atom: Atom, value: Any) -> Kind | None:  # noqa: ANN401 - any JSON value
     """Return a value's own kind (map, list, scalar); None if null or not allowed by the type."""
     if isinstance(value, dict):
         return "map" if atom.map is not None else None

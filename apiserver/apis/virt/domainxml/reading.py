@@ -107,7 +107,7 @@ def read(text: str) -> Reading:
     return _sound(_read(text))
 
 
-def read_anew(text: str) -> Reading:
+def read_uncached(text: str) -> Reading:
     """Return :func:`read`'s result without its cache, for callers with their own.
 
     Raises:

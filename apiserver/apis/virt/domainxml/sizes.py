@@ -25,7 +25,7 @@ class Size:
 class Sizes:
     """Sizes by documents' digests."""
 
-    def __init__(self, read: Callable[[str], Reading] = reading.read_anew, most: int = REMEMBERED) -> None:
+    def __init__(self, read: Callable[[str], Reading] = reading.read_uncached, most: int = REMEMBERED) -> None:
         self._read = read
         self._most = most
         self._sizes: dict[bytes, Size | None] = {}

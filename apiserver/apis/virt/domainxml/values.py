@@ -158,7 +158,7 @@ MAC: Final = "mac"
 
 
 def named(kind: str) -> Rule:
-    """Return a rule that accepts the placeholder ``@kind:NAME@`` of something next to the XML."""
+    """Return a rule that accepts the placeholder ``@kind:NAME@`` of a device or field next to the XML."""
 
     def rule(value: str) -> str:
         if name_in(value, kind):

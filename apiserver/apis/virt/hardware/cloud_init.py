@@ -83,5 +83,5 @@ def reference(source: Mapping[str, Any], datum: str) -> tuple[str, str] | None:
 
 
 def default_key(datum: str) -> str:
-    """Return the default key in a Secret: ``userdata``."""
+    """Return the default key of a datum in its Secret: ``userdata`` of ``userData``."""
     return datum.lower()

@@ -85,5 +85,5 @@ def queues(domain: Domain, model: str) -> int:
 
 
 def has_several_queues(domain: Domain) -> bool:
-    """Return whether virtio cards have several queues with several processors."""
+    """Return whether each virtio card has a queue per processor."""
     return bool((domain.get("devices") or {}).get("networkInterfaceMultiqueue"))

@@ -110,7 +110,7 @@ class Kind:
     login_keys: Mapping[str, str] = field(default_factory=dict)
     """Files of a login in the pod, by the keys of the Secret in ``secretRef``."""
     has_tls: bool = False
-    copies: bool = False
+    copies_writes: bool = False
     """QEMU's driver copies what the guest writes."""
 
 
@@ -150,13 +150,13 @@ def _portals(source: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 KINDS: Final[Mapping[str, Kind]] = {
     ISCSI: Kind(_portals, _of_iscsi, {"lun": 0}, login_keys=LOGIN_KEYS),
     NBD: Kind(lambda source: ((str(source["host"]), int(source["port"])),), _of_nbd, {"port": 10809}, has_tls=True),
-    NFS: Kind(lambda source: ((str(source["host"]), NFS_PORT),), _of_nfs, copies=True),
+    NFS: Kind(lambda source: ((str(source["host"]), NFS_PORT),), _of_nfs, copies_writes=True),
     RBD: Kind(
         lambda source: tuple(each for text in source["monitors"] if (each := monitor(str(text))) is not None),
         _of_rbd,
         {"pool": "rbd"},
         login_keys=KEYRING_KEYS,
-        copies=True,
+        copies_writes=True,
     ),
 }
 """Their format is always raw: with detection, a guest could make QEMU open other files and servers."""
@@ -172,10 +172,10 @@ def is_network(disk: Mapping[str, Any]) -> bool:
     return kind_of(disk) is not None
 
 
-def is_copied(disk: Mapping[str, Any]) -> bool:
+def copies_writes(disk: Mapping[str, Any]) -> bool:
     """Return whether QEMU's driver copies each write until the server answers."""
     kind = kind_of(disk)
-    return kind is not None and kind.copies and not disk["readOnly"]
+    return kind is not None and kind.copies_writes and not disk["readOnly"]
 
 
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

@@ -186,7 +186,7 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
 """Causes by type and reason of a False condition. With other reasons, the machine waits for its pod."""
 
 
-def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+def false_condition(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     """Return the machine's condition of this type if it is False, else None."""
     found = objects.condition(dig_vm(vm, "status", "conditions"), kind)
     return found if found is not None and found.get("status") == "False" else None
@@ -199,7 +199,7 @@ def was_stopped_by_a_fault(found: list[dict[str, Any]] | None) -> bool:
 
 
 def waits_for(vm: Mapping[str, Any]) -> frozenset[Wait]:
-    """Return what a machine waits for: at most one wait each of the disks and the networks."""
-    lacking = ((by_reason, found_false(vm, kind)) for kind, by_reason in _WAITS.items())
+    """Return what a machine waits for: at most one wait each for disks and networks."""
+    lacking = ((by_reason, false_condition(vm, kind)) for kind, by_reason in _WAITS.items())
     found = (by_reason.get(str(each.get("reason"))) for by_reason, each in lacking if each is not None)
     return frozenset(each for each in found if each is not None)

@@ -34,7 +34,7 @@ def image_of(vm: Mapping[str, Any]) -> Image | None:
 
 
 def suspending(vm: Mapping[str, Any]) -> operations.Operation | None:
-    """Return the operation that suspends the guest now, or None."""
+    """Return the machine's unfinished operation ``Suspend``, or None."""
     return next((each for each in operations.unfinished(vm) if each.get("action") == operations.SUSPEND), None)
 
 

@@ -271,7 +271,7 @@ def call_of(vm: Mapping[str, Any], call_id: str) -> Mapping[str, Any] | None:
 
 
 def keep_call(vm: dict[str, Any], call_id: str, verb: str) -> None:
-    """Add a verb's call to ``status.calls``, in place, and drop the oldest."""
+    """Add a verb's call to ``status.calls``, in place, in place of the oldest if full."""
     status = vm.setdefault("status", {})
     status["calls"] = [*(status.get("calls") or ()), {"id": call_id, "verb": verb}][-MAX_CALLS_KEPT:]
 

@@ -77,7 +77,7 @@ def digest_errors(text: str) -> list[str]:
 
 
 def ip_errors(text: str) -> list[str]:
-    """Return the errors in an IPv4 or IPv6 address, which has no zone."""
+    """Return the errors in an IPv4 or IPv6 address; a zone is one."""
     return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
 
 
@@ -147,7 +147,7 @@ def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address in an untrusted text if it can be a pod's; None for links, groups, nodes and cloud metadata."""
+    """Return the IP address in an untrusted text if it can be a pod's; None for loopback, link-local, multicast and the like."""
     found = ip(text)
     if found is None or (isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None):
         return None
@@ -156,7 +156,7 @@ def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def host_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:
-    """Return host and port in a text; None for a host name or other text."""
+    """Return IP address and port in a text; None for a host name or other text."""
     match = _HOST_PORT.fullmatch(text) if len(text) <= _MAX_HOST_PORT else None
     if match is None:
         return None

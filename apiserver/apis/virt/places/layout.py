@@ -142,7 +142,7 @@ def console_socket(port: int) -> str:
 def log_socket(port: int) -> str:
     """Return the name of virt-launcher's socket for a serial port's output.
 
-    A connection gets what is kept, then new output until it ends its own direction.
+    A connection gets the kept output, then new output until the client closes its sending side.
     """
     return f"log{port}.sock"
 

@@ -80,7 +80,7 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return the only name of an attempt's pod, so that a second creation fails."""
+    """Return the fixed name of an attempt's pod: a second creation fails."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
@@ -100,12 +100,12 @@ def node_lease_namespace(namespace: str) -> str:
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Return the only name of a migration attempt's target pod."""
+    """Return the fixed name of a migration attempt's target pod."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
 def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> str:
-    """Return the only name of a disk's attachment pod for the guest in pod ``pod_uid``."""
+    """Return the fixed name of a disk's attachment pod for the guest in pod ``pod_uid``."""
     return f"{_attachments(vm_name)}{_suffix(pod_uid, disk, claim)}"
 
 
@@ -120,7 +120,7 @@ def _attachments(vm_name: str) -> str:
 
 
 def removal_pod_name(vm_name: str, vm_uid: str) -> str:
-    """Return the only name of the pod that deletes a deleted machine's image."""
+    """Return the fixed name of the pod that deletes a deleted machine's image."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, 'images')}"
 
 

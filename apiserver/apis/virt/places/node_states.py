@@ -22,7 +22,7 @@ ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
 
 def is_being_emptied(node: Object | None) -> bool:
     """Return whether the node is being drained or kept empty."""
-    return bool(dig(node, "spec", "unschedulable")) or any(empties(each) for each in taints_of(node))
+    return bool(dig(node, "spec", "unschedulable")) or any(is_emptying(each) for each in taints_of(node))
 
 
 def is_fenced(node: Object | None) -> bool:
@@ -36,7 +36,7 @@ def kubelet_is_unreachable(node: Object | None) -> bool:
     return ready is None or ready.get("status") == "Unknown"
 
 
-def empties(taint: Object) -> bool:
+def is_emptying(taint: Object) -> bool:
     """Return whether a taint means that the node is drained or kept empty."""
     return taint.get("key") in EMPTYING_TAINTS and taint.get("effect") == "NoSchedule"
 

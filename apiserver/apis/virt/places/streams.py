@@ -39,8 +39,8 @@ CLOSE_POLICY_VIOLATION: Final = 1008
 """The right to the stream was withdrawn: reconnecting is useless."""
 
 
-def share(kind: str) -> int:
-    """Return the factor of the limits per machine for this kind of stream."""
+def limit_factor(kind: str) -> int:
+    """Return by how much a kind of stream multiplies the limits of streams per machine."""
     return CONNECTIONS if kind in _OF_CONNECTIONS else 1
 
 

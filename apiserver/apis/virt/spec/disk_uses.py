@@ -41,7 +41,7 @@ class Lock(NamedTuple):
 
 
 def uses(domain: Domain) -> dict[str, Use]:
-    """Return the strictest use of each claim by the machine's disks, by the claim's name."""
+    """Return the strictest use (writing, sharing, reading) of each claim by the machine's disks, by the claim's name."""
     found: dict[str, Use] = {}
     for each in disks.defaulted(domain):
         if claim := disks.claim_of(each):
@@ -57,7 +57,7 @@ def server_uses(domain: Domain) -> dict[str, Use]:
 def locks(domain: Domain, uid: str, node: str = "", image_claim: str = "") -> frozenset[Lock]:
     """Return all locks of a machine on claims, servers' disks and files of its node.
 
-    ``domain`` is of the running form. ``image_claim`` has images of its memory, in a directory of its uid: no guest may have its files.
+    ``domain`` is of the running form. ``image_claim`` has the machine's memory images: no guest may write to it as a file system.
     """
     images = (Lock(f"{_FILES}/{image_claim}", _STATE),) if image_claim else ()
     return frozenset((*_locks(domain, uid), *_files_of_node(domain, node), *images))

@@ -23,7 +23,7 @@ class Password:
 
 
 def problem(name: str, given: object) -> str:
-    """Return why a field of the verb's body is invalid, without the value, or ""."""
+    """Return why a field of the body of ``setpassword`` is invalid, without the value, or ""."""
     if name == "encrypted":
         return "" if isinstance(given, bool) else "must be true or false"
     most = MAX_USER if name == "user" else MAX_PASSWORD
@@ -36,7 +36,7 @@ def problem(name: str, given: object) -> str:
 
 
 def of(body: object) -> Password:
-    """Return the password in the verb's body.
+    """Return the password in the body of ``setpassword``.
 
     Raises:
         ValueError: it is invalid; the text never contains the password.

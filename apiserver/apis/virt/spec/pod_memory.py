@@ -19,7 +19,7 @@ FIELD: Final = running.POD_RESIZE
 
 
 def of_guest(vm: Mapping[str, Any]) -> int:
-    """Return the running form's memory in bytes."""
+    """Return the memory in bytes of the domain that the guest runs with."""
     return memory.guest_bytes(running.spec_of(vm).get("domain") or {})
 
 
@@ -50,7 +50,7 @@ def waits_for_pod(vm: Mapping[str, Any]) -> str:
 
 
 def is_released(vm: Mapping[str, Any]) -> bool:
-    """Return whether virt-handler reports for the present spec that the guest has exactly the desired memory."""
+    """Return whether the guest has exactly the desired memory, by virt-handler's report for the present spec."""
     pending = any(entry.get("path") == str(live_changes.MEMORY) for entry in live_changes.entries(vm))
     return not pending and dig_vm(vm, "status", "observedGeneration") == generation_of(vm) and wanted(vm) == of_guest(vm)
 

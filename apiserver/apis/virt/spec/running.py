@@ -54,7 +54,7 @@ class Difference:
 
 
 def spec_of(vm: Mapping[str, Any]) -> Object:
-    """Return the spec with the running hardware; fields outside :data:`FIELDS` are always the spec's."""
+    """Return the spec with the guest's hardware from ``status.running``; fields outside :data:`FIELDS` are the spec's."""
     spec: Object = vm.get("spec") or {}
     kept = dig_vm(vm, "status", RUNNING)
     if not isinstance(kept, dict):
@@ -82,7 +82,7 @@ def between(desired: Object, runs: Object) -> tuple[Difference, ...]:
 
 
 def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
-    """Copy the running hardware to the status if an update changes it, or remove a copy that the update restores.
+    """Copy the running hardware to ``status.running`` if an update changes it, or remove a copy that the update restores.
 
     ``obj``, changed in place, is the updated machine with the status of ``old``.
     """
@@ -104,7 +104,7 @@ def set_domain(vm: Object, domain: Object) -> None:
 
 
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
-    """Restore the copy of the running hardware in ``obj``, which has a new status, or remove it without a guest, in place.
+    """Restore ``status.running`` in ``obj``, which has a new status, or remove it without a guest, in place.
 
     A suspended guest keeps its devices, because its image has libvirt's names of them.
     """

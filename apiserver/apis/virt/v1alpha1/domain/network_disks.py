@@ -88,7 +88,7 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
     if not hardware.is_network(disk):
         return []
     found = VALIDATED[disk["type"]](disk["source"], path.child("source"))
-    if hardware.is_copied(disk) and disk["target"]["bus"] != "virtio":
+    if hardware.copies_writes(disk) and disk["target"]["bus"] != "virtio":
         text = f"must be virtio for a disk of type {disk['type']} that the guest writes to"
         found.append(invalid(path.child("target", "bus"), disk["target"]["bus"], text))
     if (disk.get("driver") or {}).get("io") is not None:

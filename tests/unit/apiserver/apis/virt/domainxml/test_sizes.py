@@ -21,7 +21,7 @@ class Reads:
 
     def __call__(self, text: str) -> Reading:
         self.texts.append(text)
-        return reading.read_anew(text)
+        return reading.read_uncached(text)
 
 
 def of_memory(mebibytes: int) -> str:
