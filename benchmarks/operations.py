@@ -121,10 +121,10 @@ class Link(Protocol):
     """A way to a console."""
 
     async def send(self, data: bytes) -> None:
-        """Type."""
+        """Type into the console."""
 
     async def receive(self) -> bytes:
-        """Return the next output."""
+        """Return the next bytes of console output."""
 
 
 class Own:
@@ -134,12 +134,12 @@ class Own:
         self._reader, self._writer = reader, writer
 
     async def send(self, data: bytes) -> None:
-        """Type."""
+        """Type into the console."""
         self._writer.write(data)
         await self._writer.drain()
 
     async def receive(self) -> bytes:
-        """Return the next output."""
+        """Return the next bytes of console output."""
         return await self._reader.read(1 << 16)
 
 
@@ -150,11 +150,11 @@ class Stream:
         self._connection = connection
 
     async def send(self, data: bytes) -> None:
-        """Type."""
+        """Type into the console."""
         await self._connection.send(data)
 
     async def receive(self) -> bytes:
-        """Return the next output."""
+        """Return the next bytes of console output."""
         message = await self._connection.recv()
         return message if isinstance(message, bytes) else message.encode()
 

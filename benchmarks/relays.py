@@ -206,7 +206,7 @@ def send(link: socket.socket, size: int) -> None:
 
 
 def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], socket.socket] = lambda link: link) -> None:
-    """Receive ``size`` bytes from the first connection, and acknowledge them with a byte."""
+    """Accept one connection, receive ``size`` bytes, and acknowledge them with a byte."""
     accepted, _ = listener.accept()
     with wrap(accepted) as link:
         buffer = memoryview(bytearray(CHUNK_BYTES))

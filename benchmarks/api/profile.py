@@ -52,7 +52,7 @@ def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
 
 
 def _short(frame: str) -> str:
-    """Shorten ``get (/…/apiserver/registry/generic/store.py:12)`` to function and path from the package on."""
+    """Return a frame, such as ``get (/…/apiserver/registry/generic/store.py:12)``, as function and path from the package on."""
     name, _, place_ = frame.partition(" (")
     if name.startswith("0x"):
         name = "?"  # a library without symbols

@@ -97,7 +97,7 @@ class Bench:
                 self.introduce(each, operation)
 
     def introduce(self, contestant: Contestant, operation: Operation) -> None:
-        """Send each user's request for each of its objects once, unless the server has cached their reviews."""
+        """Send each user's request for each of its objects once, so that the server caches the reviews, unless it has."""
         verb = "patch" if operation.verb == "watch" else operation.verb  # watchers also write
         if verb == contestant.introduced:
             return
@@ -167,7 +167,7 @@ class Bench:
             progress(f"{key} {each.name}")
 
     def first_list(self, contestant: Contestant, listing: Operation) -> dict[str, Any]:
-        """List once. The reference server is ready before its cache is, and returns 429 until then."""
+        """Return a sample of one list. The reference server is ready before its cache, and returns 429 until then: retry."""
         return self.insist("status 429", contestant, listing, "-seconds=0", "-longest=0.01")
 
     def insist(self, passing: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Scale:
             )
 
     def lists(self, steps: list[int]) -> None:
-        """Measure kinds of lists. The namespace ``many`` has all objects except those of the first step and the creates."""
+        """Measure lists with limits and selectors. Namespace ``many`` has all objects except those of the first step and the creates."""
         count, many = steps[-1], steps[-1] - steps[0]
         one = f"o{steps[1]}--00007" if len(steps) > 1 else "absent"
         kinds = {

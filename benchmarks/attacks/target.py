@@ -118,7 +118,7 @@ class Target:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     def socket_mib(self) -> float:
-        """Return the kernel's memory for its connections, part of a pod's limit."""
+        """Return the kernel's memory for the process's connections, part of a pod's limit."""
         found = subprocess.run(
             ["ss", "--tcp", "--memory", "--no-header", "--numeric", "--oneline", "state", "all", "sport", "=", f":{self.port}"],
             capture_output=True, text=True, check=True,
@@ -134,7 +134,7 @@ class Target:
 
 @asynccontextmanager
 async def serving(certificates: Certificates, config: Config, source: Path, python: str) -> AsyncIterator[Target]:
-    """Yield virt-api run from ``source`` with default limits on clients."""
+    """Run virt-api from ``source`` with default limits on clients; yield it once it is ready."""
     directory, port = certificates.directory, free_port()
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": config.server}}],

@@ -30,7 +30,7 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
     """Refuses redirects, which could lead to another host or to plain HTTP."""
 
     def redirect_request(self, *_: object) -> None:
-        """Return nothing, so that the answer counts as an error."""
+        """Return nothing, so that a redirect counts as an error."""
 
 
 class Board:
@@ -61,7 +61,7 @@ class Board:
 
 
 def switch_off(board: Board, *, on_again: bool) -> None:
-    """Switch the node off, and wait until the board reports it. The caller limits the time."""
+    """Switch the node off, wait until the board reports it, and if ``on_again`` switch it on. The caller limits the time."""
     if not board.is_off():
         board.reset("ForceOff")
         while not board.is_off():

@@ -15,7 +15,7 @@ _COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-depe
 
 
 def command(*arguments: str) -> Sequence[str]:
-    """Return the command line of ``Life``; build it if necessary. The kubeconfig's key must be of an elliptic curve."""
+    """Return the command line of the program ``Life``, built if necessary. The kubeconfig's key must be of an elliptic curve."""
     packages.install_for_java()
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCES.iterdir()))).hexdigest()[:8]
     directory = caching.once(layout.cache() / f"fabric8-{digest}", "Build fabric8's client", _make)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def result(obj: dict[str, Any]) -> str:
-    """Return ``Current``, ``InProgress``, ``Failed`` or ``Terminating``, as Helm 4, Flux and kpt see it."""
+    """Return an object's state as Helm 4, Flux and kpt see it: ``Current``, ``InProgress``, ``Failed`` or ``Terminating``."""
     metadata, status = obj["metadata"], obj.get("status") or {}
     if metadata.get("deletionTimestamp"):
         return "Terminating"

@@ -52,7 +52,7 @@ class Held:
 
 
 def _has(pid: int, *fields: str) -> bool | None:
-    """Return whether one of these sets of proc_pid_status(5) contains SIGTERM; None without a process."""
+    """Return whether SIGTERM is in one of these signal sets of a process (proc_pid_status(5)); None if it is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

@@ -43,7 +43,7 @@ def ip(*arguments: str, netns: str = "") -> None:
 
 
 def joins(bridge: str) -> str:
-    """Return the network namespace that joins these bridges, with ports named like the nodes."""
+    """Return the name of the network namespace that joins the nodes' bridges of this name, with ports named like the nodes."""
     return f"kv{bridge}"
 
 

@@ -186,7 +186,7 @@ async def served(pages: Mapping[str, Page]) -> AsyncIterator[int]:
 
 
 def rules_for_labels(endpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a ServiceMonitor endpoint's label rules as the Prometheus Operator renames them."""
+    """Return a ServiceMonitor endpoint's label rules in Prometheus' notation, as the Prometheus Operator does."""
 
     def renamed(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [{re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key): value for key, value in rule.items()} for rule in rules]

@@ -97,7 +97,7 @@ class Cuts:
         return next((each for each in found if "deletionTimestamp" not in each["metadata"]), found[0])
 
     def sent(self, node: str) -> int:
-        """Return the most bytes that one connection sent to another virt-handler's relay port (ss(8))."""
+        """Return the most bytes that one connection of the node sent to another virt-handler's relay port (ss(8)), or 0."""
         pids = processes.of_pod(self.handler(node))
         if not pids:
             return 0

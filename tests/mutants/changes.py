@@ -41,7 +41,7 @@ class _Membership(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """cosmic-ray tests its own operators with examples."""
+        """Return none; cosmic-ray tests its own operators with examples."""
         return ()
 
 
@@ -76,7 +76,7 @@ class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """cosmic-ray tests its own operators with examples."""
+        """Return none; cosmic-ray tests its own operators with examples."""
         return ()
 
 

@@ -37,7 +37,7 @@ class Comparison:
 def compare(reference: Reference, expression: str, variables: dict[str, Any]) -> Comparison:
     """Evaluate an expression on both sides; return a verdict and both results.
 
-    ``unchecked``: only Go's type checker refuses it; ``known``: see above; ``cost``: only the costs differ.
+    ``unchecked``: only Go's type checker refuses it; ``known``: an error of ``_OURS`` or ``_THEIRS``; ``cost``: only the costs differ.
     """
     theirs = reference.ask(expression, variables)
     try:

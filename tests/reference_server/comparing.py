@@ -37,7 +37,7 @@ class Difference:
 
     @property
     def is_words(self) -> bool:
-        """Return whether only human-readable messages differ."""
+        """Return whether this difference is between human-readable messages."""
         return self.member.rpartition(".")[2] == "message" and isinstance(self.reference, str) and isinstance(self.ours, str)
 
     @property
@@ -71,7 +71,7 @@ def differences(reference: Any, ours: Any, member: str = "") -> Iterator[Differe
 
 
 def _is_empty_details(reference: Any, ours: Any, member: str) -> bool:
-    """True for empty details, which Go writes depending on the error: docs/differences.md."""
+    """Return whether only Go has ``details``, empty ones, which it writes depending on the error: docs/differences.md."""
     return member.rpartition(".")[2] == "details" and reference == {} and ours is ABSENT
 
 
@@ -100,7 +100,7 @@ def judge(step: Step, reference: Answer, ours: Answer) -> list[str]:
 
 
 def _is_of(difference: Difference, members: Iterable[str]) -> bool:
-    """True if it is one of these members, or below one."""
+    """Return whether a difference is in one of these members, or below one."""
     return any(difference.name == each or difference.name.startswith(f"{each}.") for each in members)
 
 

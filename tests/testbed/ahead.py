@@ -17,7 +17,7 @@ NICENESS = 10
 
 
 def run(background: str, command: Sequence[str], log: pathlib.Path) -> int:
-    """Run both at once; return the command's exit status or, if that is 0, the background's.
+    """Run ``background`` and ``command`` at once; return the command's exit status or, if that is 0, the background's.
 
     If the command fails, the background is ended.
     """

@@ -59,7 +59,7 @@ class Scene:
             await self.world.api.edit(MIGS, "default", "m", lambda obj, changes=changes: obj["status"].update(changes))  # type: ignore[misc]  # a default binds the changes
 
     def arrive(self, uid: str = "mig-1") -> None:
-        """Finish on the target as libvirt does: the domain is complete, and paused."""
+        """Report on the target, as libvirt does after the copy, that the domain is complete and paused."""
         domain = self.source.status.domain
         assert domain is not None
         self.target.change(domain=replace(domain, state="paused", reason="user"))

@@ -449,7 +449,7 @@ def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
 
 @contextmanager
 def killed_afterwards(launchers: list[Launcher]) -> Iterator[None]:
-    """Kill these launchers after the block; it may add some to the list."""
+    """Kill the listed launchers after the block, also those that it adds."""
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ def image(*entries: int, extended: bool = False, l1_entries: int = 1, table: int
 
 
 def whole_from(made: bytes) -> int:
-    """Return the number of bytes that make the image whole."""
+    """Return the least size in bytes at which the image counts as whole."""
     return next(size for size in range(CLUSTER, 1 << 20) if qcow2_end.is_whole(lambda at, length: made[at : at + length], size))
 
 

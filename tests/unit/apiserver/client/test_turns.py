@@ -29,7 +29,7 @@ class Clock:
 
 
 async def made_in_turns(count: int, seconds: float, most: float = MOST, *, asked_after: bool = False) -> list[int]:
-    """Make things that each take ``seconds``, at most ``most`` in a turn; return how many each turn made."""
+    """Do ``count`` steps of ``seconds`` each in turns of at most ``most``; return the number of steps in each turn."""
     clock, made = Clock(), [0]
 
     async def others() -> None:

@@ -67,7 +67,7 @@ def emptied(name: str) -> str:
 
 
 def allowed(given: object, shape: beside.Shape = beside.FIELDS) -> Any:
-    """Return the typed fields that are allowed next to XML."""
+    """Return a copy of typed fields, limited to those allowed next to XML."""
     if isinstance(given, list):
         return [allowed(each, shape) for each in given]
     if not isinstance(given, Mapping) or not shape:
@@ -76,7 +76,7 @@ def allowed(given: object, shape: beside.Shape = beside.FIELDS) -> Any:
 
 
 def standing_beside(name: str) -> dict[str, Any]:
-    """Return the fields that an emptied document needs."""
+    """Return the typed fields that golden file ``name``, once emptied, needs next to it."""
     found: dict[str, Any] = allowed({each: CASES[name].specification.get(each) or {} for each in ("firmware", "devices")})
     if "disks" in found["devices"]:  # an empty drive is complete in the XML
         found["devices"]["disks"] = [each for each in found["devices"]["disks"] if "type" in each]
