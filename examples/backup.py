@@ -42,11 +42,11 @@ def main() -> None:
 
 def _again(found: Object) -> Object:
     metadata = {key: found["metadata"][key] for key in KEPT if key in found["metadata"]}
-    spec = _said(found) if found["kind"] == "VirtualMachine" else found["spec"]
+    spec = _new_spec(found) if found["kind"] == "VirtualMachine" else found["spec"]
     return {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": metadata, "spec": spec}
 
 
-def _said(vm: Object) -> Object:
+def _new_spec(vm: Object) -> Object:
     """Return a machine's spec for a new object, with the values that depended on its uid; Halted if it is off."""
     spec: Object = copy.deepcopy(vm["spec"])
     if not power.decide(vm).on:

@@ -126,7 +126,7 @@ def _short(value: float) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
-def _beside(samples: list[Result], name: str) -> float:
+def _microseconds_of(samples: list[Result], name: str) -> float:
     """Return the median processor time, in microseconds per operation, of process ``name``, such as etcd."""
     used: list[float] = [each["cpu_seconds"].get(name, 0) * 1e6 / max(each["count"], 1) for each in samples]
     return statistics.median(used)
@@ -137,7 +137,7 @@ def _speeds(result: Result, key: str) -> list[str]:
     for name, samples in result["samples"].get(key, {}).items():
         middle = {field: statistics.median([each[field] for each in samples]) for field in ("p50_us", "p99_us", "bytes_per_answer")}
         speed = statistics.median([each["count"] / each["seconds"] for each in samples])
-        etcd, kube = (_beside(samples, process) for process in ("etcd", "kube-apiserver"))
+        etcd, kube = (_microseconds_of(samples, process) for process in ("etcd", "kube-apiserver"))
         line = f"{key:16}{name:10}{speed:9.0f}" + "".join(f"{value:10.0f}" for value in middle.values())
         line += f"{etcd:9.0f}{kube:9.0f}{samples[0]['connections']:7}"
         if samples[0].get("deliveries"):

@@ -69,7 +69,7 @@ def test_memory_volume_is_limited_and_the_guest_runs_on(machine: Kubectl) -> Non
     machine("exec", pod, "--", "rm", f"{layout.CACHE_DIRECTORY}/filled")
 
 
-def looked_at(kubectl: Kubectl, least: int) -> datetime | None:
+def measured_at(kubectl: Kubectl, least: int) -> datetime | None:
     """Return when the kubelet last measured the VM's overlay volume; None below ``least`` bytes, or without an answer."""
     status = kubectl.api.get("vm", VM)["status"]
     try:
@@ -87,10 +87,10 @@ def test_a_guest_that_fills_its_disk_is_not_evicted_for_it(machine: Kubectl) -> 
         guest.run("dd if=/dev/zero of=/dev/vda bs=64k 2>/dev/null; sync", timeout=120)
     written = int(machine("exec", pod, "--", "du", "--summarize", "--block-size=1", layout.OVERLAYS_DIRECTORY).split()[0])
     assert written > FILLED_BYTES
-    seen = eventually(lambda: looked_at(machine, written), timeout=150, interval=3, what="the kubelet has seen how much the guest wrote")
+    seen = eventually(lambda: measured_at(machine, written), timeout=150, interval=3, what="the kubelet has seen how much the guest wrote")
     judged = seen + 2 * EVICTIONS
     eventually(
-        lambda: (looked_at(machine, written) or seen) > judged, timeout=120, interval=3, what="the kubelet has judged what it saw, twice"
+        lambda: (measured_at(machine, written) or seen) > judged, timeout=120, interval=3, what="the kubelet has judged what it saw, twice"
     )
     found = machine.api.get("pod", pod)
     assert found["status"]["phase"] == "Running", found["status"]

@@ -39,7 +39,7 @@ def taken(kubectl: Kubectl) -> dict[str, Any]:
     return vm
 
 
-def seen(kubectl: Kubectl) -> tuple[bool, str]:
+def disk_and_link(kubectl: Kubectl) -> tuple[bool, str]:
     """Return whether the disk reads slowly, and the network link's state, both as the guest sees them."""
     with console(kubectl, VM) as guest:
         guest.type("\n")
@@ -64,27 +64,27 @@ def test_running_guest_takes_edits_and_keeps_them(kubectl: Kubectl, system: Kube
     vm = kubectl.api.ready("vm", VM, timeout=120)
     with console(kubectl, VM) as guest:
         guest.expect("GUEST-READY", timeout=180)
-    assert seen(kubectl) == (False, "1")
+    assert disk_and_link(kubectl) == (False, "1")
 
     edit(kubectl, disk=SLOW, state="down")
     assert taken(kubectl)["status"]["podUID"] == vm["status"]["podUID"]
-    assert seen(kubectl) == (True, "0")
+    assert disk_and_link(kubectl) == (True, "0")
     assert len(kubectl.api.events("HardwareChanged", of=VM, timeout=10)) == 2
 
     killed = kill_all(system, "virt-handler")
     edit(kubectl, disk={}, state="up")
     await_recovery(system, "virt-handler", killed)
     taken(kubectl)
-    assert seen(kubectl) == (False, "1")
+    assert disk_and_link(kubectl) == (False, "1")
 
     edit(kubectl, disk=SLOW, state="down", sockets=2)
     vm = taken(kubectl)
     made = kubectl.api.create(migration(VM, node=other_node(kubectl, vm["status"]["nodeName"])))
     assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
-    assert seen(kubectl) == (True, "0")
+    assert disk_and_link(kubectl) == (True, "0")
     edit(kubectl, disk={}, state="up", sockets=2)
     taken(kubectl)
-    assert seen(kubectl) == (False, "1")
+    assert disk_and_link(kubectl) == (False, "1")
     assert processors_after_a_reset(kubectl) == "2"
 
     edit(kubectl, disk={}, state="up", sockets=1)

@@ -123,7 +123,7 @@ def probed(node: str, address: str) -> str:
     return progress.output_of(["ip", "netns", "exec", node, "busybox", "wget", "-q", "-O", "-", f"http://{host(address)}:{PORT}/"]).strip()
 
 
-def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
+def looks_until_the_switch(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
     """Return the Migration's phase and the status of the target pod's readiness gate at each look before the VM changes its pod."""
     found: list[tuple[str, str]] = []
     target = kubectl.api.until("migration", migration, lambda each: each["status"]["targetPod"], timeout=120, what="the target's pod")[
@@ -159,7 +159,7 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
 
     with a_policy(kubectl, "long-enough-to-be-looked-at", machines={"app": "moving"}, bandwidth="8Mi"):
         made = kubectl.api.create(migration("moving"))["metadata"]["name"]
-        looks = looked_at(kubectl, made)
+        looks = looks_until_the_switch(kubectl, made)
     moved = kubectl.api.get("migration", made)["status"]
     at = {each["phase"]: datetime.fromisoformat(each["time"]) for each in moved["phaseTransitionTimestamps"]}
     eventually(

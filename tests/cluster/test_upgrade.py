@@ -113,7 +113,7 @@ def test_guests_survive_an_upgrade_and_move_at_the_chosen_pace(kubectl: Kubectl,
 
     with served(kubectl):
         upgrade(kubectl, before, numbers)
-        moved(kubectl, guests)
+        check_moves(kubectl, guests)
 
 
 def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
@@ -139,7 +139,7 @@ def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
     assert kubectl.api.list("migrations") == []
 
 
-def moved(kubectl: Kubectl, guests: dict[str, int]) -> None:
+def check_moves(kubectl: Kubectl, guests: dict[str, int]) -> None:
     """Install this release; check that each guest migrates into it once, one per ``PACE_SECONDS``."""
     numbers = counted(kubectl, *GUESTS)
     release.install("workloadUpdate.batchSize=1", f"workloadUpdate.batchInterval={PACE_SECONDS}s")

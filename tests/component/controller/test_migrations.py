@@ -43,7 +43,7 @@ def a_migration(name: str, machine: str = "testvm", **status: Any) -> dict[str, 
     return {**made, "status": status} if status else made
 
 
-def over(number: int, owner: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+def a_finished_migration(number: int, owner: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     """Return a finished, cleaned-up Migration; higher numbers are newer."""
     made = a_migration(f"old-{number:03}", phase="Succeeded", endTime="2026-01-01T00:00:00Z", sourcePod="p", targetPod="q")
     made["metadata"] |= {"creationTimestamp": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z", "ownerReferences": [owner], **metadata}
@@ -119,7 +119,7 @@ async def test_refused_ownership_does_not_affect_migrations() -> None:
         await cluster.running()
         owner = owner_of(cluster.vm())
         for number in range(1, 8):
-            await api.put(MIGRATIONS, over(number, owner))
+            await api.put(MIGRATIONS, a_finished_migration(number, owner))
         await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))
         await cluster.until(lambda: {"old-001", "old-002"} <= api.refused, "refusals")
         await api.put(MIGRATIONS, a_migration("m"))
@@ -131,13 +131,13 @@ async def test_refused_ownership_does_not_affect_migrations() -> None:
 async def test_newest_ended_migrations_are_kept_without_reads(api: FakeAPI, cluster: Cluster) -> None:
     await cluster.running()
     owner = owner_of(cluster.vm())
-    await api.put(MIGRATIONS, over(200, {**owner, "uid": "of-an-earlier-machine"}))
-    waits = over(0, owner, labels={"kubevirt.io/evicted-pod": "some-pod"})
+    await api.put(MIGRATIONS, a_finished_migration(200, {**owner, "uid": "of-an-earlier-machine"}))
+    waits = a_finished_migration(0, owner, labels={"kubevirt.io/evicted-pod": "some-pod"})
     waits["status"]["endTime"] = "2999-01-01T00:00:00Z"  # its end still counts
     asked = len(api.requests)
     await api.put(MIGRATIONS, waits)
     for number in range(1, 101):
-        await api.put(MIGRATIONS, over(number, owner))
+        await api.put(MIGRATIONS, a_finished_migration(number, owner))
     # A change of the VM reconciles them all.
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))
     kept = ["old-000", *(f"old-{number:03}" for number in range(96, 101)), "old-200"]
@@ -156,7 +156,7 @@ async def test_the_oldest_goes_when_another_one_is_over(api: FakeAPI, cluster: C
     source = await cluster.running()
     owner = owner_of(cluster.vm())
     for number in range(1, 6):
-        await api.put(MIGRATIONS, over(number, owner))
+        await api.put(MIGRATIONS, a_finished_migration(number, owner))
     made = a_migration("new")
     made["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     await api.put(MIGRATIONS, made)

@@ -141,7 +141,7 @@ async def test_passt_guest_has_the_pods_addresses_and_reconnects(start: Start) -
         await both(pod, start)
 
 
-def end(pod: Pod, launcher: Launcher, client: Client, viewer: Viewer) -> int:
+def kill_passt(pod: Pod, launcher: Launcher, client: Client, viewer: Viewer) -> int:
     """Kill passt during an open connection, and wait until a new one works; return the killed pid."""
     before = open_in_the_guest(viewer, 23)
     with connected(pod, 23):
@@ -193,7 +193,7 @@ async def both(pod: Pod, start: Start) -> None:
         # It ends three times. Open connections in the guest stay so until the guest sends.
         assert own_mebibytes(process(launcher)) < 32  # its share of the pod's memory without sockets
         viewer.sh(f"(nc -ll -p 23 -e sh -c '{ECHO_ONCE}') >/dev/null 2>&1 & true")
-        ended = [end(pod, launcher, client, viewer) for _ in range(3)]
+        ended = [kill_passt(pod, launcher, client, viewer) for _ in range(3)]
         last = process(launcher)
         assert len({last, *ended}) == 4
         assert client.status.passt_ends == 3

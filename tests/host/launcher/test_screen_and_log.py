@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
 
 
-def whole(connection: socket.socket) -> bytes:
+def read_to_end(connection: socket.socket) -> bytes:
     """Shut down our direction of the connection; return the bytes that come until the other side ends it."""
     with connection:
         connection.settimeout(60)
@@ -31,16 +31,16 @@ def whole(connection: socket.socket) -> bytes:
 def test_screenshot_shows_the_screen_also_of_a_paused_guest(start: Start) -> None:
     pod = start()
     with pod.client() as client, pod.console() as viewer:
-        assert b"no guest runs in this pod" in whole(pod.socket(layout.SCREENSHOT_SOCKET))
+        assert b"no guest runs in this pod" in read_to_end(pod.socket(layout.SCREENSHOT_SOCKET))
         client.ask(messages.Sync(a_tiny_machine(devices={"graphics": [{"type": "vnc"}], "interfaces": []})))
         viewer.expect(READY)
-        running = whole(pod.socket(layout.SCREENSHOT_SOCKET))
+        running = read_to_end(pod.socket(layout.SCREENSHOT_SOCKET))
         assert not screenshot.problem(running)
         width, height, rows = decoded(running)
         assert (width, height) >= (640, 400)
         assert len(set(rows)) > 2, "the screen is empty"
         client.ask(messages.Suspend())
-        assert decoded(whole(pod.socket(layout.SCREENSHOT_SOCKET)))[:2] == (width, height)
+        assert decoded(read_to_end(pod.socket(layout.SCREENSHOT_SOCKET)))[:2] == (width, height)
 
 
 def test_guest_sees_the_keys_of_a_spice_client(start: Start) -> None:
@@ -61,7 +61,7 @@ def test_guest_without_a_screen_has_no_screenshot(start: Start) -> None:
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(a_tiny_machine()))
         viewer.expect(READY)
-        said = whole(pod.socket(layout.SCREENSHOT_SOCKET))
+        said = read_to_end(pod.socket(layout.SCREENSHOT_SOCKET))
         assert said.startswith(b"take a screenshot of domain ")
         assert len(said) <= screenshot.MAX_TEXT
 
@@ -98,7 +98,7 @@ def test_log_begins_with_the_boot_and_follows_the_guest(start: Start) -> None:
             followed, deadline = b"", time.monotonic() + 60
             while followed.count(READY.encode()) < 2 and time.monotonic() < deadline:
                 followed += follower.recv(1 << 16)
-        kept = whole(pod.socket(layout.log_socket(0)))
+        kept = read_to_end(pod.socket(layout.log_socket(0)))
         for found in (followed, kept):
             assert found.count(READY.encode()) == 2
             assert found.index(READY.encode()) < found.index(b"before-the-reset") < found.rindex(READY.encode())

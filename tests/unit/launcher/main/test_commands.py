@@ -40,14 +40,14 @@ async def why(world: World, request: messages.Execute = LIVE) -> tuple[str, str]
     return caught.value.reason, str(caught.value)
 
 
-def after(count: int) -> Callable[[object], object]:
+def ends_after(count: int) -> Callable[[object], object]:
     """Return a function that answers as the guest agent about a process that ends after ``count`` questions."""
     left = iter([RUNS] * count)
     return lambda _: next(left, ENDED)
 
 
 async def test_a_command_that_ends_with_zero_succeeds(world: World) -> None:
-    await ready(world, {STATUS: after(2)})
+    await ready(world, {STATUS: ends_after(2)})
     await world.domain.handle(LIVE)
     assert executed(world) == [{"path": "/bin/live", "arg": ["-a"], "capture-output": True}]
 
@@ -115,7 +115,7 @@ def calls(world: World) -> list[str]:
 
 
 async def test_the_hook_runs_once_before_the_shutdown(world: World) -> None:
-    await ready(world, {STATUS: after(3)}, HOOK)
+    await ready(world, {STATUS: ends_after(3)}, HOOK)
     await world.domain.handle(messages.Shutdown(30.0))
     await world.until(lambda: "press power button" in world.hypervisor.calls)
     assert calls(world)[:2] == [EXEC, "ask agent"]
