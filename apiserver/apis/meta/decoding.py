@@ -30,10 +30,9 @@ _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 
 
 def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], tuple[FieldError, ...]]:
-    """Drop unknown fields and nulls from ``obj``, in place; return (paths of unknown fields, errors of wrong values).
+    """Drop unknown fields and nulls from ``obj``; return (paths of unknown fields, errors of wrong values).
 
-    As in Go, null means unset. ``metadata``, ``apiVersion`` and ``kind`` are not checked. An object of more than ``MAX_VALUES`` only gets
-    an error.
+    As in Go, null means unset. ``metadata``, ``apiVersion`` and ``kind`` are not checked. More than ``MAX_VALUES`` are an error.
     """
     content = {key: value for key, value in obj.items() if key not in _IGNORED}
     written = _written(content)

@@ -38,7 +38,7 @@ class Selector:
 
     @property
     def is_everything(self) -> bool:
-        """Whether the selector has no terms, and so selects every object."""
+        """Whether it has no terms."""
         return not self.terms
 
     @property
@@ -62,10 +62,10 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Return the selector in a text; its fields need not exist.
+    """Parse a field selector; its fields need not exist.
 
     Raises:
-        ValueError: it is invalid; the message is apimachinery's.
+        ValueError: it is invalid, with apimachinery's text.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a field selector may not be longer than {MAX_LENGTH} characters")
@@ -84,12 +84,12 @@ def parse(text: str) -> Selector:
 
 
 def escape(value: str) -> str:
-    """Return a field's value as a selector contains it."""
+    """Return a field's value as in a selector."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
 def unescape(value: str) -> str:
-    """Return a field's value from its escaped form in a selector.
+    """Return a field's value from a selector.
 
     Raises:
         ValueError: an unescaped ``,`` or ``=``, or a backslash before anything else.

@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 def checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return ``read`` as a flag's parser for argparse, which shows the user the message of its ValueError."""
+    """Return ``read`` for argparse, with the message of its ValueError for users."""
 
     def reading(text: str) -> _T:
         try:

@@ -90,7 +90,7 @@ class Selector:
 
     @property
     def is_everything(self) -> bool:
-        """Whether the selector has no terms, and so selects every object."""
+        """Whether it has no terms."""
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
@@ -106,10 +106,10 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Return the selector in a text, its terms sorted by key.
+    """Parse a label selector; its terms are sorted by key.
 
     Raises:
-        ValueError: it is invalid; the message is apimachinery's.
+        ValueError: it is invalid, with apimachinery's text.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a label selector may not be longer than {MAX_LENGTH} characters")

@@ -49,7 +49,7 @@ def namespace_of(obj: Mapping[str, Any]) -> str:
 
 
 def key_of(obj: Mapping[str, Any]) -> NamespacedName:
-    """Return the object's namespace and name, its key within its kind."""
+    """Return the object's namespace and name."""
     return NamespacedName(namespace_of(obj), name_of(obj))
 
 

@@ -95,10 +95,10 @@ def about(amount: int) -> str:
 
 
 def parse(text: str) -> Quantity:
-    """Return the quantity in a text.
+    """Parse a quantity.
 
     Raises:
-        ValueError: it is invalid; the message is apimachinery's.
+        ValueError: it is invalid, with apimachinery's text.
     """
     if len(text) > _MAX_TEXT:
         raise ValueError(FORMAT_RULE)

@@ -40,17 +40,17 @@ class Shape:
 
     @property
     def merge_key(self) -> str:
-        """The field that identifies each map in this list; empty if none is declared."""
+        """The field that identifies a list's maps, or ""."""
         return str(self._own("x-kubernetes-patch-merge-key"))
 
     def field(self, name: str) -> Shape:
-        """Return the shape of a field or map value; empty for an unknown one."""
+        """Return the shape of a field, empty if unknown."""
         resolved = self._resolved()
         properties = resolved.get("properties") or {}
         return Shape(properties.get(name) or resolved.get("additionalProperties") or {}, self.components)
 
     def element(self) -> Shape:
-        """Return the shape of the list's elements."""
+        """Return the shape of a list's items."""
         return Shape(self._resolved().get("items") or {}, self.components)
 
     def _own(self, extension: str) -> Any:  # noqa: ANN401 - JSON
@@ -67,7 +67,7 @@ def apply(document: dict[str, Any], patch: Any, shape: Shape) -> dict[str, Any]:
     """Return the patched ``document``, which may share parts with the unchanged arguments.
 
     Raises:
-        BadRequest: ``patch`` is malformed, such as an unknown directive, or an element without its merge key.
+        BadRequest: a malformed patch: an unknown directive, an element without its merge key …
     """
     if not isinstance(patch, dict):
         raise errors.BadRequest("error decoding patch: a strategic merge patch must be an object")
@@ -238,7 +238,7 @@ def _unknown_directive(directive: Any) -> errors.BadRequest:  # noqa: ANN401 - a
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a value without directives, and without nulls in maps."""
+    """Return a value without directives and maps' nulls."""
     if isinstance(value, dict):
         return {} if value.get(_PATCH) == "delete" else _clean_map(value)
     if isinstance(value, list):

@@ -13,7 +13,7 @@ _GO_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3
 
 
 def to_rfc3339(moment: datetime) -> str:
-    """Return a time as a ``metav1.Time``: whole seconds, UTC, ``Z``. ``moment`` must have a time zone."""
+    """Return a ``metav1.Time``: whole seconds, UTC, ``Z``. ``moment`` must have a time zone."""
     return _second(int(moment.replace(microsecond=0).timestamp()))  # a float is too imprecise for distant centuries
 
 
@@ -23,7 +23,7 @@ def _second(seconds: int) -> str:
 
 
 def to_rfc3339_micro(moment: datetime) -> str:
-    """Return a time as a ``metav1.MicroTime``: UTC, always six digits of a second."""
+    """Return a ``metav1.MicroTime``: UTC, always six digits of a second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

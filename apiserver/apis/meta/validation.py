@@ -68,7 +68,7 @@ class Path:
         return Path(f"{self.text}[{position}]")
 
     def key(self, key: str) -> Path:
-        """Return the path of the value under a map's key."""
+        """Return the path of a map's value."""
         return Path(f"{self.text}[{key}]")
 
     def __str__(self) -> str:
@@ -96,12 +96,12 @@ class FieldError:
         return f"{self.path}: {self.body}"
 
     def to_cause(self) -> errors.Cause:
-        """Return this error as an entry of a Status's ``details.causes``."""
+        """Return the error for ``details.causes``."""
         return errors.Cause(str(self.reason), self.body, self.path)
 
 
 def required(path: Path, detail: str = "") -> FieldError:
-    """Return the error of a missing or empty required field."""
+    """Return the error of an empty required field."""
     return FieldError(str(path), Reason.REQUIRED, "", detail)
 
 
@@ -122,12 +122,12 @@ def not_supported(path: Path, value: Any, supported: Sequence[str]) -> FieldErro
 
 
 def duplicate(path: Path, value: Any) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Return the error of a duplicate of a unique value."""
+    """Return the error of a repeated value."""
     return FieldError(str(path), Reason.DUPLICATE, value)
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    """Return the error of a field or value not allowed now."""
+    """Return the error of what is not allowed now."""
     return FieldError(str(path), Reason.FORBIDDEN, "", detail)
 
 
@@ -155,7 +155,7 @@ def duplicate_field(path: str, prefix: str = "") -> FieldError:
 
 
 def raise_if_any(found: Iterable[FieldError], *, group: str, kind: str, name: str) -> None:
-    """Raise :class:`errors.Invalid` with a cause per error of one object, if there is an error."""
+    """Raise :class:`errors.Invalid` with these errors, if any."""
     problems = list(found)
     if problems:
         raise to_invalid(problems, group=group, kind=kind, name=name)
@@ -191,7 +191,7 @@ _ESCAPES: Final = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\
 
 
 def quote(text: str) -> str:
-    """Return a text quoted as Go's ``%q`` does."""
+    """Return a text in Go's ``%q``."""
     return '"' + "".join(_ESCAPES.get(each) or (each if each.isprintable() else _escaped(ord(each))) for each in text) + '"'
 
 

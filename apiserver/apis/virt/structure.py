@@ -66,12 +66,12 @@ _WITH_METADATA: Final = members({"metadata": _METADATA})
 
 
 def of_virtual_machine(vm: Any) -> tuple[str, ...]:  # noqa: ANN401  # whether it is an object is the question
-    """Return faults in a VirtualMachine's structure as sentences; empty if our components can read it."""
+    """Return a VirtualMachine's faults as sentences; empty if it is sound."""
     return sentences(VIRTUAL_MACHINE(vm))
 
 
 def of_metadata(obj: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return faults in the structure of an object's metadata, as sentences."""
+    """Return the faults of an object's metadata."""
     return sentences(_WITH_METADATA(obj))
 
 
@@ -81,15 +81,15 @@ def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
 
 
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return faults in a Migration's structure, as sentences."""
+    """Return a Migration's faults."""
     return sentences(MIGRATION(migration))
 
 
 def of_migration_policy(policy: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return faults in a MigrationPolicy's structure, as sentences."""
+    """Return a MigrationPolicy's faults."""
     return sentences(MIGRATION_POLICY(policy))
 
 
 def of_replica_set(replica_set: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return faults in a VirtualMachineReplicaSet's structure, except its template's spec, as sentences."""
+    """Return a VirtualMachineReplicaSet's faults, except its template's spec's."""
     return sentences(REPLICA_SET(replica_set))

@@ -16,13 +16,13 @@ Found = tuple[Fields | None, Fields | None]
 
 
 def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Fields, Fields]:
-    """Return the fields of ``new`` that were added or modified, and the removed fields of ``old``."""
+    """Return the added or modified fields of ``new``, and the removed ones of ``old``."""
     touched, removed = _compare(atom, old, new)
     return touched or EMPTY, removed or EMPTY
 
 
 def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields:
-    """Return the fields that :func:`compare` finds added if the old object is ``structs``, with only empty structs."""
+    """Return the fields that :func:`compare` finds added to ``structs``, an object of empty structs."""
     assert atom.map is not None  # noqa: S101 - the type of a kind
     tree: Fields = {}
     for name in sorted(new):
@@ -78,7 +78,7 @@ _LONGEST_KNOWN: Final = 4096
 
 
 def _flat(names: tuple[str, ...]) -> Fields:
-    """Return the fields of a map of scalars, cached, because one author's objects have the same labels."""
+    """Return a map's fields, cached: objects of one author have the same labels."""
     tree = _known.get(names)
     if tree is None:
         tree = {SELF: LEAF, **dict.fromkeys(["f:" + name for name in sorted(names)], LEAF)}
@@ -187,7 +187,7 @@ def _lists(shape: ListAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any 
 
 
 def _same_key(element: Atom, old: list[Any], new: list[Any]) -> Found:
-    """Return the touched and removed fields of list items with one step. Duplicates are owned as a whole."""
+    """Return (touched, removed) fields of items under one step. Duplicates are owned as a whole."""
     if len(old) > 1 and len(new) > 1:
         return (None if same(old, new) else LEAF), None
     if len(old) > 1:

@@ -62,7 +62,7 @@ def key(fields: Iterable[tuple[str, Any]]) -> str:
 
 
 def quote(text: str) -> str:
-    """Return a text as a JSON string as Go writes it."""
+    """Return a text as Go's JSON string."""
     return f'"{text}"' if _PLAIN(text) else f'"{text.translate(_ESCAPES)}"'
 
 
@@ -161,7 +161,7 @@ def _float(number: float, *, exponent_from: float, exponent_below: float = 1e-6)
 
 
 def _number(text: str) -> int:
-    """Return a JSON integer as Go reads it: a large one through a float, so rounded."""
+    """Return an integer as Go reads it: large ones are rounded to a float."""
     number = int(text)
     return number if -_EXACT <= number <= _EXACT else int(float(text))
 

@@ -37,7 +37,7 @@ class Owner(NamedTuple):
     subresource: str = ""
 
     def identifier(self) -> str:
-        """Return this owner as Go's JSON text, the sort key of conflicts and old updaters."""
+        """Return Go's JSON identifier, by which owners are sorted."""
         named = (
             ("manager", self.manager),
             ("operation", self.operation),
@@ -67,7 +67,7 @@ class Reader:
         self._known: dict[tuple[str, bytes], Fields] = {}
 
     def read(self, given: Sequence[Mapping[str, Any]] | None) -> Managed:
-        """Return the entries of ``managedFields`` by owner, adapted to the present schemas of their versions.
+        """Return ``managedFields`` by owner, adapted to the present schemas of their versions.
 
         Raises:
             EntryError: one is invalid.

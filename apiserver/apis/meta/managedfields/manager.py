@@ -110,9 +110,9 @@ class FieldManager:
         return {**merged, "metadata": metadata}
 
     def _initial(self, live: Object | None, given: Any) -> Managed:  # noqa: ANN401 - a client's JSON
-        """Return the entries before the write: the client's, if valid, else the stored ones.
+        """Return the entries to begin with: the client's valid ones, else the stored.
 
-        A subresource's client cannot set them; an empty list, or one empty entry, resets them.
+        A subresource cannot set them; an empty list, or one empty entry, resets them.
         """
         stored = dig(live, "metadata", "managedFields")
         if given is not None and not self._subresource and given != stored:

@@ -62,7 +62,7 @@ class _Builder:
         return self._named[name]
 
     def _open(self, *, deduced: bool) -> Atom:
-        """Return the type of values without a schema: owned as a whole, or with ``deduced`` maps owned field by field."""
+        """Return the type without a schema: values are owned as a whole, or (``deduced``) maps field by field."""
         atom = Atom()
         self.made.append(atom)
         untyped = self._untyped if deduced else atom

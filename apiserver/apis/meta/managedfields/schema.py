@@ -75,7 +75,7 @@ class ListAtom:
         self._steps: dict[str, str] = {}
 
     def step_to(self, item: Any) -> str:  # noqa: ANN401 - any JSON value
-        """Return the step to an item of this list, by keys or value.
+        """Return the step to an item of this list.
 
         Raises:
             Mismatch: it has no valid key.
@@ -142,7 +142,7 @@ class Atom:
         self.is_scalar = False
 
     def settle(self, *, exact: bool) -> Atom:
-        """Set the attributes that follow from others, and return self; ``exact``: the scalar always has one type."""
+        """Set the attributes that follow from others; return self. ``exact``: the scalar always has one type."""
         if self.scalar is not None:
             self.accepted = _ACCEPTED[self.scalar]
         self.single = sum(each is not None for each in (self.map, self.scalar, self.list)) == 1
@@ -151,7 +151,7 @@ class Atom:
         return self
 
     def children(self) -> Iterable[Atom]:
-        """Yield the types of list items, named fields and other map values."""
+        """Yield the types of items, fields and map values."""
         if self.list is not None:
             yield self.list.element
         if self.map is not None:

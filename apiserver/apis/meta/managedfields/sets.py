@@ -24,7 +24,7 @@ EMPTY: Final[Fields] = {}
 
 
 def ordered(fields: Fields) -> Fields:
-    """Return a tree with the steps of its top level sorted; the same object if they are."""
+    """Return a tree with its top level sorted; the same object if it is."""
     if len(fields) < 2:
         return fields
     steps = sorted(fields)
@@ -80,7 +80,7 @@ def _parse(raw: Any) -> Fields:  # noqa: ANN401 - a client's JSON
 
 
 def union(first: Fields, second: Fields) -> Fields:
-    """Return the set of the members of either set."""
+    """Return the set of members of either."""
     if not first:
         return second
     return _union(first, second) if second else first
@@ -109,7 +109,7 @@ def contains(first: Fields, second: Fields) -> bool:
 
 
 def is_member(tree: Fields) -> bool:
-    """Return whether the field with this subtree is a member itself, not only fields below it."""
+    """Return whether the field of this subtree is itself a member."""
     return not tree or SELF in tree
 
 

@@ -36,7 +36,7 @@ class Updater:
         self._ignored = ignored
 
     def update(self, live: Object, new: Object, version: str, managed: Managed, writer: Owner) -> tuple[Managed, Fields]:
-        """Return the entries without fields that the write removed or took from other owners, and those that it added or modified."""
+        """Return the entries without fields that the write changed (of others) or removed, and the changed ones."""
         return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
 
     def first(self, structs: Object, new: Object, version: str) -> Fields:
@@ -106,7 +106,7 @@ class Updater:
         return self._prune_whole(merged, version, managed, last)
 
     def _prune_parts(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Return :meth:`_prune`'s result by pruning only the top-level parts that lost fields of the applier."""
+        """Return :meth:`_prune`'s result; only top-level parts that lost fields of the applier can differ."""
         given_up = {step: tree for step, tree in last.fields.items() if not sets.contains(fields, {step: tree})}
         names = [step[2:] for step in given_up]
         part = {name: merged[name] for name in ("apiVersion", "kind", *names) if name in merged}

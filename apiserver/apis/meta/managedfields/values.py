@@ -14,7 +14,7 @@ ABSENT: Final[Any] = type("Absent", (), {"__repr__": lambda _: "ABSENT", "__bool
 
 
 def kind_of(atom: Atom, value: Any) -> Kind:  # noqa: ANN401 - any JSON value
-    """Return a value's own kind (map, list, scalar) if the type allows it, else the type's first kind."""
+    """Return a value's own kind (``map`` …) if the type allows it, else the type's first."""
     found = own_kind(atom, value)
     if found is not None:
         return found
@@ -24,7 +24,7 @@ def kind_of(atom: Atom, value: Any) -> Kind:  # noqa: ANN401 - any JSON value
 
 
 def own_kind(atom: Atom, value: Any) -> Kind | None:  # noqa: ANN401 - any JSON value
-    """Return a value's own kind (map, list, scalar); None if null or not allowed by the type."""
+    """Return a value's own kind (``map`` …); None if null or not allowed by the type."""
     if isinstance(value, dict):
         return "map" if atom.map is not None else None
     if isinstance(value, list):

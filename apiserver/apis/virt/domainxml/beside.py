@@ -211,7 +211,7 @@ def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) 
 
 
 def read_document(text: str) -> tuple[Reading, parsing.Node]:
-    """Return :func:`reading.read`'s result for XML, and the root element.
+    """Return :func:`reading.read`'s result, and the XML's root.
 
     Raises:
         Malformed: the XML is invalid; its first problem is the message.

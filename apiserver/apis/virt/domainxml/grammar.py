@@ -57,7 +57,7 @@ class Problem:
 
 
 def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[Problem]:
-    """Return the first problems of a document's parts that ``allowed`` does not allow, one per path.
+    """Return a document's first problems with ``allowed``, one per path.
 
     ``reasons``: by name of an element or attribute, why it is never allowed.
     """

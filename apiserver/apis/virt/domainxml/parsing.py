@@ -73,7 +73,7 @@ class Node:
         return tuple(each for each in self.children if each.name == name)
 
     def find(self, *names: str) -> Node | None:
-        """Return the element at this path of child names, the first at each step, or None."""
+        """Return the descendant at this path, the first child each, or None."""
         node: Node | None = self
         for name in names:
             node = node.child(name) if node is not None else None
@@ -209,12 +209,12 @@ class _Builder:
 
 
 def element_count(text: str) -> int:
-    """Return the number of elements in a text, including those in comments, without parsing it."""
+    """Count the elements in a text, including those in comments, without parsing it."""
     return text.count("<") - text.count("</") - text.count("<!") - text.count("<?")
 
 
 def parse(text: str) -> Node:
-    """Return the root element of XML in a text.
+    """Return the root of an XML document.
 
     Raises:
         Malformed: it is not XML, or contains something never allowed.

@@ -93,13 +93,13 @@ class Reading:
 
 
 def problems_of(text: str) -> tuple[Problem, ...]:
-    """Return the problems of a domain's XML, without regard to other fields; empty if it is valid."""
+    """Return the problems of XML alone; empty if valid."""
     found = _read(text)
     return found if isinstance(found, tuple) else ()
 
 
 def read(text: str) -> Reading:
-    """Return the values in a domain's XML that our components use.
+    """Return what our components use of XML.
 
     Raises:
         Malformed: it is invalid; its first problem is the message.
@@ -108,7 +108,7 @@ def read(text: str) -> Reading:
 
 
 def read_uncached(text: str) -> Reading:
-    """Return :func:`read`'s result without its cache, for callers with their own.
+    """Return :func:`read`'s result without its cache.
 
     Raises:
         Malformed: as for :func:`read`.
@@ -227,7 +227,7 @@ def _video_bytes(element: Node) -> int:
 
 
 def _card_bytes(model: Node, attribute: str, default_mib: int) -> int:
-    """Return a video card's memory in bytes, rounded up to a power of two, as in libvirt and QEMU."""
+    """Return a card's memory, rounded up to a power of two, as libvirt and QEMU do."""
     said = int(model.get(attribute, "0")) << 10 or default_mib * MIB
     return 1 << (said - 1).bit_length()
 

@@ -21,7 +21,7 @@ _NO_NODES: Final[tuple[Node, ...]] = ()
 
 
 def problems(root: Node) -> list[Problem]:
-    """Return a document's violations of the rules between its elements."""
+    """Return violations of rules between a document's elements."""
     return [
         *_memory(root),
         *_memory_backing(root),
@@ -52,7 +52,7 @@ def topology(root: Node) -> tuple[int, int, int]:
 
 
 def io_thread_count(root: Node) -> int:
-    """Return the number of I/O threads, 0 without ``<iothreads>``."""
+    """Count the I/O threads."""
     return _number(root, "iothreads")
 
 
@@ -65,7 +65,7 @@ def firmware(root: Node) -> str:
 
 
 def page_bytes(root: Node) -> int:
-    """Return the size of the guest's huge pages in bytes; 0: ordinary pages."""
+    """Return the bytes of a huge page; 0: ordinary pages."""
     page = root.find("memoryBacking", "hugepages", "page")
     return values.in_bytes(page.get("size"), page.get("unit")) if page is not None else 0
 

@@ -40,7 +40,7 @@ def _factor(value: str) -> int:
 
 
 def in_bytes(number: str, unit: str) -> int:
-    """Return an amount of memory in bytes, rounded up to KiB, libvirt's default unit."""
+    """Return memory in bytes, rounded up to KiB, libvirt's default unit."""
     amount = int(number) * (_factor(unit) if unit else KIB)
     return -(-amount // KIB) * KIB
 
@@ -59,7 +59,7 @@ class Words:
 
 
 def words(*allowed: str) -> Rule:
-    """Return a rule that accepts only these words."""
+    """Return a rule for one of these words."""
     return Words(allowed)
 
 
@@ -82,12 +82,12 @@ class Number:
 
 
 def number(least: int, most: int) -> Rule:
-    """Return a rule that accepts integers in an inclusive range."""
+    """Return a rule for integers in an inclusive range."""
     return Number(least, most)
 
 
 def address(value: str) -> str:
-    """Return why a text is not a part of a device's address, or ""."""
+    """Return why a text is not part of a device's address, or ""."""
     return "" if _ADDRESS.fullmatch(value) else "must be a number such as 0x0a or 10"
 
 
@@ -97,7 +97,7 @@ def word(value: str) -> str:
 
 
 def matching(pattern: str, problem: str) -> Rule:
-    """Return a rule that accepts full matches of a regular expression, and else returns ``problem``."""
+    """Return a rule for full matches of a regular expression; others get ``problem``."""
     compiled = re.compile(pattern)
 
     def rule(value: str) -> str:
@@ -107,7 +107,7 @@ def matching(pattern: str, problem: str) -> Rule:
 
 
 def line(most: int) -> Rule:
-    """Return a rule that accepts one line of at most ``most`` printable characters."""
+    """Return a rule for one line of ``most`` printable characters."""
 
     def rule(value: str) -> str:
         return "" if value.isprintable() and len(value) <= most else f"must be one line of at most {most} printable characters"
@@ -116,7 +116,7 @@ def line(most: int) -> Rule:
 
 
 def prose(most: int) -> Rule:
-    """Return a rule that accepts lines of text, at most ``most`` characters in all."""
+    """Return a rule for several lines of ``most`` characters."""
 
     def rule(value: str) -> str:
         return "" if len(value) <= most else f"must be at most {most} characters"
@@ -125,7 +125,7 @@ def prose(most: int) -> Rule:
 
 
 def uuid(value: str) -> str:
-    """Return why a text is neither a UUID nor its placeholder, or ""."""
+    """Return why a text is not a UUID or its placeholder, or ""."""
     return "" if value == UUID or forms.UUID.fullmatch(value) else f"must be {UUID} or a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
@@ -135,7 +135,7 @@ def literal_uuid(value: str) -> str:
 
 
 def mac(value: str) -> str:
-    """Return why a text is neither a guest's MAC address nor its placeholder, or ""."""
+    """Return why a text is not a guest's MAC address or its placeholder, or ""."""
     return "" if name_in(value, MAC) else network.mac_problem(value)
 
 
@@ -158,7 +158,7 @@ MAC: Final = "mac"
 
 
 def named(kind: str) -> Rule:
-    """Return a rule that accepts the placeholder ``@kind:NAME@`` of a device or field next to the XML."""
+    """Return a rule for the placeholder ``@kind:NAME@`` of something next to the XML."""
 
     def rule(value: str) -> str:
         if name_in(value, kind):

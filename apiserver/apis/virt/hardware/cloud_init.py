@@ -40,7 +40,7 @@ MAX_FILE_NAME: Final = 103
 
 
 def inline(source: Mapping[str, Any], datum: str) -> bytes | None:
-    """Return the bytes of a datum (``userData`` …) that a disk's source contains, or None.
+    """Return a datum (``userData`` …) in a disk's source, as bytes, or None.
 
     Raises:
         ValueError: it is not Unicode text or base64. The message does not repeat it.
@@ -83,5 +83,5 @@ def reference(source: Mapping[str, Any], datum: str) -> tuple[str, str] | None:
 
 
 def default_key(datum: str) -> str:
-    """Return the default key of a datum in its Secret: ``userdata`` of ``userData``."""
+    """Return a datum's default key in a Secret: ``userdata``."""
     return datum.lower()

@@ -25,17 +25,17 @@ def counts(domain: Domain) -> dict[str, int]:
 
 
 def vcpus(domain: Domain) -> int:
-    """Return the number of processors at the start: sockets times cores times threads."""
+    """Count the processors: sockets times cores times threads."""
     return math.prod(counts(domain).values())
 
 
 def max_sockets(domain: Domain) -> int:
-    """Return the maximum number of sockets after hot-plug."""
+    """Return the most sockets after hot-plug."""
     return max(int((domain.get("cpu") or {}).get("maxSockets") or 0), counts(domain)["sockets"])
 
 
 def max_vcpus(domain: Domain) -> int:
-    """Return the maximum number of processors after hot-plug."""
+    """Return the most processors after hot-plug."""
     return math.prod((counts(domain) | {"sockets": max_sockets(domain)}).values())
 
 
@@ -61,7 +61,7 @@ def highest_apic_id(domain: Domain) -> int:
 
 
 def queues(domain: Domain) -> int:
-    """Return the number of queues of a multi-queue device: one per processor, at most ``MAX_QUEUES``."""
+    """Count a multi-queue device's queues: as processors, up to ``MAX_QUEUES``."""
     return min(vcpus(domain), MAX_QUEUES)
 
 
@@ -72,7 +72,7 @@ def model(domain: Domain) -> str:
 
 
 def is_dedicated(domain: Domain) -> bool:
-    """Return whether each processor of the guest gets a dedicated one of the node."""
+    """Return whether each guest's processor gets a dedicated one of the node."""
     return bool((domain.get("cpu") or {}).get("dedicatedCpuPlacement"))
 
 
@@ -82,5 +82,5 @@ def isolates_emulator(domain: Domain) -> bool:
 
 
 def dedicated(domain: Domain) -> int:
-    """Return the number of the node's processors dedicated to the machine; 0: it shares them."""
+    """Count the node's processors dedicated to the machine; 0: none."""
     return vcpus(domain) + isolates_emulator(domain) if is_dedicated(domain) else 0

@@ -61,7 +61,7 @@ def defaulted(domain: Domain) -> Object:
 def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
     """Return the paths of fields that differ between two domains. Defaults count, and ``1024Mi`` equals ``1Gi``.
 
-    ``path`` is the domain's. A default that follows from another field is not listed.
+    A default that follows from another field is not listed.
     """
     places = _differing(compared(one), compared(other))
     said = [each for each in places if _is_said(one, each) or _is_said(other, each)]
@@ -102,7 +102,7 @@ def _path(place: _Place, path: Path) -> Path:
 
 
 def compared(domain: Domain) -> Object:
-    """Return a domain with defaults and normalized amounts, to compare it with another."""
+    """Return a domain with defaults and normalized amounts, for comparisons."""
     found: Object = {
         **given.said(domain.get("devices") or {}),  # fields without defaults and unknown fields
         **defaulted(domain),

@@ -34,23 +34,23 @@ def is_due(head: bytes) -> bool:
 
 
 def place(given: Object) -> Object:
-    """Return the member of an import with the image's location (``http``, ``s3``, ``registry``); empty without one."""
+    """Return the part of an import with the image's location; empty without."""
     return next((given[kind] for kind in KINDS if given.get(kind)), {})
 
 
 def secret(disk: Object) -> str:
-    """Return the name of the Secret with credentials for a disk's import, or ""."""
+    """Return the name of an import's Secret with credentials, or ""."""
     return str((place(of(disk) or {}).get("secretRef") or {}).get("name") or "")
 
 
 def authorities(disk: Object) -> tuple[str, str] | None:
-    """Return name and key of the ConfigMap with certificate authorities for a disk's import, or None."""
+    """Return name and key of an import's ConfigMap with authorities, or None."""
     given = place(of(disk) or {}).get("caConfigMapRef")
     return None if not given else (str(given.get("name") or ""), str(given.get("key") or AUTHORITIES_KEY))
 
 
 def size(given: Object) -> int | None:
-    """Return the size in bytes that an import specifies for the disk, or None."""
+    """Return the specified size of an import in bytes, or None."""
     said = given.get("size")
     return None if said is None else quantity.parse(str(said)).bytes
 

@@ -72,7 +72,7 @@ def is_lun(disk: Mapping[str, Any]) -> bool:
 
 
 def claim_of(disk: Mapping[str, Any]) -> str | None:
-    """Return the name of a disk's claim in lower case, as all names in Kubernetes; None for other disks."""
+    """Return the name of a disk's claim in lower case; None for other disks."""
     if is_empty_drive(disk):
         return None
     return str((disk.get("source") or {}).get("name") or "").lower() if disk.get("type", CLAIM) == CLAIM else None
@@ -85,7 +85,7 @@ def on_written_claims(domain: Domain) -> list[Object]:
 
 
 def queues(domain: Domain) -> int:
-    """Return the number of each disk's queues; 0: QEMU's default for the machine type, one per processor."""
+    """Count each disk's queues; 0: QEMU's default for the machine type, one per processor."""
     several = (domain.get("devices") or {}).get("blockMultiQueue")
     return 0 if several is None else cpu.queues(domain) if several else 1
 
@@ -97,13 +97,13 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def created_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the bytes of the disk to create in an empty claim or as a file of the node, in whole MiB; 0: none."""
+    """Return the size of a disk to create in an empty claim or on the node, in bytes of whole MiB; 0: none."""
     size = ((disk.get("source") or {}).get("create") or {}).get("size") if disk.get("type") in (CLAIM, host_disks.HOST) else None
     return 0 if size is None else -(-quantity.parse(str(size)).bytes // MIB) * MIB
 
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
-    """Return whether the guest's writes go to an overlay in the pod, not to the disk itself."""
+    """Return whether the guest's writes go to an overlay in the pod."""
     kind = disk.get("type", CLAIM)
     is_private = kind in (IMAGE, EMPTY) or (kind == CLAIM and bool((disk.get("source") or {}).get("ephemeral")))
     return is_private and disk["device"] != "cdrom" and not disk["readOnly"]

@@ -33,7 +33,7 @@ boots with 64 as fast as with 256 (89 and 84 s of processor time), and takes twi
 
 
 def given(domain: Domain) -> dict[str, Any]:
-    """Return the specified features by name, without null ones."""
+    """Return the specified features by name."""
     return {name: each for name, each in (domain.get("features") or {}).items() if each is not None}
 
 
@@ -55,7 +55,7 @@ def hyperv(domain: Domain) -> dict[str, Any]:
 
 
 def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
-    """Return the specified features, as paths below ``spec.domain``, that have no effect on an emulated machine."""
+    """Return the specified features' paths below ``spec.domain`` without effect on an emulated machine."""
     found = [f"features.{name}" for name in ("kvm", "pvspinlock", "apic") if name in given(domain)]
     return (*found, *(f"features.hyperv.{name}" for name in hyperv(domain)))
 

@@ -12,7 +12,7 @@ Domain = Mapping[str, Any]
 
 
 def devices(domain: Domain, field: str, otherwise: Sequence[Object]) -> list[Object]:
-    """Return the list ``devices.<field>``, its items without null members; ``otherwise`` if it is unset."""
+    """Return the items of ``devices.<field>`` without null members; ``otherwise`` if unset."""
     given = (domain.get("devices") or {}).get(field)
     if given is None:
         return list(otherwise)

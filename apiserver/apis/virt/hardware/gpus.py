@@ -8,5 +8,5 @@ from apiserver.apis.virt.hardware.given import Domain
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.gpus``; by default none."""
+    """Return ``devices.gpus``."""
     return given.devices(domain, "gpus", [])

@@ -8,7 +8,7 @@ from apiserver.apis.virt.hardware.given import Domain
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.hostDevices``; by default none."""
+    """Return ``devices.hostDevices``."""
     return given.devices(domain, "hostDevices", [])
 
 

@@ -16,17 +16,17 @@ THREAD_BYTES: Final = 2 << 20
 
 
 def shared(domain: Domain) -> int:
-    """Return the number of I/O threads that disks share."""
+    """Count the I/O threads that disks share."""
     return int((domain.get("ioThreads") or {}).get("count") or 0)
 
 
 def total(domain: Domain) -> int:
-    """Return the number of all I/O threads, shared and dedicated."""
+    """Count all I/O threads, shared and dedicated."""
     return shared(domain) + sum(is_alone(each) for each in disks.defaulted(domain))
 
 
 def assigned(domain: Domain) -> dict[str, int]:
-    """Return the number of each disk's I/O thread, from 1, by the disk's name, without disks of QEMU's main thread.
+    """Return each disk's I/O thread, counted from 1, by the disk's name, without disks of QEMU's main thread.
 
     Shared threads are assigned in turn; dedicated ones follow.
     """
@@ -41,7 +41,7 @@ def assigned(domain: Domain) -> dict[str, int]:
 
 
 def is_alone(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk of :func:`disks.defaulted` has a dedicated I/O thread."""
+    """Return whether a disk of :func:`disks.defaulted` has a dedicated thread."""
     return bool(disk.get("dedicatedIOThread")) and _can_have_one(disk)
 
 

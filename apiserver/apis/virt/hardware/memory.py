@@ -28,7 +28,7 @@ def max_guest_bytes(domain: Domain) -> int:
 
 
 def grows(domain: Domain) -> bool:
-    """Return whether the running guest's memory can change: a virtio-mem device gives and takes it.
+    """Return whether virtio-mem can change the running guest's memory.
 
     Excluded are huge pages, which a pod cannot get later, users' NUMA nodes, and memory shared with processes or devices.
     """
@@ -57,10 +57,10 @@ def page_size(domain: Domain) -> str:
 
 
 def has_balloon(domain: Domain) -> bool:
-    """Return whether the guest has a balloon, which returns unused memory to the node."""
+    """Return whether a balloon returns the guest's unused memory."""
     return (domain.get("devices") or {}).get("autoattachMemBalloon") is not False
 
 
 def compared(domain: Domain) -> Object:
-    """Return ``memory`` with defaults and in bytes, for comparisons."""
+    """Return ``memory`` in bytes, for comparisons."""
     return {"guest": guest_bytes(domain), "maxGuest": max_guest_bytes(domain), "hugepages": page_size(domain)}

@@ -163,7 +163,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def kind_of(disk: Mapping[str, Any]) -> Kind | None:
-    """Return the properties of a network disk's type; None: QEMU does not reach the disk over the network."""
+    """Return a disk type's properties; None: QEMU does not reach it over the network."""
     return KINDS.get(str(disk.get("type")))
 
 
@@ -179,24 +179,24 @@ def copies_writes(disk: Mapping[str, Any]) -> bool:
 
 
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return alternative hosts and ports of a valid disk's servers; empty for other disks."""
+    """Return alternative hosts and ports of a valid disk's servers; else empty."""
     kind = kind_of(disk)
     return () if kind is None else kind.endpoints(disk.get("source") or {})
 
 
 def login_secret(disk: Mapping[str, Any]) -> str:
-    """Return the name of the Secret for QEMU's login to a disk's server, or ""."""
+    """Return the Secret's name for QEMU's login to a disk's server, or ""."""
     return _secret(disk, "secretRef") if login_keys(disk) else ""
 
 
 def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the file names of QEMU's login to a disk's server, by the keys of its Secret."""
+    """Return QEMU's login files for a disk, by its Secret's keys."""
     kind = kind_of(disk)
     return {} if kind is None else kind.login_keys
 
 
 def tls_secret(disk: Mapping[str, Any]) -> str:
-    """Return the name of the Secret with certificates for a disk's server, or ""."""
+    """Return the Secret's name with certificates for a disk's server, or ""."""
     kind = kind_of(disk)
     return _secret(disk, "tlsSecretRef") if kind is not None and kind.has_tls else ""
 
@@ -206,7 +206,7 @@ def _secret(disk: Mapping[str, Any], reference: str) -> str:
 
 
 def secret_of(disk: Mapping[str, Any]) -> str:
-    """Return the name of the Secret that the pod mounts for a network disk, or ""."""
+    """Return the Secret's name that the pod mounts for a disk, or ""."""
     return login_secret(disk) or tls_secret(disk)
 
 

@@ -45,7 +45,7 @@ def is_plugin(disk: Mapping[str, Any]) -> bool:
 
 
 def plugin_of(disk: Mapping[str, Any]) -> str:
-    """Return the name of a disk's storage plugin; "" for other disks."""
+    """Return the name of a disk's plugin, or ""."""
     return str((disk.get("source") or {}).get("plugin") or "") if is_plugin(disk) else ""
 
 
@@ -56,12 +56,12 @@ def size_limit_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def directory(name: str) -> str:
-    """Return the directory in the pod of the plugin's disk with this name."""
+    """Return the pod's directory for a plugin's disk of this name."""
     return f"{layout.PLUGIN_DISKS_DIRECTORY}/{name}"
 
 
 def path(name: str, protocol: Protocol) -> str:
-    """Return the path in the pod of the plugin's disk: a socket for ``nbd``, else an image."""
+    """Return the path in the pod of a plugin's socket (``nbd``) or image."""
     return f"{directory(name)}/{SOCKET if protocol == 'nbd' else IMAGE}"
 
 

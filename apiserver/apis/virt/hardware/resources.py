@@ -15,7 +15,7 @@ CPU_REQUEST_MILLI: Final = 100
 
 
 def cpu_request(domain: Domain) -> int:
-    """Return the pod's CPU request for the guest in thousandths of a processor."""
+    """Return the pod's CPU request in thousandths of a processor."""
     if cpu.is_dedicated(domain):
         return cpu.dedicated(domain) * 1000
     asked, limit = said(domain, "requests", "cpu"), cpu_limit(domain)
@@ -26,7 +26,7 @@ def cpu_request(domain: Domain) -> int:
 
 
 def cpu_limit(domain: Domain) -> int:
-    """Return the pod's CPU limit for the guest in thousandths of a processor; 0: none.
+    """Return the pod's CPU limit in thousandths of a processor; 0: none.
 
     The number of processors would be too small, because QEMU has further threads for disks, network and migrations.
     """
@@ -37,13 +37,13 @@ def cpu_limit(domain: Domain) -> int:
 
 
 def memory_request(domain: Domain) -> int:
-    """Return the memory request for the guest in bytes."""
+    """Return the pod's memory request in bytes."""
     asked = said(domain, "requests", "memory")
     return memory.guest_bytes(domain) if asked is None else asked.bytes
 
 
 def memory_limit(domain: Domain) -> int:
-    """Return the memory limit for the guest in bytes, at least the guest's memory."""
+    """Return the pod's memory limit in bytes, at least the guest's memory."""
     limit = said(domain, "limits", "memory")
     return max(memory.guest_bytes(domain), memory_request(domain)) if limit is None else limit.bytes
 

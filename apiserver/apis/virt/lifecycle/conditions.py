@@ -142,7 +142,7 @@ OF_A_GUEST: Final = (PAUSED, MIGRATABLE, NETWORK_READY, AGENT_CONNECTED, ACCESS_
 
 
 def paused(message: str) -> str:
-    """Return "paused" and the message of Paused=True, if it says more."""
+    """Return "paused" with the message of Paused=True, if any."""
     if message == PAUSED_ON_REQUEST:
         return message
     return f"paused: {message}" if message else "paused"
@@ -187,13 +187,13 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
 
 
 def false_condition(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
-    """Return the machine's condition of this type if it is False, else None."""
+    """Return the machine's condition of this type if False, else None."""
     found = objects.condition(dig_vm(vm, "status", "conditions"), kind)
     return found if found is not None and found.get("status") == "False" else None
 
 
 def was_stopped_by_a_fault(found: list[dict[str, Any]] | None) -> bool:
-    """Return whether these conditions say that another reason than the verb ``pause`` paused the guest."""
+    """Return whether, by these conditions, the guest is paused for another reason than the verb ``pause``."""
     paused = objects.condition(found, PAUSED) or {}
     return paused.get("status") == "True" and paused.get("reason") != USER
 

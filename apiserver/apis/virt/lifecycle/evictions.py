@@ -40,7 +40,7 @@ def is_by_controller(migration: Object) -> bool:
 
 
 def machine_of(migration: Object) -> NamespacedName:
-    """Return namespace and name of a Migration's machine; the name may be empty."""
+    """Return a Migration's machine; its name may be empty."""
     return NamespacedName(namespace_of(migration), str(dig_migration(migration, "spec", "selector", "name") or ""))
 
 

@@ -37,7 +37,7 @@ class Verdict:
     """That failed to start there and ran elsewhere, since the last success."""
 
     def message(self) -> str:
-        """Return, for people, why and until when starts avoid the node."""
+        """Return, for people, why starts avoid the node."""
         return (
             f"{self.machines} virtual machines failed to start there and ran on other nodes; starts avoid it until "
             f"{times.to_rfc3339(self.until)}, or until one succeeds"
@@ -45,17 +45,17 @@ class Verdict:
 
 
 def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
-    """Return the nodes where a start of this machine failed before it ran elsewhere; with ``now``, only recently."""
+    """Return the nodes where the machine failed to start before it ran elsewhere; with ``now``, only recently."""
     return sorted({node for node, moment in _failures(vm) if now is None or now - moment < LONGEST_PAUSE})
 
 
 def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
-    """Return the nodes in the machine's ``status.attempts``, sorted."""
+    """Return the nodes in ``status.attempts``."""
     return sorted({str(each["nodeName"]) for each in _attempts(vm) if each.get("nodeName")})
 
 
 def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:
-    """Return the verdicts on nodes that starts should avoid, by node; empty if they are too many.
+    """Return verdicts on nodes that starts should avoid; empty if too many.
 
     ``machines`` has, for each suspected node, all machines with an attempt there.
     """

@@ -39,10 +39,10 @@ def code_of(key: str) -> int | None:
 
 
 def codes_of(keys: Sequence[str]) -> tuple[int, ...]:
-    """Return Linux's codes of the valid keys."""
+    """Return the codes of the valid keys."""
     return tuple(code for key in keys if (code := code_of(key)) is not None)
 
 
 def errors(key: str) -> list[str]:
-    """Return why a text names no key; empty if it does."""
+    """Return why this names no key; empty if it does."""
     return [] if code_of(key) is not None else [f"must be a name such as KEY_ENTER, or a number from 1 to {MAX_CODE}"]

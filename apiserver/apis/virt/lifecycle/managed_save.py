@@ -17,7 +17,7 @@ FIELD: Final = "managedSave"
 
 
 def claim_of(spec: Mapping[str, Any]) -> str:
-    """Return the name of the claim for memory images, in lower case; empty: none."""
+    """Return the name of the claim for images in lower case; empty: none."""
     return str(dig(spec, FIELD, "claimName") or "").lower()
 
 

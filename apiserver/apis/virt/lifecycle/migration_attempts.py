@@ -40,7 +40,7 @@ def uid_of(migration: Mapping[str, Any]) -> str:
 
 
 def failure_of(migration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the current attempt's entry in the Migration's ``status.attempts``, or None if it did not fail."""
+    """Return the current attempt's entry in ``status.attempts`` if it failed, else None."""
     number = number_of(migration)
     failed = dig_migration(migration, "status", "attempts") or ()
     return next((each for each in failed if each["number"] == number), None) if number else None
@@ -59,7 +59,7 @@ def is_reported(migration: Mapping[str, Any]) -> bool:
 
 
 def failed(migration: Mapping[str, Any], reason: str, message: str, now: datetime) -> list[dict[str, Any]]:
-    """Return ``status.attempts`` of a Migration with an entry for the current attempt's failure."""
+    """Return ``status.attempts`` with the current attempt's failure."""
     number, status = number_of(migration), migration.get("status") or {}
     entry = {"number": number, "reason": reason, "message": message, "endTime": times.to_rfc3339(now)}
     entry |= {key: status[key] for key in ("targetNode", "targetPod") if status.get(key)}

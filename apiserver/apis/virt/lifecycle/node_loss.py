@@ -23,5 +23,5 @@ def is_lost(vm: Mapping[str, Any]) -> bool:
 
 
 def waits_for_user(vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine, lost with its node, starts again only on request."""
+    """Return whether the lost machine starts only on request."""
     return is_lost(vm) and (vm.get("spec") or {}).get("onNodeLoss") == WAIT

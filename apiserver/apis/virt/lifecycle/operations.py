@@ -58,7 +58,7 @@ def is_finished(operation: Operation) -> bool:
 
 
 def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
-    """Return the operations of the machine's current attempt without a result, the oldest first."""
+    """Return the current attempt's operations without a result, the oldest first."""
     current = power.current_attempt(vm)
     return tuple(each for each in of(vm) if not is_finished(each) and int(each.get("attempt") or 0) == current)
 
@@ -66,7 +66,7 @@ def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
 def appended(
     vm: Mapping[str, Any], action: Action, operation_id: str, now: datetime, parameters: Mapping[str, Any] = NO_PARAMETERS
 ) -> list[dict[str, Any]] | None:
-    """Return ``status.operations`` with another one, in place of the oldest finished if full; None if all are unfinished."""
+    """Return ``status.operations`` with another one; if full, without the oldest finished; None without one."""
     kept = [dict(each) for each in of(vm)]
     number = max((int(each.get("number") or 0) for each in kept), default=0) + 1
     while len(kept) >= MAX_KEPT:
@@ -94,7 +94,7 @@ def with_result(vm: Mapping[str, Any], operation_id: str, result: Result, messag
 
 
 def finished(operation: Operation, result: Result, message: str, moment: str) -> dict[str, Any]:
-    """Return an operation with its result, message and completion time."""
+    """Return an operation with its result."""
     return {**operation, "result": result, **({"message": message} if message else {}), "completionTime": moment}
 
 

@@ -116,7 +116,7 @@ MAX_TIMESTAMPS: Final = 20
 
 
 def phase_of(obj: Mapping[str, Any]) -> str:
-    """Return ``status.phase`` of an object, or ""."""
+    """Return ``status.phase``, or ""."""
     return str(objects.dig(obj, "status", "phase") or "")
 
 

@@ -246,20 +246,20 @@ def grace_of_spec(vm: Mapping[str, Any]) -> int:
 
 
 def requested_grace(vm: Mapping[str, Any]) -> int | None:
-    """Return the grace period of the verb stop in seconds, or None."""
+    """Return the verb stop's grace period in seconds, or None."""
     request = effective_request(vm) or {}
     given = request.get("gracePeriodSeconds") if request.get("action") == STOP else None
     return None if given is None else int(given)
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:
-    """Return whether the guest should be paused: by ``pause`` in this attempt, without a later ``unpause``."""
+    """Return whether ``pause`` was called in this attempt, without ``unpause`` after it."""
     level = _pause_of(vm.get("status") or {})
     return bool(level.get("wanted")) and int(level.get("attempt") or 0) == current_attempt(vm)
 
 
 def node_selector(vm: Mapping[str, Any], attempt: int) -> Mapping[str, str]:
-    """Return the node labels that the verb start requires for this attempt; empty without."""
+    """Return the node labels that the verb start requires for this attempt."""
     request = effective_request(vm) or {}
     found: Mapping[str, str] = (request.get("nodeSelector") if int(request.get("attempt") or 0) == attempt else None) or {}
     return found
@@ -271,7 +271,7 @@ def call_of(vm: Mapping[str, Any], call_id: str) -> Mapping[str, Any] | None:
 
 
 def keep_call(vm: dict[str, Any], call_id: str, verb: str) -> None:
-    """Add a verb's call to ``status.calls``, in place, in place of the oldest if full."""
+    """Add a call to ``status.calls``, in place; the oldest may go."""
     status = vm.setdefault("status", {})
     status["calls"] = [*(status.get("calls") or ()), {"id": call_id, "verb": verb}][-MAX_CALLS_KEPT:]
 
@@ -297,7 +297,7 @@ def keep_pause(vm: dict[str, Any]) -> None:
 
 
 def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pause of a status, or {}. If both forms exist, an earlier release wrote the old form later."""
+    """Return the pause, or {}. If both forms exist, an earlier release wrote the old form later."""
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
         told = {key: request[key] for key in ("attempt", "generation", "time") if request.get(key) is not None}
@@ -337,7 +337,7 @@ def _is_forgotten(attempt: Mapping[str, Any], generation: int) -> bool:
 
 
 def rerun_limit(spec: Mapping[str, Any]) -> int:
-    """Return how many further starts follow a failed one in a row."""
+    """Return how many further starts follow a failed one."""
     limit = (spec.get("rerun") or {}).get("limit")
     return DEFAULT_RERUN_LIMIT if limit is None else int(limit)
 
@@ -356,7 +356,7 @@ def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many of the newest attempts failed in a row, including guests that powered themselves off.
+    """Count the newest attempts that failed in a row, also by guests that powered themselves off.
 
     A requested end stops the count only if virt-controller requested it, because a guest may control its launcher.
     """

@@ -20,7 +20,7 @@ SOURCE_SILENT: Final = "SourcePodEnded"
 
 
 def is_released(migration: Mapping[str, Any]) -> bool:
-    """Return whether the Migration's condition ``Released`` is True: the guest may run on the target."""
+    """Return whether ``Released`` is True: the guest may run on the target."""
     return objects.is_true(dig_migration(migration, "status", "conditions"), RELEASED)
 
 

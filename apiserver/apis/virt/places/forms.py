@@ -59,80 +59,80 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+
 
 
 def uid_errors(text: str) -> list[str]:
-    """Return the errors in a uid, which is part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
+    """Validate a uid, which is part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
 
 
 def image_file_errors(text: str) -> list[str]:
-    """Return the errors in the path of a suspended guest's image: two uids."""
+    """Validate the path of a suspended guest's image: two uids."""
     fits = len(text) <= 2 * MAX_UID + 1 and _IMAGE_FILE.fullmatch(text)
     return [] if fits else ["must be the machine's uid, '/', and an operation's id"]
 
 
 def digest_errors(text: str) -> list[str]:
-    """Return the errors in a digest: ``sha256:`` and 64 digits."""
+    """Validate a digest, ``sha256:…``."""
     return [] if _DIGEST.fullmatch(text) else ["must be sha256: and 64 lower-case hexadecimal digits"]
 
 
 def ip_errors(text: str) -> list[str]:
-    """Return the errors in an IPv4 or IPv6 address; a zone is one."""
+    """Validate an IPv4 or IPv6 address without a zone."""
     return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Return the errors in a pod's address, which other components dial."""
+    """Validate a pod's address, which other components dial."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]
 
 
 def mac_errors(text: str) -> list[str]:
-    """Return the errors in a MAC address's form."""
+    """Validate a MAC address's form."""
     return [] if MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
 def host_port_errors(text: str) -> list[str]:
-    """Return the errors in a pod's ``host:port`` with an IP address."""
+    """Validate a pod's ``host:port`` with an IP address."""
     if (found := host_port(text)) is None:
         return ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
     return [] if pod_ip(str(found[0])) is not None else [_NO_PODS]
 
 
 def reason_errors(text: str) -> list[str]:
-    """Return the errors in a condition's reason by the rule of ``metav1.Condition``."""
+    """Validate a condition's reason by the rule of ``metav1.Condition``."""
     if len(text) > MAX_REASON:
         return [f"must be no more than {MAX_REASON} bytes"]
     return [] if _REASON.fullmatch(text) else ["must be one word such as PodNotRunning: letters, digits, '_', ',' and ':'"]
 
 
 def message_errors(text: str) -> list[str]:
-    """Return the errors in a text for terminals, which may quote hypervisors and guests."""
+    """Validate a text for terminals, which may quote hypervisors and guests."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
 def words_errors(text: str) -> list[str]:
-    """Return the errors in a few words from a hypervisor: one printable line."""
+    """Validate one line of words from a hypervisor."""
     return _text_errors(text, MAX_WORDS, "")
 
 
 def device_errors(text: str) -> list[str]:
-    """Return the errors in a hypervisor's name or address of a device."""
+    """Validate a hypervisor's name or address of a device."""
     if len(text) > MAX_DEVICE:
         return [f"must be no more than {MAX_DEVICE} bytes"]
     return [] if DEVICE.fullmatch(text) else ["must be a name or an address such as vda or pci 0000:01:00.0"]
 
 
 def path_errors(text: str) -> list[str]:
-    """Return the errors in a field's path."""
+    """Validate a field's path."""
     if len(text) > MAX_PATH:
         return [f"must be no more than {MAX_PATH} bytes"]
     return [] if _PATH.fullmatch(text) else ["must be a path such as spec.domain.devices.disks[data].ioTune"]
 
 
 def moment_errors(text: str) -> list[str]:
-    """Return an error if an RFC 3339 time is too long; the schema checks its form."""
+    """Validate an RFC 3339 time's length; the schema checks its form."""
     return [f"must be no more than {MAX_MOMENT} bytes"] if len(text) > MAX_MOMENT else []
 
 

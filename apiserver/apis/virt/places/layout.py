@@ -135,12 +135,12 @@ USER_ID: Final = 107
 
 
 def console_socket(port: int) -> str:
-    """Return the name of virt-launcher's socket for a serial port."""
+    """Return virt-launcher's socket name for a serial port."""
     return CONSOLE_SOCKET if port == 0 else f"console{port}.sock"
 
 
 def log_socket(port: int) -> str:
-    """Return the name of virt-launcher's socket for a serial port's output.
+    """Return virt-launcher's socket name for a serial port's output.
 
     A connection gets the kept output, then new output until the client closes its sending side.
     """
@@ -148,15 +148,15 @@ def log_socket(port: int) -> str:
 
 
 def serial_socket(port: int) -> str:
-    """Return the name of QEMU's socket of a serial port."""
+    """Return QEMU's socket name of a serial port."""
     return SERIAL_SOCKET if port == 0 else f"serial{port}.sock"
 
 
 def redirection_socket(slot: int) -> str:
-    """Return the name of QEMU's socket of a slot for a client's USB device."""
+    """Return QEMU's socket name of a slot for a client's USB device."""
     return f"usbredir{slot}.sock"
 
 
 def filesystem_socket(position: int) -> str:
-    """Return the name of virtiofsd's socket for the file system at this position, only for QEMU."""
+    """Return virtiofsd's socket name for a file system by position, only for QEMU."""
     return f"virtiofs{position}.sock"

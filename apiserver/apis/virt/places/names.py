@@ -80,7 +80,7 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return the fixed name of an attempt's pod: a second creation fails."""
+    """Return an attempt's fixed pod name: a second creation fails."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
@@ -90,7 +90,7 @@ def handler_username(namespace: str) -> str:
 
 
 def handler_lease(node: str) -> str:
-    """Return the name of the Lease that a node's virt-handler renews."""
+    """Return the Lease name that a node's virt-handler renews."""
     return f"{HANDLER}-{node}"
 
 
@@ -100,22 +100,22 @@ def node_lease_namespace(namespace: str) -> str:
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Return the fixed name of a migration attempt's target pod."""
+    """Return a migration attempt's fixed target pod name."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
 def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> str:
-    """Return the fixed name of a disk's attachment pod for the guest in pod ``pod_uid``."""
+    """Return a disk's fixed attachment pod name for the guest in pod ``pod_uid``."""
     return f"{_attachments(vm_name)}{_suffix(pod_uid, disk, claim)}"
 
 
 def is_attachment_pod(name: str, vm_name: str) -> bool:
-    """Return whether a machine's pod of this name is an attachment pod: it has a disk's claim, and no guest."""
+    """Return whether a machine's pod is an attachment pod: it has a disk's claim, no guest."""
     return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
 
 
 def _attachments(vm_name: str) -> str:
-    """Return the prefix of a machine's attachment pods; their names are longer than guests' pods'."""
+    """Return the name prefix of a machine's attachment pods."""
     return f"virt-launcher-{vm_name}-volume-"
 
 

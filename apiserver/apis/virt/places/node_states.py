@@ -42,5 +42,5 @@ def is_emptying(taint: Object) -> bool:
 
 
 def taints_of(node: Object | None) -> list[Object]:
-    """Return the node's taints; empty without a Node."""
+    """Return the node's taints."""
     return list(dig(node, "spec", "taints") or ())

@@ -37,5 +37,5 @@ def read(message: str) -> Image | None:
 
 
 def file_of(uid: str, image_id: str) -> str:
-    """Return the path of a machine's memory image in its claim."""
+    """Return an image's path in its claim."""
     return f"{uid}/{image_id}"

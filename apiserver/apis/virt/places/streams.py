@@ -40,7 +40,7 @@ CLOSE_POLICY_VIOLATION: Final = 1008
 
 
 def limit_factor(kind: str) -> int:
-    """Return by how much a kind of stream multiplies the limits of streams per machine."""
+    """Return the factor for a kind of stream's limits per machine."""
     return CONNECTIONS if kind in _OF_CONNECTIONS else 1
 
 
@@ -73,7 +73,7 @@ class Forward:
 
     @property
     def kind(self) -> str:
-        """The kind of stream in limits and messages."""
+        """The kind of stream in limits."""
         return "portforward"
 
 

@@ -43,7 +43,7 @@ _FIELDS: Final = Content(cloud_init.DOWNWARD_API, "")
 
 
 def named_by(vm: Object) -> frozenset[Content]:
-    """Return the claims, images, Secrets and other contents that the machine's pod may mount."""
+    """Return the claims, images, Secrets and such that the machine's pod may mount."""
     domain = domain_of(vm)
     found = [each for disk in disks.defaulted(domain) for each in _of_disk(disk)]
     found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(running.spec_of(vm))]
@@ -92,7 +92,7 @@ def _of_filesystem(filesystem: Object) -> Content:
 
 
 def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]:
-    """Return why the machine's status may not name this pod; empty if it may. ``pod`` is the current one of the name."""
+    """Return why the machine's status may not name this pod; ``pod`` is the current one of the name."""
     if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
     found = []
@@ -106,7 +106,7 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
 
 
 def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list[str]:
-    """Return why an entry of ``status.volumeStatus`` may not name this pod, the current one of its name; empty if it may."""
+    """Return why an entry of ``status.volumeStatus`` may not name this pod, the current one of its name."""
     name, uid = (str(dig(entry, "hotplugVolume", each) or "") for each in ("attachPodName", "attachPodUID"))
     if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
@@ -147,7 +147,7 @@ def _is_partial(mount: Object) -> bool:
 
 
 def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:
-    """Return why a Migration may not contain these target addresses, to which the source's pod forwards; empty if it may.
+    """Return why a Migration may not contain these target addresses, to which the source's pod forwards.
 
     ``pod`` is the current target, ``uid`` the one in the status.
     """
@@ -159,7 +159,7 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
 
 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
-    """Return whether this Migration is unfinished and its target for the machine is the pod with this uid.
+    """Return whether this unfinished Migration moves the machine into the pod with this uid.
 
     One created before the machine belongs to an earlier machine. With clock skew, the pod may be checked again.
     """

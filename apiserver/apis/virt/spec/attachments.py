@@ -80,7 +80,7 @@ def mac_address(vm_uid: str, interface: Mapping[str, Any]) -> str:
 
 
 def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict[str, str]:
-    """Return the annotations of the machine's pod for Multus; empty without further networks.
+    """Return the pod's annotations for Multus; empty without further networks.
 
     ``coming``: interfaces that the running guest may get in this pod.
     """
@@ -97,22 +97,22 @@ def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict
 
 
 def link(interface: str) -> str:
-    """Return the name of an interface's link in the pod."""
+    """Return an interface's link name in the pod."""
     return f"net{_hash(interface)}"
 
 
 def link_of_network(interface: str, network: str) -> str:
-    """Return the name of a coming interface's link in the pod; an edit can give it another network."""
+    """Return a coming interface's link name in the pod; an edit can give it another network."""
     return f"net{_hash(f'{interface} {network}')}"
 
 
 def tap(interface: str) -> str:
-    """Return the name of the guest's tap of an interface."""
+    """Return the name of an interface's tap."""
     return f"tap{_hash(interface)}"
 
 
 def bridge(interface: str) -> str:
-    """Return the name of the bridge between an interface's link and tap."""
+    """Return the name of the bridge between link and tap."""
     return f"k6t-{_hash(interface)}"
 
 
@@ -121,7 +121,7 @@ def _hash(interface: str) -> str:
 
 
 def excess(vm: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
-    """Return, for messages, what the pod's annotations request beyond the machine's networks; empty if nothing."""
+    """Return, for messages, what the pod's annotations request beyond the machine's networks."""
     asked = (pod.get("metadata") or {}).get("annotations") or {}
     found = [f"annotation {DEFAULT_NETWORK_ANNOTATION}"] if DEFAULT_NETWORK_ANNOTATION in asked else []
     if not _named(asked.get(ANNOTATION)) <= {(each.namespace, each.name) for each in of(vm)}:

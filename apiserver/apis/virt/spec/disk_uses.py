@@ -41,7 +41,7 @@ class Lock(NamedTuple):
 
 
 def uses(domain: Domain) -> dict[str, Use]:
-    """Return the strictest use (writing, sharing, reading) of each claim by the machine's disks, by the claim's name."""
+    """Return the strictest use (``writes``, ``shares``, ``reads``) of each claim by the machine's disks."""
     found: dict[str, Use] = {}
     for each in disks.defaulted(domain):
         if claim := disks.claim_of(each):

@@ -94,7 +94,7 @@ def bounded(value: object) -> Object:
 
 
 def parse(text: str) -> Object:
-    """Return the valid part of a guest's information in JSON.
+    """Return the valid part of a guest's information.
 
     Raises:
         ValueError: it is not a JSON object.
@@ -122,7 +122,7 @@ def fitted(info: Object) -> Object:
 
 
 def has_more(field: str, value: object) -> bool:
-    """Return whether the guest agent reported more items of a field than its limit."""
+    """Return whether the agent reported more of this field than its limit."""
     shape = FIELDS[field]
     return isinstance(shape, Items) and isinstance(value, list) and len(value) > shape.limit
 

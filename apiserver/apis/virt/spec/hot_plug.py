@@ -87,7 +87,7 @@ def changes_of(vm: Mapping[str, Any]) -> Collection[str]:
 
 
 def path_of(disk: str) -> str:
-    """Return the path in the spec of the disk with this name."""
+    """Return the path of the disk of this name in the spec."""
     return f"spec.domain.devices.disks[{disk}]"
 
 
@@ -128,7 +128,7 @@ def _is_old(runs: Object, desired: Object | None) -> bool:
 
 
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return ``status.volumeStatus`` of a machine."""
+    """Return ``status.volumeStatus``."""
     return tuple(dig_vm(vm, "status", FIELD) or ())
 
 
@@ -150,12 +150,12 @@ def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
 
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the name of the running guest's disk with the claim of a new disk, or ""."""
+    """Return the running disk's name with the claim of a new disk, or ""."""
     return _with_claim_of(disk, _by_name(vm)[1])
 
 
 def user_of_identity(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the name of the running guest's disk with the serial or World Wide Name of a new disk, or ""."""
+    """Return the running disk's name with the serial or World Wide Name of a new disk, or ""."""
     return _with_identity_of(disk, _by_name(vm)[1])
 
 
@@ -189,7 +189,7 @@ def take(vm: Object, changed: Collection[str]) -> None:
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of disks that virt-launcher can attach, detach or give another medium, without a restart."""
+    """Return the names of disks that virt-launcher can plug, unplug or change without a restart."""
     waits = {each.get("name") for each in entries(vm) if each.get("reason") == NEEDS_RESTART}
     changes = changes_of(vm)
     found = (each for each in (*added(vm), *removed(vm)) if is_supported(each, changes))
@@ -222,5 +222,5 @@ def _written(domain: Domain) -> dict[str, Object]:
 
 
 def _by_name(vm: Mapping[str, Any]) -> list[dict[str, Object]]:
-    """Return the disks of the desired domain, and those of the running one, by name."""
+    """Return the desired and the running disks by name."""
     return [{str(each["name"]): each for each in disks.defaulted(domain)} for domain in running.domains_of(vm)]

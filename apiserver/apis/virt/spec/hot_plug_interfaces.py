@@ -37,7 +37,7 @@ def takes_interfaces(vm: Mapping[str, Any]) -> bool:
 
 
 def path_of(card: str) -> str:
-    """Return the path in the spec of the card with this name."""
+    """Return the path of the card of this name in the spec."""
     return f"spec.domain.devices.interfaces[{card}]"
 
 

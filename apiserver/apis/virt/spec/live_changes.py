@@ -81,7 +81,7 @@ MEMORY: Final = Change("memory.guest")
 
 
 def values(domain: Domain) -> dict[Change, str]:
-    """Return, by change, the value of each setting in a domain that can change in a running guest."""
+    """Return a domain's settings that can change in a running guest, with their values."""
     return {
         Change(what, str(device.get("name") or "")): setting.value(device)
         for what, setting in SETTINGS.items()
@@ -90,7 +90,7 @@ def values(domain: Domain) -> dict[Change, str]:
 
 
 def wanted(vm: Mapping[str, Any]) -> dict[Change, str]:
-    """Return the spec's values of settings that can change in this guest, by change; none of a machine with XML."""
+    """Return the spec's values of settings that this guest can get while running; none of a machine with XML."""
     desired, runs = vm.get("spec") or {}, running.spec_of(vm)
     if desired.get("domainXML") or runs.get("domainXML"):
         return {}
@@ -112,13 +112,13 @@ def _claims(domain: Domain) -> dict[str, str | None]:
 
 
 def _gets_processors(runs: Domain, desired: Domain) -> bool:
-    """Return whether the guest can get the desired processors: a device with a queue per processor prevents it."""
+    """Return whether the guest can get the desired processors: no device has a queue per processor."""
     several = interfaces.has_several_queues(runs) or bool((runs.get("devices") or {}).get("blockMultiQueue"))
     return cpu.grows(runs, desired) and not several
 
 
 def of(vm: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return the changes that turn the guest's settings into the spec's, in order."""
+    """Return the changes from the guest's settings to the spec's, in order."""
     if not dig_vm(vm, "status", running.RUNNING):
         return ()
     there = values(running.spec_of(vm).get("domain") or {})
@@ -126,7 +126,7 @@ def of(vm: Mapping[str, Any]) -> tuple[Change, ...]:
 
 
 def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return the differences between spec and guest that need a restart: all but supported changes that have not failed."""
+    """Return the differences that need a restart: all but supported changes that have not failed."""
     supported = dig_vm(vm, "status", "domain", "liveChanges") or ()
     failed = {entry.get("path") for entry in entries(vm) if entry.get("state") == FAILED}
     live = [change for change in of(vm) if change.what in supported and str(change) not in failed]
@@ -144,7 +144,7 @@ def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
 
 
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return ``status.changes`` of a machine."""
+    """Return ``status.changes``."""
     return tuple(dig_vm(vm, "status", FIELD) or ())
 
 
@@ -192,7 +192,7 @@ def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Object:
-    """Return ``domain`` with the settings of these changes as in ``desired``."""
+    """Return ``domain`` with these changes' settings of ``desired``."""
     for what in dict.fromkeys(change.what for change in changes):
         found, there = [change.name for change in changes if change.what == what], dict(_devices(desired, SETTINGS[what]))
         domain = _with_settings(domain, SETTINGS[what], {name: there[name] for name in found})
@@ -200,12 +200,12 @@ def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Obje
 
 
 def device_of(domain: Domain, change: Change) -> Object:
-    """Return the device, as a domain has it, that a change concerns."""
+    """Return a change's device in a domain."""
     return next(device for name, device in _devices(domain, SETTINGS[change.what]) if name == change.name)
 
 
 def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> Object:
-    """Return ``domain`` with the setting of this change as in ``device``."""
+    """Return ``domain`` with a change's setting of ``device``."""
     return _with_settings(domain, SETTINGS[change.what], {change.name: device})
 
 

@@ -38,7 +38,7 @@ def expanded(value: Any, name: str, suffix: str) -> Any:  # noqa: ANN401  JSON
 
 
 def validate(value: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401  JSON
-    """Yield an error for each unknown placeholder in JSON data."""
+    """Yield an error for each unknown placeholder."""
     match value:
         case str():
             for escaped, name in _PLACEHOLDER.findall(value):

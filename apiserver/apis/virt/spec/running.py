@@ -54,7 +54,7 @@ class Difference:
 
 
 def spec_of(vm: Mapping[str, Any]) -> Object:
-    """Return the spec with the guest's hardware from ``status.running``; fields outside :data:`FIELDS` are the spec's."""
+    """Return the spec with the guest's hardware of ``status.running``; fields outside :data:`FIELDS` are the spec's."""
     spec: Object = vm.get("spec") or {}
     kept = dig_vm(vm, "status", RUNNING)
     if not isinstance(kept, dict):
@@ -64,7 +64,7 @@ def spec_of(vm: Mapping[str, Any]) -> Object:
 
 
 def domains_of(vm: Mapping[str, Any]) -> tuple[Domain, Domain]:
-    """Return the desired and the running domain, without disks and interfaces if XML lists them."""
+    """Return the desired and the running domain; with XML, without devices."""
     desired, runs = vm.get("spec") or {}, spec_of(vm)
     if desired.get("domainXML") or runs.get("domainXML"):
         return _NO_DEVICES, _NO_DEVICES
@@ -97,7 +97,7 @@ def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
 
 
 def set_domain(vm: Object, domain: Object) -> None:
-    """Set the domain of ``status.running``, in place, and remove that field if it then equals the spec."""
+    """Set the domain of ``status.running``, in place; remove the field if it equals the spec."""
     vm["status"][RUNNING] = {**vm["status"][RUNNING], "domain": domain}
     if not differences(vm):
         del vm["status"][RUNNING]
@@ -123,7 +123,7 @@ def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
 
 
 def words(found: Sequence[Difference]) -> str:
-    """Return the paths of differences for people, in one line, the first ones if there are many."""
+    """Return the first paths of differences for people, in one line."""
     told = [str(each) for each in found[:MAX_TOLD]]
     if rest := found[MAX_TOLD:]:
         told.append(f"{len(rest)} more")

@@ -19,7 +19,7 @@ XML: Final = "domainXML"
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Return the errors in ``spec.domain`` and ``spec.domainXML``."""
+    """Validate ``spec.domain`` and ``spec.domainXML``."""
     xml, typed = spec.get(XML), spec.get(DOMAIN)
     if xml is None:
         if typed is None:

@@ -36,12 +36,12 @@ DOMAIN_TYPES: Final = ("kvm", "qemu")
 
 
 def validate_virtual_machine_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return the errors in changed values of a VirtualMachine's status."""
+    """Validate changed values of a VirtualMachine's status."""
     return list(_MACHINE(obj.get("status") or {}, old.get("status") or {}, _STATUS))
 
 
 def validate_migration_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return the errors in changed values of a Migration's status. A final phase must stay: it has released its lock."""
+    """Validate changed values of a Migration's status. A final phase must stay: it has released its lock."""
     found = list(_MIGRATION(obj.get("status") or {}, old.get("status") or {}, _STATUS))
     before = phases.phase_of(old)
     if before in phases.MIGRATION_FINAL and phases.phase_of(obj) != before:

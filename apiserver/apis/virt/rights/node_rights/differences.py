@@ -26,7 +26,7 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def conditions(
     old: Mapping[str, Any], new: Mapping[str, Any], settable: frozenset[str], removable: frozenset[str] = frozenset()
 ) -> Iterator[FieldError]:
-    """Yield an error for each condition set or removed without permission."""
+    """Yield errors for conditions set or removed without permission."""
     before, after = ({each.get("type"): each for each in status.get("conditions") or ()} for status in (old, new))
     for kind in changed(before, after):
         if kind not in (settable if kind in after else removable):
@@ -34,7 +34,7 @@ def conditions(
 
 
 def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield an error unless ``phaseTransitionTimestamps`` only got the entry of a new phase."""
+    """Yield an error unless ``phaseTransitionTimestamps`` only gets a new phase's entry."""
     before, after = ([*(status.get("phaseTransitionTimestamps") or ())] for status in (old, new))
     path = STATUS.child("phaseTransitionTimestamps")
     if old.get("phase") == new.get("phase"):
@@ -45,13 +45,13 @@ def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Field
 
 
 def moment(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
-    """Yield an error for a start or end time that is far off, because it would skip or extend the back-off."""
+    """Yield an error for a start or end time far off, because it would skip or extend the back-off."""
     if text and abs(times.parse(str(text)) - now) > MAX_SKEW:
         minutes = int(MAX_SKEW.total_seconds() // 60)
         yield forbidden(path, f"must be within {minutes} minutes of virt-api's clock, which says {times.to_rfc3339(now)}")
 
 
 def shown(name: object) -> str:
-    """Return a name as errors show it, cut if it is long."""
+    """Return a name as errors show it: cut."""
     text = str(name)
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"

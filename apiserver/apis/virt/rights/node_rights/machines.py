@@ -99,7 +99,7 @@ class MachineWrite:
 
 
 def validate(write: MachineWrite) -> list[FieldError]:
-    """Return the errors of a machine's status with fields that the node's virt-handler may not write."""
+    """Refuse changes of a machine's status that the node's virt-handler may not make."""
     old, new = _status(write.old), _status(write.new)
     here = old.get("nodeName")
     if here != write.node and new.get("nodeName") != write.node:

@@ -17,7 +17,7 @@ class Machine(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return the errors in ``machine``."""
+    """Validate ``machine``."""
     kind = domain["machine"]["type"]
     if kind in hardware.TYPES:
         return []

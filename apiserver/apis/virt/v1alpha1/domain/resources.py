@@ -52,7 +52,7 @@ class Resources(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return the errors in ``resources``."""
+    """Validate ``resources``."""
     path = path.child("resources")
     found = [
         error

@@ -27,7 +27,7 @@ class Video(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return the errors in ``devices.video``."""
+    """Validate ``devices.video``."""
     video, path = hardware.defaulted(domain), path.child("devices", "video")
     kind, found = video["type"], []
     if kind == "none" and graphics.defaulted(domain):
