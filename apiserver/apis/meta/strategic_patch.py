@@ -40,7 +40,7 @@ class Shape:
 
     @property
     def merge_key(self) -> str:
-        """The field that identifies a list's maps, or ""."""
+        """The field that identifies each map of a list, or ""."""
         return str(self._own("x-kubernetes-patch-merge-key"))
 
     def field(self, name: str) -> Shape:

@@ -21,7 +21,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        """Return a hash of all fields, because service account tokens differ only in ``extra``."""
+        """Include each field: service account tokens differ in ``extra``."""
         return hash((self.name, self.groups, self.uid, frozenset(self.extra.items())))
 
 

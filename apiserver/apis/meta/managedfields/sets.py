@@ -80,7 +80,7 @@ def _parse(raw: Any) -> Fields:  # noqa: ANN401 - a client's JSON
 
 
 def union(first: Fields, second: Fields) -> Fields:
-    """Return the set of members of either."""
+    """Return the members of either set."""
     if not first:
         return second
     return _union(first, second) if second else first

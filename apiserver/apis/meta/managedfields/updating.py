@@ -36,7 +36,7 @@ class Updater:
         self._ignored = ignored
 
     def update(self, live: Object, new: Object, version: str, managed: Managed, writer: Owner) -> tuple[Managed, Fields]:
-        """Return the entries without fields that the write changed (of others) or removed, and the changed ones."""
+        """Return the entries without fields that the write took from others or removed, and those that it changed."""
         return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
 
     def first(self, structs: Object, new: Object, version: str) -> Fields:

@@ -73,7 +73,7 @@ class Node:
         return tuple(each for each in self.children if each.name == name)
 
     def find(self, *names: str) -> Node | None:
-        """Return the descendant at this path, the first child each, or None."""
+        """Return the descendant at this path of names, the first child each, or None."""
         node: Node | None = self
         for name in names:
             node = node.child(name) if node is not None else None

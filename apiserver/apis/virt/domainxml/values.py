@@ -107,7 +107,7 @@ def matching(pattern: str, problem: str) -> Rule:
 
 
 def line(most: int) -> Rule:
-    """Return a rule for one line of ``most`` printable characters."""
+    """Return a rule for one line of at most ``most`` printable characters."""
 
     def rule(value: str) -> str:
         return "" if value.isprintable() and len(value) <= most else f"must be one line of at most {most} printable characters"
@@ -116,7 +116,7 @@ def line(most: int) -> Rule:
 
 
 def prose(most: int) -> Rule:
-    """Return a rule for several lines of ``most`` characters."""
+    """Return a rule for lines of at most ``most`` characters in all."""
 
     def rule(value: str) -> str:
         return "" if len(value) <= most else f"must be at most {most} characters"

@@ -43,7 +43,7 @@ def cells(domain: Domain) -> list[Cell]:
 
 
 def is_passed_through(domain: Domain) -> bool:
-    """Return whether the guest's NUMA nodes are those of its dedicated processors."""
+    """Return whether the guest gets the NUMA nodes of its dedicated processors."""
     return dig(domain, "cpu", "numa", "guestMappingPassthrough") is not None
 
 

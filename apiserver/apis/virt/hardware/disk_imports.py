@@ -39,18 +39,18 @@ def place(given: Object) -> Object:
 
 
 def secret(disk: Object) -> str:
-    """Return the name of an import's Secret with credentials, or ""."""
+    """Return the name of the Secret with an import's credentials, or ""."""
     return str((place(of(disk) or {}).get("secretRef") or {}).get("name") or "")
 
 
 def authorities(disk: Object) -> tuple[str, str] | None:
-    """Return name and key of an import's ConfigMap with authorities, or None."""
+    """Return name and key of the ConfigMap with an import's authorities, or None."""
     given = place(of(disk) or {}).get("caConfigMapRef")
     return None if not given else (str(given.get("name") or ""), str(given.get("key") or AUTHORITIES_KEY))
 
 
 def size(given: Object) -> int | None:
-    """Return the specified size of an import in bytes, or None."""
+    """Return the size in bytes of an imported disk, or None."""
     said = given.get("size")
     return None if said is None else quantity.parse(str(said)).bytes
 

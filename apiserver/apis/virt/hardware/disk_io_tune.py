@@ -16,7 +16,7 @@ NAMES: Final = (*BYTES, *IOPS)
 
 
 def text(limits: Mapping[str, int]) -> str:
-    """Return limits as text, equal for equal limits, without those of 0: none."""
+    """Return limits as text, equal for equal limits; 0 means none, as in libvirt."""
     return " ".join(f"{name}={limits[name]}" for name in NAMES if limits.get(name))
 
 

@@ -185,7 +185,7 @@ def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def login_secret(disk: Mapping[str, Any]) -> str:
-    """Return the Secret's name for QEMU's login to a disk's server, or ""."""
+    """Return the name of the Secret for QEMU's login to a disk's server, or ""."""
     return _secret(disk, "secretRef") if login_keys(disk) else ""
 
 
@@ -196,7 +196,7 @@ def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def tls_secret(disk: Mapping[str, Any]) -> str:
-    """Return the Secret's name with certificates for a disk's server, or ""."""
+    """Return the name of the Secret with certificates for a disk's server, or ""."""
     kind = kind_of(disk)
     return _secret(disk, "tlsSecretRef") if kind is not None and kind.has_tls else ""
 
@@ -206,7 +206,7 @@ def _secret(disk: Mapping[str, Any], reference: str) -> str:
 
 
 def secret_of(disk: Mapping[str, Any]) -> str:
-    """Return the Secret's name that the pod mounts for a disk, or ""."""
+    """Return the name of the Secret that the pod mounts for a disk, or ""."""
     return login_secret(disk) or tls_secret(disk)
 
 

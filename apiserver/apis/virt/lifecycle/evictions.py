@@ -24,7 +24,7 @@ DRAIN_LABEL: Final = "kubevirt.io/drain"
 
 
 def strategy_of(vm: Object) -> Strategy | None:
-    """Return ``spec.evictionStrategy``; None if unset or of a later release: the cluster's counts."""
+    """Return ``spec.evictionStrategy``; None for the cluster's: unset, or of a later release."""
     found = dig_vm(vm, "spec", "evictionStrategy")
     return cast("Strategy", found) if found in get_args(Strategy) else None
 
@@ -40,7 +40,7 @@ def is_by_controller(migration: Object) -> bool:
 
 
 def machine_of(migration: Object) -> NamespacedName:
-    """Return a Migration's machine; its name may be empty."""
+    """Return namespace and name of a Migration's machine; the name may be empty."""
     return NamespacedName(namespace_of(migration), str(dig_migration(migration, "spec", "selector", "name") or ""))
 
 

@@ -120,7 +120,7 @@ def _attachments(vm_name: str) -> str:
 
 
 def removal_pod_name(vm_name: str, vm_uid: str) -> str:
-    """Return the fixed name of the pod that deletes a deleted machine's image."""
+    """Return the fixed name of the pod that deletes a deleted machine's memory image."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, 'images')}"
 
 

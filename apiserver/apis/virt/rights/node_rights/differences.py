@@ -52,6 +52,6 @@ def moment(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
 
 
 def shown(name: object) -> str:
-    """Return a name as errors show it: cut."""
+    """Return a name as errors show it, cut if long."""
     text = str(name)
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
