@@ -239,7 +239,7 @@ def refuses_a_selector_of_other_labels(sets: Sets) -> Any:
 
 
 def is_scaled_by_an_autoscaler(sets: Sets) -> Any:
-    """Return the replicas after a HorizontalPodAutoscaler without metrics enforced its minimum, by ``/scale``."""
+    """Return the number of replicas after a HorizontalPodAutoscaler without metrics enforced its minimum, by ``/scale``."""
     sets.create(1)
     sets.settled(1)
     target = {"apiVersion": sets.kind.api_version, "kind": sets.kind.kind, "name": "web"}

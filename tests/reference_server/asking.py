@@ -120,7 +120,7 @@ def _blank_list(values: list[Any], key: str) -> list[Any]:
 
 
 def _without_times_order(entries: list[Any]) -> list[Any]:
-    """Return entries as if all were of one second, if they are sorted by operation, time, manager, version and subresource.
+    """Return managedFields entries in the order without times, if they are sorted by operation, time, manager, version and subresource.
 
     That is the order of k8s.io/apimachinery/pkg/util/managedfields.
     """

@@ -136,7 +136,7 @@ def _ensure(image: Image) -> None:
 
 
 def import_into_nodes(images: Iterable[Image]) -> set[str]:
-    """Import missing or changed images into all nodes; return their references."""
+    """Import missing or changed images into all nodes; return the imported ones' references."""
     chosen = list(images)
     with futures.ThreadPoolExecutor(len(layout.NODES)) as pool:
         return set().union(*pool.map(lambda node: _import(node, chosen), layout.NODES))

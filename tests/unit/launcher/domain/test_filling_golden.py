@@ -176,7 +176,7 @@ def admissible(name: str) -> dict[str, Any]:
 
 
 def changed(domain: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    """Return a copy of typed fields with at most one more or fewer."""
+    """Return a copy of typed fields with at most one set or removed."""
     found = copy.deepcopy(domain)
     match draw.randrange(8):
         case 0:

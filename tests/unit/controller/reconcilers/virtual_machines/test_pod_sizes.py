@@ -36,7 +36,7 @@ def memory_for(vm: dict[str, Any], mebibytes: int) -> dict[str, Any]:
 
 
 def its_pod(vm: dict[str, Any], mebibytes: int, actual: int = 0, **condition: str) -> dict[str, Any]:
-    """Return the guest's pod with the size for this much guest memory; ``actual``: what the kubelet reports."""
+    """Return the guest's pod, sized for ``mebibytes`` of guest memory; ``actual``: MiB of the size that the kubelet reports."""
     pod = a_pod()
     pod["spec"]["containers"] = [{"name": names.CONTAINER, "resources": memory_for(vm, mebibytes)}]
     pod["status"]["containerStatuses"] = [{"name": names.CONTAINER, "resources": memory_for(vm, actual or mebibytes)}]
