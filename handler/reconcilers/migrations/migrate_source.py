@@ -101,20 +101,20 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
                 self._relays.close(uid)
                 return Result()
             case side_plan.AbortMigration():
-                await migration_side.live(link).call(messages.AbortMigration(uid))
+                await migration_side.connection_of(link).call(messages.AbortMigration(uid))
                 return Result()
             case side_plan.PauseGuest():
-                await self._pause(migration, migration_side.live(link))
+                await self._pause(migration, migration_side.connection_of(link))
                 return Result()
             case side_plan.BeginMigration():
                 started = dig_migration(migration, "status", "startTime") or times.to_rfc3339(self._ports.clock.now())
                 await self._write(migration, phases.RUNNING, startTime=started)
             case side_plan.MigrateGuest():
-                await self._migrate(migration, link.pod_uid if link else "", migration_side.live(link))
+                await self._migrate(migration, link.pod_uid if link else "", migration_side.connection_of(link))
             case side_plan.RequestRelease():
                 return await self._request_release(migration, link)
             case side_plan.ForwardConnections():
-                await self._forward(migration, migration_side.live(link), action.addresses)
+                await self._forward(migration, migration_side.connection_of(link), action.addresses)
             case side_plan.FailAttempt():
                 await self._fail_attempt(migration, guest_status.printable(action.message))
             case side_plan.EndMigration():
@@ -161,7 +161,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         """
         uid, destination = migration_attempts.uid_of(migration), _destination(migration)
         vm = self._ports.machines.get(objects.namespace_of(migration), migration_side.vm_name(migration))
-        paused = vm is not None and power.wants_paused(migration_side.sound(vm))
+        paused = vm is not None and power.wants_paused(migration_side.validated(vm))
         try:
             await self._relays.release(uid, link.pod_uid if link else "", destination, paused=paused)
         except (OSError, TimeoutError, ValueError) as error:

@@ -120,7 +120,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         return None
 
     async def _prepare(self, migration: Object, link: Link) -> None:
-        vm, connection = await self._machine(migration), migration_side.live(link)
+        vm, connection = await self._machine(migration), migration_side.connection_of(link)
         given = await self._ports.node.give_devices(hot_plug_interfaces.with_added(vm), link.pod_uid, connection)
         # the guest keeps its accelerator
         accelerator: messages.Accelerator = "kvm" if dig_vm(vm, "status", "domain", "type") == "kvm" else "qemu"
@@ -165,7 +165,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
 
     async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the listener calls it
         """Resume the guest after the source's launcher reported that it left. Needs no API server."""
-        await migration_side.live(link).call(messages.ReleaseMigration(migration_uid, paused))
+        await migration_side.connection_of(link).call(messages.ReleaseMigration(migration_uid, paused))
 
     async def _take_over(self, migration: Object, link: Link) -> None:
         """Write that the machine is on this node, then that the Migration succeeded, also after a restart in between."""
@@ -174,7 +174,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         if link.status is not None and dig_vm(vm, "status", "podUID") != link.pod_uid:
             if dig_vm(vm, "status", "nodeName") != source:
                 raise errors.Conflict(f"virtual machine {migration_side.vm_name(migration)} is not on the source node {source} any more")
-            interfaces = await self._ports.networks.set_up(vm, link.pod_uid, migration_side.live(link))
+            interfaces = await self._ports.networks.set_up(vm, link.pod_uid, migration_side.connection_of(link))
             status = self._moved(guest_status.running(vm, link.status, interfaces, self._ports.clock.now()), migration)
             written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
             self._ports.machines.remember(written)
@@ -196,6 +196,6 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
 
     async def _machine(self, migration: Object) -> Object:
         # this node's informer does not have a machine of the other node
-        return migration_side.sound(
+        return migration_side.validated(
             await self._ports.api.get(VIRTUAL_MACHINES, migration_side.vm_name(migration), objects.namespace_of(migration))
         )

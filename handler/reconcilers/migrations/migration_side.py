@@ -100,14 +100,14 @@ def vm_name(migration: Object) -> str:
     return str(dig_migration(migration, "spec", "selector", "name") or "")
 
 
-def sound(vm: Object) -> Object:
+def validated(vm: Object) -> Object:
     """Validate a machine that no loop of this process has validated, and return it. Raises InvalidObject."""
     if faults := structure.of_virtual_machine(vm):
         raise InvalidObject(f"virtual machine {objects.name_of(vm)}: {'; '.join(faults)}")
     return vm
 
 
-def live(link: Link | None) -> Connection:
+def connection_of(link: Link | None) -> Connection:
     """Return the link's connection to its launcher. Raises Disconnected without a link or connection."""
     if link is None:
         raise Disconnected("virt-launcher is not connected")
