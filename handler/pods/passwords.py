@@ -15,7 +15,7 @@ async def send(links: Links, pod_uid: str, given: Password) -> None:
 
     Raises StatusError: BadRequest for an older launcher, ServiceUnavailable without an answer, else the error for its refusal.
     """
-    connection = reads.live(links.get(pod_uid))
+    connection = reads.connection_of(links.get(pod_uid))
     if not connection.knows(messages.SetPassword):
         raise errors.BadRequest("its virt-launcher is of an older release without setpassword; restart the machine")
     try:

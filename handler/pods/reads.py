@@ -46,7 +46,7 @@ class Reads:
         of its source, ServiceUnavailable without one of the launcher.
         """
         self._forget()
-        connection = live(self._links.get(pod_uid))
+        connection = connection_of(self._links.get(pod_uid))
         if not connection.tells(what):
             raise errors.BadRequest(f"its virt-launcher is of an older release without {what}; restart the machine")
         pending = self._asked.get(_Text(pod_uid, what))
@@ -85,7 +85,7 @@ class Reads:
 _AGAIN: Final = errors.Details(retry_after_seconds=RETRY_SECONDS)
 
 
-def live(link: Link | None) -> Connection:
+def connection_of(link: Link | None) -> Connection:
     """Return the link's connection to its launcher. Raises ServiceUnavailable without a link or connection."""
     if link is None or link.connection is None:
         raise errors.ServiceUnavailable("its virt-launcher is not connected to virt-handler", _AGAIN)
