@@ -129,7 +129,7 @@ def _make(top: int, path: str, file: File) -> None:
     parent, _, name = path.rpartition("/")
     directory = opening.openat2(top, parent, os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     try:
-        with alone(directory):
+        with locked(directory):
             if (there := _bytes_of(directory)) + file.size > file.limit:
                 text = f"the files of its directory have {there} bytes, and the limit is {file.limit} (--host-disks-max-created)"
                 raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node cannot be created: {text}")
@@ -139,7 +139,7 @@ def _make(top: int, path: str, file: File) -> None:
 
 
 @contextlib.contextmanager
-def alone(directory: int) -> Iterator[None]:
+def locked(directory: int) -> Iterator[None]:
     """Lock a directory against other threads that count and make files in it."""
     found = os.fstat(directory)
     with _turns_change:

@@ -25,10 +25,10 @@ def test_locked_directory_does_not_block_another(opened: list[int]) -> None:
     passed = threading.Event()
 
     def make() -> None:
-        with host_disks.alone(opened[1]):
+        with host_disks.locked(opened[1]):
             passed.set()
 
-    with host_disks.alone(opened[0]):
+    with host_disks.locked(opened[0]):
         threading.Thread(target=make, daemon=True).start()
         assert passed.wait(20)
 
@@ -38,11 +38,11 @@ def test_in_one_directory_one_file_is_made_at_a_time(opened: list[int]) -> None:
 
     def make() -> None:
         began.set()
-        with host_disks.alone(opened[2]):
+        with host_disks.locked(opened[2]):
             order.append("second")
 
     second = threading.Thread(target=make)
-    with host_disks.alone(opened[0]):
+    with host_disks.locked(opened[0]):
         second.start()
         began.wait()
         os.sched_yield()
@@ -53,6 +53,6 @@ def test_in_one_directory_one_file_is_made_at_a_time(opened: list[int]) -> None:
 
 def test_directory_locks_are_dropped_after_use(opened: list[int]) -> None:
     for each in opened:
-        with host_disks.alone(each):
+        with host_disks.locked(each):
             assert len(host_disks._turns) == 1
     assert not host_disks._turns
