@@ -180,7 +180,7 @@ class PluginDisks:
 
     def _look(self, pod_uid: str, name: str, served: Served, *, read_only: bool) -> None:
         with directories.opened(pod_uid, self._kubelet) as top:
-            directories.look(top, name, served, read_only=read_only)
+            directories.check_file(top, name, served, read_only=read_only)
 
     async def _greet(self, pod_uid: str, name: str, served: Served, *, read_only: bool) -> None:
         """Check that the server has the export, of this size and writable if needed. Raises NoExport."""

@@ -65,7 +65,7 @@ def make(top: int, name: str) -> None:
         os.close(descriptor)
 
 
-def look(top: int, name: str, served: plugin_disks.Served, *, read_only: bool) -> None:
+def check_file(top: int, name: str, served: plugin_disks.Served, *, read_only: bool) -> None:
     """Check that the plugin's file is in a disk's directory, and that the pod's user may use it. Raises NotThere."""
     is_socket = served.protocol == "nbd"
     file = plugin_disks.SOCKET if is_socket else plugin_disks.IMAGE
