@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from apiserver.apis.meta import objects
+from apiserver.apis.meta import descriptors, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disk_imports, disks, host_devices, interfaces, memory, vsock
 from apiserver.apis.virt.spec import hot_plug
@@ -152,14 +152,11 @@ def _give(
     give: Give, root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
 ) -> messages.Accelerator:
     """Give the pod its nodes and files, close both descriptors, and return the accelerator. ``lock`` allows locking the guest's memory."""
-    try:
+    with descriptors.closing(root), descriptors.closing(process):
         if lock is not None:
             nodes = [*nodes, *passthrough.groups(root)]
             lock()
         for file in files:
             host_disks.put(root, process, file)
         given = {node for node in nodes if give(root, node)}
-    finally:
-        os.close(root)
-        os.close(process)
     return "kvm" if ownership.KVM in given else "qemu"

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Protocol
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import layout
 from handler.devices.ownership import NotTheDevice
 from handler.pods import mounts, opening
@@ -74,15 +75,12 @@ def has_device(target: Launcher, disk: str) -> bool:
 
 @contextlib.contextmanager
 def _places(target: Launcher, parent: str) -> Iterator[int]:
-    with _opened(target.root, parent) as found:
-        directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
-        try:
-            if os.fstat(directory).st_uid != 0:
-                os.fchown(directory, 0, -1)
-            os.fchmod(directory, _ONLY_ROOT)
-            yield directory
-        finally:
-            os.close(directory)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with _opened(target.root, parent) as found, descriptors.closing(os.open(".", flags, dir_fd=found)) as directory:
+        if os.fstat(directory).st_uid != 0:
+            os.fchown(directory, 0, -1)
+        os.fchmod(directory, _ONLY_ROOT)
+        yield directory
 
 
 @contextlib.contextmanager
@@ -91,10 +89,8 @@ def _opened(directory: int, path: str) -> Iterator[int]:
         found = opening.openat2(directory, path.lstrip("/"), _DIRECTORY, resolve=opening.NO_SYMLINKS)
     except NotADirectoryError as error:
         raise NotTheDevice(f"{path} in the pod is not a directory") from error
-    try:
+    with descriptors.closing(found):
         yield found
-    finally:
-        os.close(found)
 
 
 def _is_mount(directory: int, place: int) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.hardware import disks, host_disks
 from apiserver.apis.virt.places import layout
 from handler.devices.ownership import NotTheDevice
@@ -72,18 +73,11 @@ def put(root: int, process: int, file: File, node: Path = NODE) -> None:
 
     Raises NotTheDevice if the file is missing or cannot be a disk, or the pod put something else in its place; or OSError.
     """
-    source = _open(file, node)
-    try:
-        target = _target(root, file.disk)
-        try:
-            if not stat.S_ISREG(os.fstat(target).st_mode):
-                raise NotTheDevice(f"disk {file.disk!r}: another file is at the path of its image in the pod")
-            if not os.path.samestat(os.fstat(source), os.fstat(target)):
-                _mount(source, target, process, node, read_only=file.read_only)
-        finally:
-            os.close(target)
-    finally:
-        os.close(source)
+    with descriptors.closing(_open(file, node)) as source, descriptors.closing(_target(root, file.disk)) as target:
+        if not stat.S_ISREG(os.fstat(target).st_mode):
+            raise NotTheDevice(f"disk {file.disk!r}: another file is at the path of its image in the pod")
+        if not os.path.samestat(os.fstat(source), os.fstat(target)):
+            _mount(source, target, process, node, read_only=file.read_only)
 
 
 def _open(file: File, node: Path) -> int:
@@ -127,15 +121,12 @@ def _find(top: int, path: str) -> int:
 
 def _make(top: int, path: str, file: File) -> None:
     parent, _, name = path.rpartition("/")
-    directory = opening.openat2(top, parent, os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
-    try:
-        with locked(directory):
-            if (there := _bytes_of(directory)) + file.size > file.limit:
-                text = f"the files of its directory have {there} bytes, and the limit is {file.limit} (--host-disks-max-created)"
-                raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node cannot be created: {text}")
-            _make_in(directory, name, file.size)
-    finally:
-        os.close(directory)
+    found = opening.openat2(top, parent, os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
+    with descriptors.closing(found) as directory, locked(directory):
+        if (there := _bytes_of(directory)) + file.size > file.limit:
+            text = f"the files of its directory have {there} bytes, and the limit is {file.limit} (--host-disks-max-created)"
+            raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node cannot be created: {text}")
+        _make_in(directory, name, file.size)
 
 
 @contextlib.contextmanager
@@ -156,16 +147,12 @@ def _bytes_of(directory: int) -> int:
 
 
 def _make_in(directory: int, name: str, size: int) -> None:
-    made = os.open(f"/proc/self/fd/{directory}", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, MODE)
-    try:
+    with descriptors.closing(os.open(f"/proc/self/fd/{directory}", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, MODE)) as made:
         os.ftruncate(made, size)
         os.fchown(made, layout.USER_ID, layout.USER_ID)
         os.fsync(made)
-        os.link(f"/proc/self/fd/{made}", name, dst_dir_fd=directory, follow_symlinks=True)
-    except FileExistsError:  # another machine's start made it meanwhile
-        return
-    finally:
-        os.close(made)
+        with contextlib.suppress(FileExistsError):  # another machine's start made it meanwhile
+            os.link(f"/proc/self/fd/{made}", name, dst_dir_fd=directory, follow_symlinks=True)
 
 
 def _target(root: int, disk: str) -> int:
@@ -178,8 +165,5 @@ def _target(root: int, disk: str) -> int:
 
 
 def _mount(source: int, target: int, process: int, node: Path, *, read_only: bool) -> None:
-    space = os.open(node / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with descriptors.closing(os.open(node / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)) as space:
         mounts.move(mounts.Place(space, source), mounts.Place(process, target), read_only=read_only)
-    finally:
-        os.close(space)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import names, network
 from handler.devices import ownership
 from handler.pods import opening
@@ -118,10 +119,8 @@ def nodes(root: int, major: int | None) -> tuple[ownership.Node, ...]:
         directory = opening.openat2(root, "dev", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     except OSError:
         return ()
-    try:
+    with descriptors.closing(directory):
         return tuple(_found(directory, major)) if major is not None else ()
-    finally:
-        os.close(directory)
 
 
 def _found(directory: int, major: int) -> Iterator[ownership.Node]:

@@ -15,6 +15,7 @@ import stat
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import layout
 from handler.pods import opening
 
@@ -66,10 +67,8 @@ def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
         if error.errno in (errno.ELOOP, errno.EXDEV, errno.ENOTDIR):
             raise NotTheDevice(f"{node.path} in the pod contains a symbolic link") from error
         raise
-    try:
+    with descriptors.closing(descriptor):
         return _give(descriptor, node, user)
-    finally:
-        os.close(descriptor)
 
 
 def exists(root: int, node: Node) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import layout
 from handler.devices import ownership
 from handler.pods import opening
@@ -35,10 +36,8 @@ def groups(root: int) -> list[ownership.Node]:
         directory = opening.openat2(root, "dev/vfio", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     except FileNotFoundError:
         return []
-    try:
+    with descriptors.closing(directory):
         names = sorted(name for name in os.listdir(directory) if _GROUP.fullmatch(name))  # noqa: PTH208 - of a descriptor
-    finally:
-        os.close(directory)
     return [ownership.Node(f"/dev/vfio/{name}", "char", required=False) for name in names[:MAX_GROUPS]]
 
 

@@ -21,6 +21,7 @@ from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.server import Server, Stream
 
+from apiserver.apis.meta import descriptors
 from handler.devices.v1beta1 import api_pb2
 
 logger = logging.getLogger(__name__)
@@ -114,10 +115,8 @@ def problem(device: Device) -> str:
         descriptor = os.open(device.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
         return f"open {device.path}: {error.strerror}"
-    try:
+    with descriptors.closing(descriptor):
         found = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
     if not stat.S_ISCHR(found.st_mode) or (os.major(found.st_rdev), os.minor(found.st_rdev)) != (device.major, device.minor):
         return f"{device.path} is not the character device {device.major}:{device.minor}"
     return ""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ssl
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import names
 from certs import contexts, peers
 from certs.peers import Peer
-from handler.identity.keys import in_memory
 
 
 class Unacceptable(Exception):
@@ -21,7 +21,7 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
     """Return the content of a certificate (PEM) if others accept it for virt-handler of this node. Raises Unacceptable."""
     try:
         server, client = contexts.server(), contexts.client()
-        with in_memory(certificate) as chain, in_memory(key) as private:
+        with descriptors.in_memory(certificate) as chain, descriptors.in_memory(key) as private:
             for context in (server, client):
                 context.load_cert_chain(f"/proc/self/fd/{chain}", f"/proc/self/fd/{private}")
                 context.load_verify_locations(cadata=authorities.decode("ascii"))

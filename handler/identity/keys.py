@@ -6,12 +6,10 @@ The key goes through a pipe and a file in memory, never to disk.
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import names
 
 OPENSSL_SECONDS: Final = 20.0
@@ -42,19 +40,8 @@ async def make(node: str, *, openssl_seconds: float = OPENSSL_SECONDS) -> Made:
     subject = ("-config", "/dev/null", "-subj", f"/CN={names.HANDLER}", "-addext", f"subjectAltName=DNS:{server_name}")
     request = ("req", "-new", "-sha256")
     # with uvloop, standard input would be a socket, which cannot be opened by name
-    with in_memory(key) as handle:
+    with descriptors.in_memory(key) as handle:
         return Made(key, await _openssl(openssl_seconds, *request, "-key", f"/proc/self/fd/{handle}", *subject, inherited=(handle,)))
-
-
-@contextmanager
-def in_memory(content: bytes) -> Iterator[int]:
-    """Yield a descriptor of a file in memory, for programs that read only files."""
-    handle = os.memfd_create("identity")
-    try:
-        os.write(handle, content)
-        yield handle
-    finally:
-        os.close(handle)
 
 
 async def _openssl(seconds: float, *arguments: str, inherited: tuple[int, ...] = ()) -> bytes:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import handler
+from apiserver.apis.meta import descriptors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_vm
@@ -284,11 +285,8 @@ def over_the_wire(document: Mapping[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _held(namespace: int) -> Iterator[tuple[int, str]]:
     """Yield a duplicate of the namespace's descriptor, valid if the original is closed, and its ``/proc`` path for other processes."""
-    descriptor = os.dup(namespace)
-    try:
+    with descriptors.closing(os.dup(namespace)) as descriptor:
         yield descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 async def _checked(description: Description, plugin: str, interface: Wanted, result: Mapping[str, Any], namespace: int) -> Interface:

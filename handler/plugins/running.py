@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from handler.plugins import protocol
 from handler.plugins.answers import Output
 
@@ -36,7 +36,7 @@ async def run(
 
     ``max_data`` is RLIMIT_DATA in bytes; None: inherited. Raises TimeoutError after ``seconds``, or OSError if it could not be started.
     """
-    with _file(document) as stdin:
+    with descriptors.in_memory(document) as stdin:
         child = await asyncio.create_subprocess_exec(
             *APART,
             *(("prlimit", f"--data={max_data}", "--") if max_data is not None else ()),
@@ -96,15 +96,3 @@ class _Pipe:
 def _kill(child: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         child.kill()
-
-
-@contextlib.contextmanager
-def _file(content: bytes) -> Iterator[int]:
-    descriptor = os.memfd_create("plugin", os.MFD_CLOEXEC)
-    try:
-        with os.fdopen(descriptor, "wb", closefd=False) as writing:
-            writing.write(content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from apiserver.apis.meta import descriptors
+
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _CLONE_FS: Final = 0x200
 _CLONE_NEWNS: Final = 0x20000
@@ -77,13 +79,11 @@ def _move(source: Place, target: Place, attributes: _Attributes) -> bool:
     tree = _libc.syscall(_SYS_OPEN_TREE, source.path, b"", _AT_EMPTY_PATH | _OPEN_TREE_CLONE | os.O_CLOEXEC)
     if tree < 0:
         return False
-    try:
+    with descriptors.closing(tree):
         set_, size = ctypes.byref(attributes), ctypes.sizeof(attributes)
         if _libc.syscall(_SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, set_, size) < 0 or _libc.setns(target.space, _CLONE_NEWNS) < 0:
             return False
         return int(_libc.syscall(_SYS_MOVE_MOUNT, tree, b"", target.path, b"", _MOVE_MOUNT_EMPTY_PATHS)) == 0
-    finally:
-        os.close(tree)
 
 
 def _unmount(directory: Place, name: bytes) -> bool:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import forms, layout
 from handler.pods import opening
 
@@ -31,11 +32,8 @@ def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[i
     if not is_uid(pod_uid):
         raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
     path = kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.RUN_VOLUME
-    descriptor = opening.open_directory(str(path))
-    try:
+    with descriptors.closing(opening.open_directory(str(path))) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def has_volumes(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> bool:
@@ -49,8 +47,7 @@ def connect(directory: int, name: str) -> socket.socket:
     The path ``/proc/self/fd/N`` is short (``sun_path`` has 108 bytes) and cannot be replaced. A unix connect succeeds or fails at once; a
     full backlog raises BlockingIOError. Raises OSError also for links.
     """
-    target = opening.open_socket(directory, name)
-    try:
+    with descriptors.closing(opening.open_socket(directory, name)) as target:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             connection.connect(f"/proc/self/fd/{target}")
@@ -58,8 +55,6 @@ def connect(directory: int, name: str) -> socket.socket:
             connection.close()
             raise
         return connection
-    finally:
-        os.close(target)
 
 
 def has_socket(directory: int, name: str) -> bool:

@@ -12,6 +12,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta import descriptors
+
 NODE: Final = Path("/proc/1/ns/net")
 """virt-handler's pod shares the node's process namespace."""
 OWN: Final = Path("/proc/self/ns/net")
@@ -30,19 +32,13 @@ class NodeSockets:
 
         Raises OSError, or SystemExit if the thread could not return to its own network.
         """
-        node = os.open(self._node, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            own = os.open(self._own, os.O_RDONLY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        with descriptors.closing(os.open(self._node, flags)) as node, descriptors.closing(os.open(self._own, flags)) as own:
+            _enter(node)
             try:
-                _enter(node)
-                try:
-                    return socket.socket(family, kind)
-                finally:
-                    _come_back(own)
+                return socket.socket(family, kind)
             finally:
-                os.close(own)
-        finally:
-            os.close(node)
+                _come_back(own)
 
 
 def _enter(namespace: int) -> None:

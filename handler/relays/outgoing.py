@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import forms, layout, names
 from certs.reloading import ClientTls
 from handler.identity.trust import NodeOf, Untrusted
@@ -63,13 +64,10 @@ def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator
             os.unlink(name, dir_fd=inside)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as server:
             server.bind(f"/proc/self/fd/{inside}/{name}")
-            made = opening.openat2(inside, name, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)
-            try:
+            with descriptors.closing(opening.openat2(inside, name, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)) as made:
                 if not stat.S_ISSOCK(os.fstat(made).st_mode):
                     raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
                 os.chown(f"/proc/self/fd/{made}", user, user)
-            finally:
-                os.close(made)
             server.listen(copying.MAX_CONNECTIONS)
             yield server
     finally:

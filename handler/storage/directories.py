@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.hardware import plugin_disks
 from apiserver.apis.virt.places import layout
 from handler.pods import opening, places
@@ -37,11 +38,8 @@ def path(pod_uid: str, kubelet: Path) -> Path:
 @contextmanager
 def opened(pod_uid: str, kubelet: Path) -> Iterator[int]:
     """Yield a descriptor of the pod's emptyDir for disks of plugins. Raises FileNotFoundError if the pod has none here."""
-    descriptor = os.open(path(pod_uid, kubelet), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with descriptors.closing(os.open(path(pod_uid, kubelet), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def make(top: int, name: str) -> None:
@@ -57,12 +55,10 @@ def make(top: int, name: str) -> None:
         descriptor = opening.openat2(top, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, resolve=_HERE)
     except OSError as error:
         raise NotThere(f"{name} in the pod's volume {layout.PLUGIN_DISKS_VOLUME} is not the directory of that disk") from error
-    try:
+    with descriptors.closing(descriptor):
         if os.fstat(descriptor).st_uid != 0:
             raise NotThere(f"the directory of disk {name} in the pod's volume {layout.PLUGIN_DISKS_VOLUME} does not belong to root")
         os.fchmod(descriptor, MODE)
-    finally:
-        os.close(descriptor)
 
 
 def check_file(top: int, name: str, served: plugin_disks.Served, *, read_only: bool) -> None:
@@ -88,10 +84,8 @@ def _status(top: int, name: str, file: str) -> os.stat_result:
         if error.errno in (errno.ELOOP, errno.EXDEV, errno.ENOTDIR):
             raise NotThere(f"{file} contains a symbolic link or a mount point") from error
         raise NotThere(f"{file}: {error.strerror}") from error
-    try:
+    with descriptors.closing(descriptor):
         return os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _allows(found: os.stat_result, wanted: int) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from apiserver.apis.meta import quantity
+from apiserver.apis.meta import descriptors, quantity
 from apiserver.apis.virt.places import layout
 from launcher.domain.disk_origins import Origin, origins
 from launcher.main.disks import files
@@ -77,25 +77,19 @@ def _create_in(directory: int, origin: Origin, room: os.statvfs_result) -> None:
 def _partial(directory: int, origin: Origin) -> Iterator[int]:
     """Yield a new locked file next to the disk, and remove its name afterwards; raise ImagesMissing if another pod has it."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with suppress(FileNotFoundError):
-        left = os.open(PARTIAL, flags, dir_fd=directory)
-        try:
-            _lock(left, origin)
-            _remove(left, directory)
-        finally:
-            os.close(left)
+    with suppress(FileNotFoundError), descriptors.closing(os.open(PARTIAL, flags, dir_fd=directory)) as left:
+        _lock(left, origin)
+        _remove(left, directory)
     try:
         file = os.open(PARTIAL, flags | os.O_CREAT | os.O_EXCL, MODE, dir_fd=directory)
     except FileExistsError:
         raise files.ImagesMissing((origin.name,)) from None
-    try:
+    with descriptors.closing(file):
         _lock(file, origin)
         try:
             yield file
         finally:
             os.unlink(PARTIAL, dir_fd=directory)
-    finally:
-        os.close(file)
 
 
 def _lock(file: int, origin: Origin) -> None:
@@ -114,11 +108,8 @@ def _remove(file: int, directory: int) -> None:
 
 @contextmanager
 def _directory(origin: Origin) -> Iterator[int]:
-    directory = os.open(origin.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with descriptors.closing(os.open(origin.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as directory:
         yield directory
-    finally:
-        os.close(directory)
 
 
 def _exists(name: str, directory: int) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from apiserver.apis.meta import quantity
+from apiserver.apis.meta import descriptors, quantity
 from apiserver.apis.virt.places import layout
 from launcher.domain.disk_origins import Origin, origins
 from launcher.main.disks import files
@@ -42,12 +42,9 @@ def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads)
         descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT | _FLAGS)
     except OSError:
         return 1
-    try:
-        with mmap.mmap(-1, _ALIGNMENTS[-1]) as page:
-            smallest = next((each for each in _ALIGNMENTS if reads(descriptor, page, each)), 1)
-            return _ALIGNMENTS[-1] if smallest == 1 else smallest
-    finally:
-        os.close(descriptor)
+    with descriptors.closing(descriptor), mmap.mmap(-1, _ALIGNMENTS[-1]) as page:
+        smallest = next((each for each in _ALIGNMENTS if reads(descriptor, page, each)), 1)
+        return _ALIGNMENTS[-1] if smallest == 1 else smallest
 
 
 def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = alignment) -> None:
@@ -77,11 +74,9 @@ def _prepare(origin: Origin, path: Path, unit_of: Callable[[Path], int]) -> None
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise files.DiskUnusable(f"disk {origin.name!r}: {_refused(path, error)}") from error
         return
-    try:
+    with descriptors.closing(file):
         if is_written and stat.S_ISREG(os.fstat(file).st_mode):
             _grow(file, origin, unit_of(path))
-    finally:
-        os.close(file)
 
 
 def _grow(file: int, origin: Origin, unit: int) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.hardware import tpm
 from apiserver.apis.virt.places import layout
 from launcher.domain import firmware_files
@@ -112,14 +113,12 @@ def own_directory(path: Path) -> None:
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise StateUnusable(f"{path.name}: {error.strerror or error}") from error
-    try:
+    with descriptors.closing(directory):
         found = os.fstat(directory)
         if found.st_uid != os.geteuid():
             raise StateUnusable(f"{path.name}: belongs to user {found.st_uid}, must belong to {os.geteuid()}")
         if found.st_mode & 0o777 != 0o700:
             os.fchmod(directory, 0o700)
-    finally:
-        os.close(directory)
 
 
 def _regular_file(path: Path) -> os.stat_result | None:

@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.hardware import cloud_init
 
 _CURRENT: Final = "..data"
@@ -46,8 +47,7 @@ def _read(directory: Path, limit: int, count: int) -> dict[str, bytes]:
     target = (directory / _CURRENT).readlink()
     if len(target.parts) != 1 or target.name in ("", ".."):
         raise Unreadable("its data are outside of its volume")
-    current = os.open(directory / target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with descriptors.closing(os.open(directory / target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as current:
         names = sorted(os.listdir(current))  # noqa: PTH208  # no path: the link may have changed by now
         if len(names) > count:
             raise Unreadable(f"it has {len(names)} keys, more than {count}")
@@ -56,8 +56,6 @@ def _read(directory: Path, limit: int, count: int) -> dict[str, bytes]:
             found[name] = _file(current, name, limit)
             limit -= len(found[name])
         return found
-    finally:
-        os.close(current)
 
 
 def _file(directory: int, name: str, limit: int) -> bytes:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import layout
 from launcher.main.disks import firmware_state
 from launcher.protocol.made_disks import MAX_LINE_BYTES
@@ -85,14 +86,11 @@ def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
 
 def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> Sealed:
     """Rename a file that libvirt wrote to the image, durably, and describe it. Raises ImageUnusable if it is not complete, and OSError."""
-    descriptor = open_own(partial)
-    try:
+    with descriptors.closing(open_own(partial)) as descriptor:
         os.fchmod(descriptor, 0o600)
         digest, xml = _header(descriptor, _list_of_disks(image))
         sync(descriptor)
         size = os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
     partial.rename(image)
     _sync(image.parent, sync)
     machine = _MACHINE.search(xml)
@@ -111,12 +109,9 @@ def checked(uid: str, image_id: str, digest: str, root: Path = ROOT) -> tuple[Pa
         raise ImageUsed(f"the guest was resumed from the image {image_id} before, and may have run since: its memory is lost")
     if not _exists(image):
         raise ImageUnusable(f"the claim of spec.managedSave has no image {image_id}; start with discardState boots the guest without it")
-    descriptor = open_own(image)
-    try:
+    with descriptors.closing(open_own(image)) as descriptor:
         os.fchmod(descriptor, 0o600)
         found, xml = _header(descriptor, _list_of_disks(image))
-    finally:
-        os.close(descriptor)
     if found != digest:
         raise ImageUnusable(
             f"the image {image_id} was changed: its header and disks have the digest {found}, and the machine's status {digest}"
@@ -186,8 +181,5 @@ def _header(descriptor: int, listed: bytes = b"") -> tuple[str, str]:
 
 
 def _sync(directory: Path, sync: Callable[[int], None] = os.fsync) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with descriptors.closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         sync(descriptor)
-    finally:
-        os.close(descriptor)

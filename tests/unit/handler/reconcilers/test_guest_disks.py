@@ -45,6 +45,9 @@ def step(vm: dict[str, Any], launcher: messages.Status, failures: dict[str, Fail
 def test_guest_gets_the_missing_disks_of_the_running_form() -> None:
     assert step(a_vm([ROOT, DATA]), a_launcher("root")) == "AttachDisk data"
     assert step(a_vm([ROOT, DATA]), a_launcher("root", "data")) == ""
+    card = messages.DeviceStatus("interface", "root", "tap0")
+    guest = messages.DomainStatus("d", "u", "qemu", "running", "booted", devices=(card,), changes=("disk",))
+    assert step(a_vm([ROOT]), messages.Status(1, guest)) == "AttachDisk root"
     assert step(a_vm([ROOT, DATA], [ROOT]), a_launcher("root")) == ""  # no pod has its claim yet
     assert step(a_vm([ROOT, DATA]), a_launcher("root", changes=())) == ""
 

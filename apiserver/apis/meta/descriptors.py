@@ -1,0 +1,26 @@
+"""File descriptors that are closed after use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """Yield a descriptor, and close it."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def in_memory(content: bytes) -> Iterator[int]:
+    """Yield a descriptor of a file in memory, at its start."""
+    with closing(os.memfd_create("content")) as descriptor:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
