@@ -54,8 +54,8 @@ CALL_SECONDS: Final = 30.0
 KEEPALIVE: Final = (5, 4)
 """Interval in seconds and count: a connection to a hung libvirtd ends after 25 s."""
 AGENT_CALL_SECONDS: Final = 10.0
-CONNECT_SECONDS: Final = 0.03
 _PIECE_BYTES: Final = 256 << 10
+CONNECT_SECONDS: Final = 0.03
 """libvirtd listens some 40 ms after its start, and each start of a guest waits for it."""
 
 DOWNTIME_MILLISECONDS: Final = 300
@@ -335,67 +335,52 @@ class LibvirtHypervisor:
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
         """See ``port``."""
-
-        def limit(connection: libvirt.virConnect) -> None:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
-            domain.setBlockIoTune(target, conversion.io_tune(limits), libvirt.VIR_DOMAIN_AFFECT_LIVE)
-
-        await self._call(f"limit disk {target} of domain {name}", limit)
+        doing, tune = f"limit disk {target} of domain {name}", conversion.io_tune(limits)
+        await self._with_guest(doing, name, lambda domain: domain.setBlockIoTune(target, tune, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     async def add_vcpus(self, name: str, count: int) -> None:
         """See ``port``."""
 
-        def add(connection: libvirt.virConnect) -> None:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
+        def add(domain: libvirt.virDomain) -> None:
             if domain.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE) > count:
                 raise OperationInvalid(f"domain {name} has more than {count} processors")
             domain.setVcpusFlags(count, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
-        await self._call(f"add processors to domain {name}", add)
+        await self._with_guest(f"add processors to domain {name}", name, add)
 
     async def request_memory(self, name: str, amount: int) -> None:
         """See ``port``."""
 
-        def request(connection: libvirt.virConnect) -> None:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
+        def request(domain: libvirt.virDomain) -> None:
             document = _document(domain)
             domain.updateDeviceFlags(conversion.with_memory(document, amount), libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
-        await self._call(f"request memory for domain {name}", request)
+        await self._with_guest(f"request memory for domain {name}", name, request)
 
     async def resize_disk(self, name: str, target: str, size: int) -> None:
         """See ``port``."""
 
-        def resize(connection: libvirt.virConnect) -> None:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
+        def resize(domain: libvirt.virDomain) -> None:
             if domain.blockInfo(target)[0] < size:
                 domain.blockResize(target, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
-        await self._call(f"resize disk {target} of domain {name}", resize)
+        await self._with_guest(f"resize disk {target} of domain {name}", name, resize)
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
         """See ``port``."""
 
-        def link(connection: libvirt.virConnect) -> None:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
+        def link(domain: libvirt.virDomain) -> None:
             document = _document(domain)
             if (element := conversion.with_link(document, mac, up=up)) is None:
                 raise OperationInvalid(f"domain {name} does not have the interface {mac}")
             domain.updateDeviceFlags(element, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
-        await self._call(f"set the link of domain {name}", link)
+        await self._with_guest(f"set the link of domain {name}", name, link)
 
     async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
         """See ``port``."""
 
-        def attach(connection: libvirt.virConnect) -> None:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
+        def attach(domain: libvirt.virDomain) -> None:
             document = _document(domain)
             if conversion.disk_of(document, target) is not None:
                 return
@@ -403,24 +388,17 @@ class LibvirtHypervisor:
                 domain.attachDeviceFlags(each, libvirt.VIR_DOMAIN_AFFECT_LIVE)
             domain.attachDeviceFlags(disk, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
-        await self._call(f"attach disk {target} to domain {name}", attach)
+        await self._with_guest(f"attach disk {target} to domain {name}", name, attach)
 
     async def detach_disk(self, name: str, target: str) -> bool:
         """See ``port``."""
-
-        def detach(connection: libvirt.virConnect) -> bool:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
-            return _detached(domain, lambda document: conversion.disk_of(document, target))
-
-        return await self._call(f"detach disk {target} from domain {name}", detach)
+        doing = f"detach disk {target} from domain {name}"
+        return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.disk_of, target))
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
         """See ``port``."""
 
-        def change(connection: libvirt.virConnect) -> bool:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
+        def change(domain: libvirt.virDomain) -> bool:
             document = _document(domain)
             if conversion.disk_of(document, target) is None:
                 raise OperationInvalid(f"domain {name} does not have the drive {target}")
@@ -434,28 +412,21 @@ class LibvirtHypervisor:
                 return False
             return True
 
-        return await self._call(f"change the medium of drive {target} of domain {name}", change)
+        return await self._with_guest(f"change the medium of drive {target} of domain {name}", name, change)
 
     async def attach_interface(self, name: str, mac: str, interface: str) -> None:
         """See ``port``."""
 
-        def attach(connection: libvirt.virConnect) -> None:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
+        def attach(domain: libvirt.virDomain) -> None:
             if conversion.interface_of(_document(domain), mac) is None:
                 domain.attachDeviceFlags(interface, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
-        await self._call(f"attach interface {mac} to domain {name}", attach)
+        await self._with_guest(f"attach interface {mac} to domain {name}", name, attach)
 
     async def detach_interface(self, name: str, mac: str) -> bool:
         """See ``port``."""
-
-        def detach(connection: libvirt.virConnect) -> bool:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
-            return _detached(domain, lambda document: conversion.interface_of(document, mac))
-
-        return await self._call(f"detach interface {mac} from domain {name}", detach)
+        doing = f"detach interface {mac} from domain {name}"
+        return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.interface_of, mac))
 
     async def destroy(self, name: str) -> None:
         """See ``port``."""
@@ -494,13 +465,8 @@ class LibvirtHypervisor:
 
     async def save(self, name: str, path: str) -> None:
         """See ``port``."""
-
-        def save(connection: libvirt.virConnect) -> None:
-            domain = connection.lookupByName(name)
-            _active_state(domain)
-            domain.save(path)  # with VIR_DOMAIN_SAVE_PAUSED, libvirt would leave the domain paused after a failure
-
-        await self._call(f"save domain {name}", save, seconds=None)
+        # with VIR_DOMAIN_SAVE_PAUSED, libvirt would leave the domain paused after a failure
+        await self._with_guest(f"save domain {name}", name, lambda domain: domain.save(path), seconds=None)
 
     async def restore(self, name: str, path: str, xml: str) -> None:
         """See ``port``."""
@@ -587,6 +553,16 @@ class LibvirtHypervisor:
         if connection is None:
             raise Unavailable(f"{doing}: libvirtd is not connected")
         return await self._in_thread(doing, lambda: function(connection), seconds)
+
+    async def _with_guest(self, doing: str, name: str, function: Callable[[Any], T], seconds: float | None = CALL_SECONDS) -> T:
+        """Call a function with a domain, which must be active."""
+
+        def call(connection: libvirt.virConnect) -> T:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            return function(domain)
+
+        return await self._call(doing, call, seconds)
 
     async def _in_thread(self, doing: str, function: Callable[[], T], seconds: float | None) -> T:
         def translated() -> T:
@@ -690,16 +666,16 @@ def _lookup(connection: libvirt.virConnect, name: str) -> libvirt.virDomain | No
     return next((domain for domain in connection.listAllDomains() if domain.name() == name), None)
 
 
-def _detached(domain: libvirt.virDomain, find: Callable[[ET.Element], str | None]) -> bool:
+def _detached(domain: libvirt.virDomain, find: Callable[[ET.Element, str], str | None], device: str) -> bool:
     """Ask the guest to release the device that ``find`` returns; return whether the domain lacks it."""
-    if (found := find(_document(domain))) is None:
+    if (found := find(_document(domain), device)) is None:
         return True
     try:
         domain.detachDeviceFlags(found, libvirt.VIR_DOMAIN_AFFECT_LIVE)  # for up to 5 s
     except libvirt.libvirtError as error:
         if "in the process of unplug" not in str(error):  # an earlier request; QEMU has no code for it
             raise
-    return find(_document(domain)) is None
+    return find(_document(domain), device) is None
 
 
 def _document(domain: libvirt.virDomain) -> ET.Element:
