@@ -11,7 +11,7 @@ from pathlib import Path
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.domainxml import subresource
 from apiserver.apis.virt.hardware import consoles
-from apiserver.apis.virt.spec import guestinfo, probes
+from apiserver.apis.virt.spec import guestinfo, probes, screenshot
 from launcher.hypervisor.port import DomainNotFound, Hypervisor
 from launcher.main.agent import passwords
 from launcher.main.agent.agent import Agent
@@ -37,7 +37,6 @@ from launcher.main.lifecycle.plugging import Plugging
 from launcher.main.lifecycle.preparation import Preparation
 from launcher.main.lifecycle.record import Record
 from launcher.main.lifecycle.saving import Saving
-from launcher.main.lifecycle.screen import Screen
 from launcher.main.lifecycle.signals import Signals
 from launcher.main.lifecycle.starting import Start
 from launcher.main.lifecycle.stopping import Stop
@@ -116,7 +115,6 @@ class ManagedDomain:
         self._freezing = Freezing(self._agent, self._record, times)
         self._operations = Operations(hypervisor, self._record, self._suspension, signals, self._saving, self._freezing)
         self._changes = Changes(hypervisor, self._watch)
-        self.screen = Screen(hypervisor, self._record)
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
         self._device_growth = DeviceGrowth(hypervisor, self._record, times)
@@ -218,6 +216,12 @@ class ManagedDomain:
                 await self._migrations.abort(request.migration_uid)
             case messages.ReleaseMigration():
                 await self._migrations.release(request)
+
+    async def screenshot(self) -> bytes:
+        """Return a picture of the guest's screen as PNG, also while it is paused, or raise RequestRefused."""
+        requests.require_guest(self._record.known, "take a screenshot")
+        with requests.errors_refused():
+            return await self._hypervisor.screenshot(self._record.known.name, screenshot.MAX_BYTES)
 
     def _log_console(self, machine: messages.Machine) -> None:
         if self._console_pipe is not None or not consoles.is_logged(machine.domain):

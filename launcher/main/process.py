@@ -90,7 +90,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
                 domain.console.serve(directory / layout.CONSOLE_SOCKET),
                 domain.console.serve_log(directory / layout.log_socket(0)),
                 domain.ports.run(),
-                Screenshots(domain.screen.picture).serve(directory / layout.SCREENSHOT_SOCKET),
+                Screenshots(domain.screenshot).serve(directory / layout.SCREENSHOT_SOCKET),
             )
             tasks = [group.create_task(part) for part in parts]
             wire = group.create_task(server.run(directory / layout.LAUNCHER_SOCKET))

@@ -84,11 +84,11 @@ def _is_made(place: Path, kept: Path | None) -> bool:
         place.unlink(missing_ok=True)
         place.symlink_to(kept)
     own_directory(directory)
-    if _exists(directory / TPM_2):
+    if exists(directory / TPM_2):
         _check_tpm(directory / TPM_2)
         return True
     partial = directory / f"{TPM_2}.new"
-    if _exists(partial):
+    if exists(partial):
         shutil.rmtree(partial)
     partial.mkdir(mode=0o700)
     return False
@@ -135,7 +135,8 @@ def _create(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
+    """Return whether a file, or a link, has this path. Raises OSError."""
     try:
         path.lstat()
     except FileNotFoundError:

@@ -105,9 +105,9 @@ def checked(uid: str, image_id: str, digest: str, root: Path = ROOT) -> tuple[Pa
         ImageUnusable: it is missing, or was changed.
     """
     image = _directory(uid, root) / image_id
-    if _exists(image.with_suffix(USED)):
+    if firmware_state.exists(image.with_suffix(USED)):
         raise ImageUsed(f"the guest was resumed from the image {image_id} before, and may have run since: its memory is lost")
-    if not _exists(image):
+    if not firmware_state.exists(image):
         raise ImageUnusable(f"the claim of spec.managedSave has no image {image_id}; start with discardState boots the guest without it")
     with descriptors.closing(open_own(image)) as descriptor:
         os.fchmod(descriptor, 0o600)
@@ -140,14 +140,6 @@ def _directory(uid: str, root: Path) -> Path:
     return directory
 
 
-def _exists(path: Path) -> bool:
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def open_own(path: Path) -> int:
     """Open a file that others may have replaced. Raises ImageUnusable if it is not this user's own file, and OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -160,7 +152,7 @@ def open_own(path: Path) -> int:
 
 def _list_of_disks(image: Path) -> bytes:
     path = image.with_suffix(DISKS)
-    if not _exists(path):
+    if not firmware_state.exists(path):
         return b""
     with os.fdopen(open_own(path), "rb") as file:
         return file.readline(MAX_LINE_BYTES)
