@@ -21,7 +21,7 @@ class Changes:
         self.number += 1
 
     def follow(self, informer: Informer) -> None:
-        """Count every change of an informer's objects, and wait for its first list."""
+        """Count every change of an informer's objects; cache nothing before its first list."""
         informer.subscribe(self.note)
         self.wait_for(informer.synced)
 

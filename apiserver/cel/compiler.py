@@ -100,7 +100,6 @@ class Compiler:
         return base
 
     def _name(self, ident: Ident, chain: list[Select], scope: dict[str, int]) -> tuple[Code, int]:
-        """Compile the longest name at a chain's start; also return its number of selections."""
         if (slot := scope.get(ident.name)) is not None:
             return Code(lambda frame: frame.slots[slot], 1), 0
         names = [ident.name]

@@ -57,7 +57,7 @@ class Program:
     slots: int
 
     def evaluate(self, variables: Mapping[str, Value], *, limit: int = PER_CALL_LIMIT) -> Result:
-        """Evaluate. CelError, exceeded limits and deep nesting become the Result's error; ``Undecided`` propagates."""
+        """Evaluate with ``variables``. CelError, exceeded limits and deep nesting become the Result's error; ``Undecided`` propagates."""
         frame = Frame(variables, self.slots, limit)
         frame.cost = self.cost
         try:

@@ -16,7 +16,7 @@ class Abortable(Protocol):
     """Result of dialling an address."""
 
     def abort(self) -> None:
-        """Discard it."""
+        """Discard the result."""
 
 
 _Made = TypeVar("_Made", bound=Abortable)

@@ -58,7 +58,7 @@ class Connection(asyncio.BufferedProtocol):
     )  # fmt: skip
 
     def __init__(self, on_lost: Callable[[Connection], object]) -> None:
-        """``on_lost`` is called once, after an established connection."""
+        """``on_lost`` is called once, when an established connection ends."""
         self._loop = asyncio.get_running_loop()
         self._on_lost = on_lost
         self._answer = Answer(has_body=True)

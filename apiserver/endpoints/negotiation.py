@@ -34,7 +34,7 @@ class MediaType:
 
     @property
     def name(self) -> str:
-        """``application/json``."""
+        """Type and subtype: ``application/json``."""
         return f"{self.kind}/{self.subtype}"
 
 

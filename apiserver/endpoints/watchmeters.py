@@ -51,7 +51,7 @@ class WatchMeter:
     _names: tuple[str, str, str]
 
     def tally(self, frames: Sequence[bytes]) -> Tally:
-        """Return the metrics of these frames, for :meth:`sent`."""
+        """Group the sizes of frames, for :meth:`sent`."""
         return self._sizes.tally([len(each) for each in frames])
 
     def sent(self, tally: Tally) -> None:

@@ -93,7 +93,7 @@ def key(scalar: Scalar) -> str:
 
 
 def value(scalar: Scalar) -> Scalar:
-    """Return a scalar after Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits. Raises BadRequest."""
+    """Return a scalar as in Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits. Raises BadRequest."""
     if not isinstance(scalar, float):
         return scalar
     if not math.isfinite(scalar):

@@ -59,7 +59,7 @@ class Move:
 
     @property
     def path(self) -> str:
-        """The directory on both nodes."""
+        """The data's directory on both nodes."""
         return str(self.volume["spec"]["hostPath"]["path"])
 
     def to_json(self) -> str:
@@ -68,7 +68,7 @@ class Move:
 
 
 def recorded(stateful_set: Object) -> Move | None:
-    """Return an earlier run's move, or None. Raises Failure for an invalid annotation."""
+    """Return the move that an earlier run recorded, or None. Raises Failure for an invalid annotation."""
     text = annotations_of(stateful_set).get(RECORD)
     if not text:
         return None

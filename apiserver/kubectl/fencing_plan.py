@@ -38,7 +38,7 @@ def _time(lease: Object | None) -> object:
 
 
 def question(node: str, machines: Sequence[str] | None) -> str:
-    """Return what will happen, for confirmation; ``machines`` is None if unknown."""
+    """Return the text that states what fencing does, for confirmation; ``machines`` is None if unknown."""
     return f"{_what_follows(node)} {_there(machines)}\n{_WARNING}"
 
 

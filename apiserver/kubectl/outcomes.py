@@ -27,7 +27,7 @@ Judge = Callable[[Object], Outcome | None]
 
 
 def of_operation(operation_id: str) -> Judge:
-    """Return the judge of an operation."""
+    """Return a function from a machine to its operation's Outcome; None while unknown."""
 
     def judge(vm: Object) -> Outcome | None:
         found = operations.find(vm, operation_id)
@@ -41,7 +41,7 @@ def of_operation(operation_id: str) -> Judge:
 
 
 def of_level(verb: str, answer: Object) -> Judge:
-    """Return the judge of a verb that sets a level; ``answer`` is the machine after the call."""
+    """Return a function from a machine to the Outcome of a verb that sets a level. ``answer``: the machine after the call."""
     match verb:
         case "start" | "resume" | "restart":
             return _on(int(dig_vm(answer, "status", "request", "attempt") or 0))

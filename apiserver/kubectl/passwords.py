@@ -17,7 +17,7 @@ from apiserver.kubectl.messages import Failure
 
 
 async def set_password(access: Access, name: str, given: password.Password, *, dry_run: bool = False) -> None:
-    """Set a password.
+    """Set the password of a user in the guest.
 
     Raises:
         Failure: refused or unanswered.

@@ -48,7 +48,7 @@ class Usage:
 
 
 async def show(access: Access, wanted: Wanted, page: int = PAGE) -> str:
-    """Return the table; ``page`` machines are read at once. Raises Failure also without a metrics API."""
+    """Return the table of usage; ``page`` machines are read at once. Raises Failure also without a metrics API."""
     namespace = None if wanted.all_namespaces else access.namespace
     usage = await _usage(access, namespace)
     machines = [each for each in await _machines(access, namespace, wanted, page) if phases.phase_of(each) in phases.WITH_GUEST]

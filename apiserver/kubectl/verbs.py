@@ -122,7 +122,7 @@ async def _body(content: aiohttp.StreamReader) -> bytes:
 
 
 def refusal(status: int, raw: bytes) -> errors.StatusError:
-    """Return the error for an answer's body; a redirect is also an error."""
+    """Return the error for a refusal's code and body; a redirect is also an error."""
     if 300 <= status < 400:
         return errors.from_http(status, "it redirects to another server, which is not followed")
     try:

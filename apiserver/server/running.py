@@ -96,7 +96,7 @@ class Process:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[str, int]]:
-        """Serve during the block."""
+        """Serve during the block; yield the address."""
         options, listener = self.options, self.listener
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, self.tls)

@@ -72,7 +72,7 @@ class Listener:
             yield from connections.families(self._handshakes)
 
     async def stop(self, *, delay: float, not_ready: Callable[[], None]) -> None:
-        """Stop in the order of the module's docstring."""
+        """Shut down in the order of the module's docstring."""
         not_ready()
         logger.info("stopping: not ready any more", extra={"delay_seconds": delay})
         await asyncio.sleep(delay)
@@ -90,7 +90,6 @@ class Listener:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log unhandled errors; broken connections only at debug level."""
     error = context.get("exception")
     if isinstance(error, ssl.SSLError | ConnectionError | TimeoutError):
         logger.debug("a connection failed", extra={"error": str(error)})

@@ -56,7 +56,7 @@ class Trusting:
             logger.exception("keep what was trusted: the ConfigMap cannot be used", extra={"config_map": f"{NAMESPACE}/{NAME}"})
 
     async def run(self) -> None:
-        """Follow the file until cancelled."""
+        """Follow the file of client authorities until cancelled."""
         while self._file is not None:
             await asyncio.sleep(self._file_seconds)
             self._look(self._file)

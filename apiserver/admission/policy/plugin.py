@@ -70,7 +70,7 @@ class PolicyDispatcher(Generic[Program]):
         return bool(self.source.hooks(operation, resource, subresource)) or not self.ready
 
     async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
-        """Return what to evaluate, or its problem, by names of policy and binding. Raises Forbidden if not loaded in time."""
+        """Return matching policies per binding and parameter, or a Problem, by name. Raises Forbidden if not loaded in time."""
         await self._wait(attributes)
         found: list[Invocation[Program] | Problem] = []
         for hook in self.source.hooks(attributes.operation, attributes.resource, attributes.subresource):

@@ -35,7 +35,7 @@ class Quantity(Opaque):
         return isinstance(other, Quantity) and self.amount.nanos == other.amount.nanos
 
     def whole(self) -> int | None:
-        """Return the amount as int if Go does, else None."""
+        """Return the amount as int if Go calls it an integer, else None."""
         number, rest = divmod(self.amount.nanos, NANOS)
         return number if not rest and not self.fractional and INT_MIN <= number < INT_MAX else None
 

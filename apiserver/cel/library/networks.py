@@ -52,7 +52,7 @@ class Cidr(Opaque):
         return -(-self.bits // 8)
 
     def network(self) -> IPv4Network | IPv6Network:
-        """Return the network, without further bits."""
+        """Return the network, with the bits behind the prefix cleared."""
         if isinstance(self.address, IPv4Address):
             return IPv4Network((self.address, self.bits), strict=False)
         return IPv6Network((self.address, self.bits), strict=False)

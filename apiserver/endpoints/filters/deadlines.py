@@ -42,7 +42,7 @@ class Deadlines:
         self._open: dict[Deadline, None] = {}
 
     def begin(self, task: asyncio.Task[Any] | None = None) -> Deadline:
-        """Start a task's limit. Default: the current task, found in some microseconds."""
+        """Start a task's limit. Default: the current task."""
         task = task or asyncio.current_task()
         if task is None:
             raise RuntimeError("requests must be handled in tasks")

@@ -53,10 +53,7 @@ class Origins:
 
 
 def is_browser(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser sent the handshake, by fields that pages cannot set and Kubernetes' clients do not send.
-
-    Chrome sends ``Sec-Fetch-*`` not with handshakes, and no browser to plain HTTP beyond loopback.
-    """
+    """Return whether a browser sent the handshake, by fields that pages cannot set and Kubernetes' clients do not send."""
     return (
         headers.get("User-Agent", "").startswith(_BROWSER)
         or "Accept-Language" in headers

@@ -45,10 +45,10 @@ class Described:
 
     @property
     def prefix(self) -> str:
-        """Prefix of the names of its schemas: ``io.kubevirt.v1alpha1``."""
+        """Prefix of the resource's schema names: ``io.kubevirt.v1alpha1``."""
         return ".".join([*reversed(self.resource.group.split(".")), self.resource.version])
 
     @property
     def component(self) -> str:
-        """The name of its schema."""
+        """Name of the resource's schema."""
         return f"{self.prefix}.{self.resource.kind}"

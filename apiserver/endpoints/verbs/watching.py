@@ -254,7 +254,6 @@ class _Stream:
         return event.framed(self._form, self._encode) if self._is_shared else self._encode(event)
 
     def _encode(self, event: Event) -> bytes:
-        """Encode an event; watches of one form share the frame, except for Tables."""
         return b"" if event.item is None else self._object(event.type.value, event.item)
 
     def _object(self, kind: str, item: Item) -> bytes:

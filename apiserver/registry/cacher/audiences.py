@@ -131,7 +131,7 @@ class Audiences(Generic[Watch]):
                 del self._lengths[len(name)]
 
     def concerned(self, records: Sequence[Record]) -> Iterable[tuple[Audience[Watch], list[Record]]]:
-        """Return the concerned audiences, each with its records in order."""
+        """Return the audiences that records concern, each with its records in order."""
         concerning: dict[Audience[Watch], list[Record]] = {}
         for record in records:
             key = record.key

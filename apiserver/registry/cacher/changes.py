@@ -90,7 +90,7 @@ class Record:
         return event
 
     def cool(self) -> None:
-        """Drop the decoded ``old`` once watches got it: reusing its memory saves 4 % of an update."""
+        """Drop the decoded ``old`` once watches got it, to reuse its memory."""
         if self.old is not None:
             self.old.cool()
 
@@ -134,5 +134,5 @@ class Receiver(Protocol):
         ...
 
     async def room(self) -> None:
-        """Wait for room."""
+        """Wait until there is room for more."""
         ...

@@ -141,7 +141,7 @@ class Window:
         return self._records[position - self._base : min(position + self._limits.chunk, self.told) - self._base]
 
     def revision_before(self, position: int) -> int:
-        """Return the revision covered before ``position``; 0 if gone."""
+        """Return the revision that the records before ``position`` reach; 0 if gone."""
         if position >= self.end:
             return self.revision
         return self._records[position - self._base].revision - 1 if position >= self._base else 0
@@ -359,7 +359,6 @@ class Watch:
             raise self.failure
 
     def _keep(self, batch: EventBatch) -> bool:
-        """Store a batch for iteration; return False, which ends the wait."""
         self._pending += batch.events
         return False
 

@@ -121,8 +121,8 @@ class Listing:
 async def run(store: Store, query: ListQuery) -> Listing:
     """Return the requested page.
 
-    Raises BadRequest; Expired after compaction, after a token with one that continues without consistency; Timeout for
-    a future revision; ServiceUnavailable.
+    Raises BadRequest; Expired after compaction, for a token with one that continues inconsistently; Timeout for a
+    future revision; ServiceUnavailable.
     """
     if query.token:
         position = decode_token(query.token)

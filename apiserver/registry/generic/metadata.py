@@ -61,7 +61,7 @@ def match_namespace(metadata: Object, resource: Resource, namespace: str) -> Non
 
 
 def must_be_named(obj: Object, name: str) -> None:
-    """Require a name, which may differ from the URL's; raises BadRequest."""
+    """Require a name in the body, which may differ from the URL's; raises BadRequest."""
     given = obj.get("metadata")
     if not given or (isinstance(given, dict) and not given.get("name")):
         raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
@@ -177,7 +177,7 @@ def details(resource: Resource, name: str, **more: Any) -> Details:  # noqa: ANN
 
 
 def qualified(resource: Resource) -> str:
-    """Return the name with group, such as ``virtualmachines.kubevirt.io``."""
+    """Return a resource's name with group, such as ``virtualmachines.kubevirt.io``."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
@@ -202,7 +202,7 @@ def unlocked(resource: Resource, name: str) -> Invalid:
 
 
 def deletion_refused(resource: Resource, name: str, what: str, wanted: str, actual: str) -> Conflict:
-    """Return the Conflict for a delete's precondition (``UID`` or ``ResourceVersion``)."""
+    """Return the Conflict for a delete's failed precondition (``UID`` or ``ResourceVersion``)."""
     meanwhile = "The object might have been deleted and then recreated" if what == "UID" else "The object might have been modified"
     why = f"the {what} in the precondition ({wanted[:256]}) does not match the {what} in record ({actual}). {meanwhile}"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
@@ -212,6 +212,6 @@ def deletion_refused(resource: Resource, name: str, what: str, wanted: str, actu
 
 
 def precondition_failed(resource: Resource, name: str, what: str, wanted: str, actual: str) -> Conflict:
-    """Return the Conflict for an update's precondition."""
+    """Return the Conflict for an update's failed precondition."""
     field = f"{what} in precondition: {wanted[:256]}, {what} in object meta: {actual}"
     return conflict(resource, name, f"Precondition failed: {field}")

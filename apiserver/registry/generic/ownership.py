@@ -17,7 +17,7 @@ class FieldOwners(Protocol):
         ...
 
     def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
-        """Merge the applied object into ``live`` (None: absent), with managed fields, changing neither.
+        """Return ``live`` (None: absent) with the applied object and managed fields merged in, changing neither.
 
         Raises Conflict with other managers' fields, or the errors of ``applied``.
         """

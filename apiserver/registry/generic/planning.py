@@ -86,7 +86,6 @@ class Planner:
         return Invalid(message, replace(refused.details, causes=explained))
 
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
-        """Return errors in the rest of an object that violates the schema."""
         if len(misshapen) >= MAX_CAUSES:
             return []
         with suppress(*DECODING_ERRORS):

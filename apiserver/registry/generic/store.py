@@ -296,7 +296,7 @@ class Store:
             return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 
     async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
-        """Delete these incarnations; return those that existed."""
+        """Delete these objects, by uid; return those that existed."""
         deleted = []
         for item in items:
             given = item.object["metadata"]

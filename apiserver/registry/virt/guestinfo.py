@@ -18,5 +18,5 @@ class GuestInfo(HandlerRead):
     model = VirtualMachineGuestInfo
 
     def fields(self, answer: Object) -> Object:
-        """Return the answer within its bounds."""
+        """Return the answer's valid part, cut to its bounds."""
         return guestinfo.bounded(answer)

@@ -49,7 +49,7 @@ class MigrationStrategy(Strategy):
         return status_validation.validate_migration_status(obj, old)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the fields for selectors."""
+        """Return the values for field selectors."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.selector.name": (spec.get("selector") or {}).get("name") or "",

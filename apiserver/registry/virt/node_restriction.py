@@ -62,7 +62,7 @@ class NodeRestriction:
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the resource is of our group."""
+        """Return whether the resource's group is ``kubevirt.io``."""
         del operation, subresource
         return resource.group == names.GROUP
 

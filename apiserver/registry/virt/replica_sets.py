@@ -101,7 +101,7 @@ class ReplicaSetStrategy(Strategy):
         return replica_set.validate_status(obj)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Return a warning that existing machines stay as they are."""
+        """Return a warning that existing machines keep the old template."""
         if obj["spec"].get("template") == old["spec"].get("template") or not objects.dig(old, "status", "replicas"):
             return ()
         return ("spec.template: existing machines stay as they are; the set replaces each one that you delete by one of the new template",)

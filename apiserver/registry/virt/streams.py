@@ -175,7 +175,7 @@ class HandlerStream(Connect):
 
     @property
     def parameters(self) -> tuple[QueryParameter, ...]:
-        """Return the query parameters: a console's port or USB slot."""
+        """Return the stream's query parameters, such as a console's port."""
         return PARAMETERS.get(self._stream, ())
 
     @property

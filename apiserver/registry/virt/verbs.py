@@ -44,7 +44,7 @@ class LevelVerb(Verb):
         self.name = name
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Set the level in ``obj``, unless a call with this id is listed; return it."""
+        """Return ``obj`` with the level set (such as on), unchanged if a call with this id is listed."""
         verb_options.require(obj, body, self.options | {"id"})
         given = body.get("id")
         if given and (known := _verb_of(obj, given)):
@@ -163,7 +163,7 @@ class OperationVerb(Verb):
         self._parameters = parameters
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Append to ``status.operations``, unless this id is listed; return ``obj``."""
+        """Return ``obj`` with a further entry of ``status.operations``, unchanged if this id is listed."""
         needed = frozenset(name for name, default in self._parameters.items() if default is None)
         verb_options.require(obj, body, frozenset({"id", *self._parameters}), needed)
         given = body.get("id")

@@ -133,7 +133,7 @@ class VirtualMachineStrategy(Strategy):
         )
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the fields for selectors."""
+        """Return the values for field selectors."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.nodeName": spec.get("nodeName") or "",
