@@ -53,7 +53,7 @@ class VersionedAttributes:
 
     @property
     def request_kind(self) -> tuple[str, str, str]:
-        """Group, version and kind of the request's own version."""
+        """Group, version and kind of the object in the request's version."""
         requested = self.attributes.resource
         group, version, kind = _kind_of(self.attributes.obj or self.attributes.old, requested)
         return (group, requested.version if (group, kind) == (requested.group, requested.kind) else version, kind)

@@ -408,7 +408,7 @@ class Spoke(Strategy):
         return self._hub.columns()
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the hub's values for an unchanged object."""
+        """Return the hub's cells; ``obj`` stays unchanged."""
         return self._hub.cells(self.to_hub(deepcopy(obj)), now)
 
 

@@ -28,7 +28,7 @@ class SetPassword(RelayedVerb):
         self._waiting = reads.Waiting()
 
     def check(self, obj: Object, body: Object) -> None:
-        """Check state and body; raises Conflict, or Invalid without the password."""
+        """Check state and body. Raises Conflict or Invalid, never with the password."""
         found = [validation.unknown_field(each) for each in sorted(body.keys() - {*_FIELDS, "kind", "apiVersion"})]
         found += [error for each in _FIELDS if (error := _error(each, body)) is not None]
         if found:

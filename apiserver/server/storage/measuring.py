@@ -65,7 +65,7 @@ class MeasuredStorage:
         return getattr(self._storage, name)
 
     async def get(self, key: str) -> Entry | None:
-        """Measure ``Storage.get``."""
+        """Call and measure ``Storage.get``."""
         began = perf_counter()
         try:
             entry = await self._storage.get(key)
@@ -76,7 +76,7 @@ class MeasuredStorage:
         return entry
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Measure ``Storage.range``."""
+        """Call and measure ``Storage.range``."""
         began = perf_counter()
         try:
             page = await self._storage.range(prefix, start=start, limit=limit, revision=revision)
@@ -90,7 +90,7 @@ class MeasuredStorage:
         return page
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Measure ``Storage.commit``."""
+        """Call and measure ``Storage.commit``."""
         operation = _operation(conditions, writes)
         key = writes[0].key if writes else conditions[0].key if conditions else ""
         began = perf_counter()
@@ -111,7 +111,7 @@ class MeasuredStorage:
         await self._storage.request_progress()
 
     async def revision(self) -> int:
-        """Measure ``Storage.revision``."""
+        """Call and measure ``Storage.revision``."""
         began = perf_counter()
         revision = await self._storage.revision()
         self._metrics.observe("getCurrentResourceVersion", "", began)
