@@ -74,7 +74,7 @@ def data(signer: Pair | None, *trusted: Pair, staged: Pair | None = None) -> Dat
 def seen(
     authority: Data | None, *, by: Pair = GOOD, trusting: bytes | None = None, injected: str | None = None, since: str = ""
 ) -> Observed:
-    """Return the observed Secrets: ``by`` signed the leaf and, by default, all consumers trust the authority's bundle."""
+    """Return the plan's input: ``by`` signed the leaf and, by default, all consumers trust the authority's bundle."""
     carried = (authority or {}).get(BUNDLE, b"") if trusting is None else trusting
     leaf = {CERTIFICATE: LEAVES[by.certificate].certificate, KEY: LEAVES[by.certificate].key, BUNDLE: carried}
     return Observed(authority, since, {"leaf": leaf}, {"api": fingerprint(carried) if injected is None else injected})
