@@ -127,7 +127,6 @@ def _peek(pieces: Iterable[bytes], length: int) -> tuple[bytes, Iterator[bytes]]
 
 
 def _write_what_comes(file: claim.File, pieces: Iterable[bytes], limit: int) -> EndUnknown | None:
-    """Write an image; return why it may be incomplete, or None."""
     try:
         _write(file, pieces, limit)
     except EndUnknown as error:

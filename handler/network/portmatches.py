@@ -10,7 +10,7 @@ from handler.network.binding import Port
 
 
 def matching(ports: Sequence[Port], protocol: str) -> tuple[str, ...]:
-    """Return the match of packets of a protocol to the ports; empty without such ports."""
+    """Return nft's match of a protocol's packets to these ports; empty without such ports."""
     numbers = sorted({each.port for each in ports if each.protocol == protocol})
     return (f"{protocol.lower()} dport {{ {', '.join(map(str, numbers))} }}",) if numbers else ()
 

@@ -58,6 +58,6 @@ async def _connected(made: socket.socket, address: str, port: int) -> socket.soc
 
 
 async def tcp(made: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return the streams of a TCP connection."""
+    """Return asyncio's streams of a connected TCP socket."""
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return await asyncio.open_connection(sock=made, limit=AHEAD_BYTES)

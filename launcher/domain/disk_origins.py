@@ -119,12 +119,12 @@ def below(origin: Origin, found: Found) -> PurePosixPath:
 
 
 def is_device(origin: Origin, found: Found) -> bool:
-    """Return whether :func:`file_of` is a block device."""
+    """Return whether the domain opens a block device for this disk."""
     return found.block and not origin.overlaid
 
 
 def format_of(origin: Origin, found: Found) -> Format:
-    """Return the format of :func:`file_of`."""
+    """Return the image format of the file that :func:`file_of` returns."""
     return "qcow2" if origin.overlay else found.format if origin.image else "raw"
 
 

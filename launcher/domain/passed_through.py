@@ -25,7 +25,7 @@ _ADDRESS: Final = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{2}):([01][0-9a-fA-F
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment's variables of device plugins."""
+    """Return the environment's variables that device plugins set."""
     return {name: value for name, value in environment.items() if name.startswith((f"{_PCI}_", f"{_MEDIATED}_", f"{_NETWORK}_"))}
 
 

@@ -21,7 +21,7 @@ _NAMED_BY: Final[Mapping[Usage, str]] = {"iscsi": "target", "ceph": "name"}
 
 
 def progress(stats: Mapping[str, Any]) -> Progress | None:
-    """Convert virDomainGetJobStats; None if there was no job."""
+    """Return the progress in virDomainGetJobStats' result; None if there was no job."""
     if "time_elapsed" not in stats and "memory_total" not in stats:
         return None
     rate = int(stats.get("memory_bps", 0)) + int(stats.get("disk_bps", 0))
@@ -150,7 +150,7 @@ def with_medium(domain: Element, target: str, disk: str) -> str | None:
 
 
 def missing_controllers(domain: Element, wanted: Sequence[str]) -> list[str]:
-    """Return the XML of the controllers that a domain lacks, by type and index."""
+    """Return the XML of those controllers that a domain lacks, compared by type and index."""
     there = {(each.get("type"), each.get("index")) for each in domain.iterfind("devices/controller")}
     parsed = ((text, fromstring(text)) for text in wanted)  # noqa: S314  # ours
     return [text for text, each in parsed if (each.get("type"), each.get("index")) not in there]

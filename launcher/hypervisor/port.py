@@ -267,7 +267,7 @@ class Hypervisor(Protocol):
         """Press keys, by Linux's codes, and release them after ``hold_milliseconds``."""
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
-        """Replace the limits of a running domain's disk, by target name; missing ones are removed."""
+        """Replace the I/O limits of a running domain's disk, by target name; missing ones are removed."""
 
     async def add_vcpus(self, name: str, count: int) -> None:
         """Plug virtual processors into a running domain, which must have no more, until it has ``count``."""

@@ -29,7 +29,7 @@ def of(
     resolv_conf: Path = lease.RESOLV_CONF,
     mtu: lease.Mtu = lease.mtu_of_bridge,
 ) -> Settings:
-    """Return the settings for a guest; ``any_socket`` is of the pod's network namespace. Raises OSError without a bridge."""
+    """Return the guest's IPv6 settings; ``any_socket`` is of the pod's network namespace. Raises OSError without a bridge."""
     own = ipaddress.IPv6Interface(told.address)
     dns, search = lease.resolver(lease.read(resolv_conf), socket.AF_INET6)
     return Settings(

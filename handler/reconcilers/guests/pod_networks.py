@@ -73,7 +73,7 @@ class PodNetworks:
 
         Raises:
             Unsupported: the machine's network is impossible.
-            CommandFailed: a program failed, in this attempt or, above the limit, in the last one.
+            CommandFailed: a program failed, in this attempt or, if another is too early, in the last one.
             Fault: a plugin failed, in the same sense.
         """
         if (interfaces := self._interfaces.get(pod_uid)) is not None:

@@ -31,7 +31,7 @@ class Making:
         self._limit: asyncio.Timeout | None = None
 
     def abandon(self) -> None:
-        """Interrupt the block in ``until_abandoned``, if any."""
+        """Interrupt the making of a domain in ``until_abandoned``, if any."""
         if self._limit is not None and not self._record.known.abandoned:
             self._record.take(known.abandoned)
             self._limit.reschedule(asyncio.get_running_loop().time())

@@ -60,7 +60,6 @@ def _end(file: BinaryIO) -> bytes:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[BinaryIO]:
-    """Yield a regular file, opened without blocking."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb" if flags == os.O_RDONLY else "r+b", buffering=0, closefd=True) as file:  # noqa: PTH123 - of a descriptor
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
