@@ -51,6 +51,8 @@ class Problem:
 
     path: str
     text: str
+    is_syntax: bool = False
+    """The text is not XML."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}"

@@ -47,6 +47,10 @@ class Malformed(ValueError):
     """An invalid document; the message begins with the place."""
 
 
+class NotWellFormed(Malformed):
+    """A text that is not XML."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """An element."""
@@ -125,12 +129,17 @@ class _Builder:
         try:
             self._parser.Parse(self._data, True)  # noqa: FBT003  # that it is all of it; by position only
         except expat.ExpatError as error:
-            raise Malformed(f"line {error.lineno}: {expat.errors.messages.get(error.code, 'no XML')}") from error
+            raise NotWellFormed(f"line {error.lineno}: is not well-formed XML: {self._syntax_error(error)}") from error
         finally:
             del self._parser  # it and our methods reference each other
         if self.root is None:
-            raise Malformed("line 1: no element found")
+            raise NotWellFormed("line 1: is not well-formed XML: no element found")
         return self.root
+
+    def _syntax_error(self, error: expat.ExpatError) -> str:
+        if self._open and expat.errors.messages.get(error.code) == expat.errors.XML_ERROR_NO_ELEMENTS:
+            return f"it ends at line {error.lineno} before </{self._open[-1].name[:80]}>"
+        return expat.errors.messages.get(error.code, "no XML")
 
     def _refuse(self, text: str):  # type: ignore[no-untyped-def]  # noqa: ANN202  # the handlers have many signatures
         def handler(*_: object) -> None:
@@ -228,7 +237,7 @@ def parse(text: str) -> Node:
     if line := characters.line_of_control(text):
         raise Malformed(f"line {line}: {characters.problem(text)}")
     if not text.lstrip(BLANKS).startswith("<"):
-        raise Malformed("line 1: must begin with an element")
+        raise NotWellFormed("line 1: must begin with an element")
     root = _Builder(data).parse()
     return _placed(root, f"/{root.name}")
 

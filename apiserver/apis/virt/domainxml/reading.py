@@ -127,7 +127,7 @@ def _judged(text: str) -> Reading | tuple[Problem, ...]:
         root = parsing.parse(text)
     except parsing.Malformed as error:
         place, _, problem = str(error).partition(": ")
-        return (Problem(place, problem),)
+        return (Problem(place, problem, isinstance(error, parsing.NotWellFormed)),)
     if root.name != "domain":
         return (Problem(root.path, "must be <domain>"),)
     found = grammar.problems(root, DOMAIN, REASONS) or rules.problems(root)

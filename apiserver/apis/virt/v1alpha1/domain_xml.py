@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Final
 
-from apiserver.apis.meta.validation import FieldError, Path, forbidden, required
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required
 from apiserver.apis.virt.domainxml import beside, parsing, reading
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.hardware import disks, given
@@ -16,6 +17,8 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 DOMAIN: Final = "domain"
 XML: Final = "domainXML"
+MAX_SHOWN: Final = 80
+"""Characters of XML in an error."""
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
@@ -52,9 +55,13 @@ def _placed(error: FieldError, typed: Object, path: Path) -> FieldError:
 
 def _validate_xml(xml: str, typed: Object, path: Path) -> list[FieldError]:
     if problems := reading.problems_of(xml):
-        return [_forbidden(each, path) for each in problems]
+        return [invalid(path, _first_line(xml), str(each)) if each.is_syntax else _forbidden(each, path) for each in problems]
     with_defaults = given.with_devices(typed, "disks", disks.defaulted(typed))
     return [_forbidden(each, path) for each in beside.problems(*beside.read_document(xml), with_defaults)]
+
+
+def _first_line(xml: str) -> str:
+    return one_line(xml.strip().partition("\n")[0], MAX_SHOWN)
 
 
 def _forbidden(problem: Problem, path: Path) -> FieldError:

@@ -42,8 +42,8 @@ def card(**replaced: str) -> str:
 UNREADABLE: Final = {
     "nothing": ("", "must begin with an element"),
     "no XML": ("rm -rf /", "must begin with an element"),
-    "no end": ("<domain>", "no element found"),
-    "two roots": ("<domain/><domain/>", "junk after document element"),
+    "no end": ("<domain>\n<os>\n", "is not well-formed XML: it ends at line 3 before </os>"),
+    "two roots": ("<domain/><domain/>", "is not well-formed XML: junk after document element"),
     "a document type": ("<!DOCTYPE domain SYSTEM 'http://example.com/x.dtd'><domain/>", "a document type is not allowed"),
     "an entity of a file": ('<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/passwd">]><domain>&x;</domain>', "a document type is not allowed"),
     "a billion laughs": ('<!DOCTYPE d [<!ENTITY a "lol"><!ENTITY b "&a;&a;">]><domain>&b;</domain>', "a document type is not allowed"),
