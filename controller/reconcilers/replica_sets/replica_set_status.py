@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, generation_of, labels_of, new_condition, with_condition, without_condition
+from apiserver.apis.meta.objects import Object, generation_of, labels_of, name_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt.kinds import dig_replica_set
-from apiserver.apis.virt.lifecycle import replica_sets
+from apiserver.apis.virt.lifecycle import replica_sets, summary
 from controller.reconcilers.replica_sets import readiness
 from controller.reconcilers.replica_sets.replica_set_plan import Plan, min_ready_seconds, wanted_replicas
 
@@ -47,13 +47,17 @@ def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
     """Return what the set waits for until all replicas are available or off as specified."""
     seconds = min_ready_seconds(replica_set)
     available = [readiness.available_from(vm, seconds) for vm in plan.active]
-    settled = sum(
-        (each is not None and each <= now) or readiness.is_off_as_specified(vm) for vm, each in zip(plan.active, available, strict=True)
-    )
-    if settled == len(plan.active) == wanted_replicas(replica_set):
+    wanted = wanted_replicas(replica_set)
+    off = [vm for vm in plan.active if readiness.is_off_as_specified(vm)]
+    lacking = [vm for vm, each in zip(plan.active, available, strict=True) if (each is None or each > now) and vm not in off]
+    settled = len(plan.active) - len(lacking)
+    if settled == len(plan.active) == wanted:
         return None
-    text = f"machines: {len(plan.active)} of {wanted_replicas(replica_set)}; available, or off as specified: {settled}"
-    return Failure(replica_sets.REPLICAS_UNAVAILABLE, text)
+    told = [f"{settled} of {wanted} machines are available{' or off as specified' if off else ''}"]
+    if len(plan.active) != wanted:
+        told.append(f"the set has {len(plan.active)}")
+    told += [f"{name_of(vm)}: {summary.reason(vm) or summary.word(vm)}" for vm in lacking[:1]]
+    return Failure(replica_sets.REPLICAS_UNAVAILABLE, "; ".join(told))
 
 
 def _conditions(replica_set: Object, failure: Failure | None, lack: Failure | None, now: datetime) -> list[Object]:

@@ -153,10 +153,23 @@ def test_conditions_come_and_go() -> None:
     assert [(each["type"], each["reason"], each["message"]) for each in refused["conditions"]] == [
         ("ReplicaFailure", "FailedCreate", "exceeded quota"),
         ("ReplicaPaused", "Paused", "spec.paused is true"),
-        ("Reconciling", "ReplicasUnavailable", "machines: 0 of 1; available, or off as specified: 0"),
+        ("Reconciling", "ReplicasUnavailable", "0 of 1 machines are available; the set has 0"),
     ]
     ready = plan(a_set(replicas=1), a_machine())
     assert status(a_set(replicas=1, status=refused), ready, None, NOW)["conditions"] == []
+
+
+def test_reconciling_names_the_first_machine_that_is_not_available() -> None:
+    refused = {"type": "Ready", "status": "False", "reason": "FailedCreate", "message": "exceeded quota: pods"}
+    machines = (a_machine("a"), a_machine("b", phase="Pending", conditions=[refused]), a_machine("c", phase="Stopped", ready=None))
+    assert _lack(a_set(replicas=3), *machines[:2], a_machine("c")) == "2 of 3 machines are available; b: exceeded quota: pods"
+    assert _lack(a_set(replicas=3), *machines) == "2 of 3 machines are available or off as specified; b: exceeded quota: pods"
+    assert _lack(a_set(replicas=1, minReadySeconds=10), a_machine("a", ready=5)) == "0 of 1 machines are available; a: Running"
+
+
+def _lack(replica_set: Object, *machines: Object) -> str:
+    (found,) = status(replica_set, plan(replica_set, *machines), None, NOW)["conditions"]
+    return str(found["message"])
 
 
 NOT_READY = {"type": "Ready", "status": "False", "lastTransitionTime": ago(5)}
