@@ -112,8 +112,11 @@ class VirtualMachineStrategy(Strategy):
             )
         is_edited = any(obj["spec"].get(field) != old["spec"].get(field) for field in running.FIELDS)
         if is_edited and (differences := live_changes.rest(obj)):
-            text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; the change takes effect at its next start'
-            found.append(f"{running.words(differences)}: {text}")
+            if phases.phase_of(old) == phases.SCHEDULED:
+                text = f'virtual machine "{name}" is starting with the earlier spec; to use the edit: kubectl virt restart {name}'
+            else:
+                text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; the change takes effect at its next start'
+            found.append("; ".join(filter(None, (f"{running.words(differences)}: {text}", live_changes.limit(obj)))))
         if objects.labels_of(obj) != objects.labels_of(old):
             found.append(
                 f'metadata.labels: the present pod of virtual machine "{name}" keeps its labels, which Services select; the change '

@@ -28,6 +28,8 @@ def marked(seen: Observed, status: Object) -> Object:
 
 def _message(vm: Object, fields: str) -> str:
     name = name_of(vm)
+    if phases.phase_of(vm) == phases.SCHEDULED:
+        return f"{name} is starting with the earlier spec, without these edits: {fields}; to use them: kubectl virt restart {name}"
     if phases.phase_of(vm) in phases.WITH_GUEST:
         return f"the guest runs without these edits: {fields}; they count from its next start on: kubectl virt restart {name}"
     return (

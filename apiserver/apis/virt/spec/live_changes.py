@@ -143,6 +143,14 @@ def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
     )
 
 
+def limit(vm: Mapping[str, Any]) -> str:
+    """Return the limit that the desired processors exceed, of a guest that takes processors, or ""."""
+    desired, runs = running.domains_of(vm)
+    takes = PROCESSORS.what in (dig_vm(vm, "status", "domain", "liveChanges") or ())
+    most = cpu.max_sockets(runs)
+    return f"live, sockets go up to maxSockets ({most})" if takes and cpu.counts(desired)["sockets"] > most else ""
+
+
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
     """Return ``status.changes``."""
     return tuple(dig_vm(vm, "status", FIELD) or ())

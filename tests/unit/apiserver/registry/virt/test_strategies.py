@@ -821,11 +821,25 @@ def test_hardware_edit_warns_when_it_takes_effect(phase: str) -> None:
         'spec.domain.memory.guest: the guest of virtual machine "vm1" keeps its hardware until it '
         "ends; the change takes effect at its next start"
     )
+    if phase == "Scheduled":
+        text = (
+            'spec.domain.memory.guest: virtual machine "vm1" is starting with the earlier spec; to use the edit: kubectl virt restart vm1'
+        )
     has_guest = phase in {"Scheduled", "Running", "Stopping", "Unknown"}
     strategy = VirtualMachineStrategy()
     assert strategy.warnings_on_update(new, vm) == ((text,) if has_guest else ())
     assert strategy.warnings_on_update(new, new) == (), "an apply of the same says nothing again"
     assert strategy.warnings_on_update(_edited(new, domain=vm["spec"]["domain"]), new) == (), "it says what runs"
+
+
+@pytest.mark.parametrize(("changes", "tells"), [(["cpu.sockets"], True), ([], False)])
+def test_edit_beyond_max_sockets_names_the_limit(changes: list[str], *, tells: bool) -> None:
+    vm = _vm(domain={"liveChanges": changes})
+    (warning,) = VirtualMachineStrategy().warnings_on_update(_edited(vm, domain={"cpu": {"sockets": 3}, **vm["spec"]["domain"]}), vm)
+    assert warning.endswith("; live, sockets go up to maxSockets (1)") == tells
+    assert warning.startswith("spec.domain.cpu: ")
+    other = VirtualMachineStrategy().warnings_on_update(_edited(vm, domain={"cpu": {"cores": 3}, **vm["spec"]["domain"]}), vm)
+    assert "maxSockets" not in other[0]
 
 
 @pytest.mark.parametrize("has_status", [False, True])

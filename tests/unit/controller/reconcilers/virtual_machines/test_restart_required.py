@@ -45,9 +45,11 @@ def test_edited_machine_reports_restart_fields_once(phase: str) -> None:
     found = said(actions)
     assert found is not None
     assert (found["status"], found["reason"]) == ("True", "HardwareDiffers")
+    fields = "spec.domain.devices.disks[data] (added), spec.domain.memory.guest"
     assert found["message"] == (
-        "the guest runs without these edits: spec.domain.devices.disks[data] (added), "
-        "spec.domain.memory.guest; they count from its next start on: kubectl virt restart testvm"
+        f"testvm is starting with the earlier spec, without these edits: {fields}; to use them: kubectl virt restart testvm"
+        if phase == "Scheduled"
+        else f"the guest runs without these edits: {fields}; they count from its next start on: kubectl virt restart testvm"
     )
     assert [each for each in actions if isinstance(each, Emit)] == [Emit("Normal", "RestartRequired", found["message"])]
     vm["status"]["conditions"] = [dict(found)]
