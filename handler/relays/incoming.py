@@ -161,41 +161,25 @@ class Incoming:
                 address = ""
             if self._handshakes[address] >= self._limits.handshakes_per_address or self._handshakes.total() >= self._limits.handshakes:
                 raise Untrusted(f"{address} has {self._handshakes[address]} handshakes open, all together have {self._handshakes.total()}")
-            self._handshakes[address] += 1
-            try:
+            with _counted(self._handshakes, address):
                 async with asyncio.timeout(self._limits.handshake_seconds):
                     claimed = header.claimed(client_hello.protocols(await _first_record(link)))
                     claimed = claimed if claimed in self._expected else UNNAMED
                     process = stack.enter_context(self._processes.of(claimed))
                     connection = await stack.enter_async_context(process.connection(link, self._tls.material))
                     await connection.shaken()
-            finally:
-                self._handshakes[address] -= 1
-                if not self._handshakes[address]:
-                    del self._handshakes[address]
         return connection, claimed
 
     async def _pass_on(self, connection: Connection, claimed: str, stack: contextlib.AsyncExitStack) -> None:
         node = self._node_of(connection.transport)
         self._all.add(connection)
         stack.callback(self._all.discard, connection)
-        with self._place(node):
+        if self._pending[node] >= self._limits.pending_per_node:
+            raise Untrusted(f"node {node} already has {self._limits.pending_per_node} unassigned connections")
+        with _counted(self._pending, node):
             pod_uid, wanted = await self._led(node, connection, claimed)
         if wanted is not None:
             await self._lead(wanted, pod_uid, connection)
-
-    @contextlib.contextmanager
-    def _place(self, node: str) -> Iterator[None]:
-        """Count a connection that has not reached a pod. Raises Untrusted."""
-        if self._pending[node] >= self._limits.pending_per_node:
-            raise Untrusted(f"node {node} already has {self._limits.pending_per_node} unassigned connections")
-        self._pending[node] += 1
-        try:
-            yield
-        finally:
-            self._pending[node] -= 1
-            if not self._pending[node]:
-                del self._pending[node]
 
     async def _led(self, node: str, connection: Connection, claimed: str) -> tuple[str, header.Header | None]:
         """Return an admitted connection's pod and header; header None: it was refused, or its release request is finished."""
@@ -245,6 +229,17 @@ class Incoming:
             open_ones.discard(connection)
             if not open_ones:
                 self._connections.pop(wanted, None)
+
+
+@contextlib.contextmanager
+def _counted(counter: Counter[str], key: str) -> Iterator[None]:
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
 
 
 async def _first_record(link: socket.socket) -> bytes:
