@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import layout
 from controller.runtime.flowcontrol import TokenBucket
 from handler.pods import places
@@ -290,15 +291,8 @@ async def _open(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Launcher]:
     with places.run_directory(pod_uid, kubelet) as directory:
         link = places.connect(directory, layout.LAUNCHER_SOCKET)
-    try:
+    with descriptors.on_error(link.close):
         process = identify(places.peer_process(link), pod_uid)
-    except BaseException:
-        link.close()
-        raise
-    try:
+    with descriptors.on_error(link.close, process.close):
         reader, writer = await asyncio.open_unix_connection(sock=link)
-    except BaseException:
-        link.close()
-        process.close()
-        raise
     return reader, writer, process

@@ -49,11 +49,8 @@ def connect(directory: int, name: str) -> socket.socket:
     """
     with descriptors.closing(opening.open_socket(directory, name)) as target:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        try:
+        with descriptors.on_error(connection.close):
             connection.connect(f"/proc/self/fd/{target}")
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
 

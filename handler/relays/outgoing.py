@@ -150,11 +150,8 @@ class Outgoing:
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = self._tls.offering(header.protocol(self.migration_uid))
         reader, writer = await asyncio.open_connection(self._host, self._port, ssl=context, server_hostname=self._server_name)
-        try:
+        with descriptors.on_error(writer.transport.abort):
             self._verify(writer.transport)
-        except BaseException:
-            writer.transport.abort()
-            raise
         return reader, writer
 
     def _verify(self, transport: asyncio.BaseTransport) -> None:
@@ -201,9 +198,6 @@ class Outgoing:
     async def _dialled(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         link = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        try:
+        with descriptors.on_error(link.close):  # also on cancellation
             await asyncio.get_running_loop().sock_connect(link, (self._host, self._port))
-        except BaseException:  # also on cancellation
-            link.close()
-            raise
         return link

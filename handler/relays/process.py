@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.meta.lines import one_line
 from certs import peers
 from certs.reloading import Material
@@ -132,11 +133,8 @@ class RelayProcess:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
             with theirs:
                 theirs.settimeout(None)
-                try:
+                with descriptors.on_error(ours.close):
                     await self._give(link, theirs)
-                except BaseException:
-                    ours.close()
-                    raise
         with ours:
             order = {
                 "server_name": server_name,
@@ -168,7 +166,7 @@ class RelayProcess:
         with theirs:
             ours.settimeout(0)
             user = USER_ID if os.geteuid() == 0 else 0
-            try:
+            with descriptors.on_error(ours.close):
                 self._process = await asyncio.create_subprocess_exec(
                     self._python,
                     "-ISB",
@@ -181,9 +179,6 @@ class RelayProcess:
                     cwd="/",
                     env={},
                 )
-            except BaseException:
-                ours.close()
-                raise
         self._control, self.pid = ours, self._process.pid
 
     async def end(self) -> None:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.places.streams import Forward
 from handler.streams.pipe import AHEAD_BYTES
@@ -48,12 +49,9 @@ async def connect(addresses: Sequence[str], forward: Forward, make: MakeSocket) 
 
 
 async def _connected(made: socket.socket, address: str, port: int) -> socket.socket:
-    try:
+    with descriptors.on_error(made.close):
         made.settimeout(0)
         await asyncio.get_running_loop().sock_connect(made, (address, port))
-    except BaseException:
-        made.close()
-        raise
     return made
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import functools
 import logging
 import os
 import socket
@@ -13,6 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, Self
 
+from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import network
 from launcher.ipv6 import dhcpv6, discovery, lease
 from launcher.ipv6.packets import ICMPV6, Packet, encode, parse
@@ -38,11 +40,8 @@ _UDP_HEAD: Final = struct.Struct("!HHHH")
 def open_tap() -> int:
     """Return a non-blocking descriptor of the tap that virt-handler made for this user. Raises OSError."""
     opened = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with descriptors.on_error(functools.partial(os.close, opened)):
         fcntl.ioctl(opened, _TUNSETIFF, struct.pack("16sH22x", network.CONTROL_TAP.encode(), _IFF_TAP | _IFF_NO_PI))
-    except OSError:
-        os.close(opened)
-        raise
     return opened
 
 

@@ -1,9 +1,9 @@
-"""File descriptors that are closed after use."""
+"""File descriptors and connections that are closed after use, or after an error."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -14,6 +14,17 @@ def closing(descriptor: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def on_error(*undo: Callable[[], object]) -> Iterator[None]:
+    """Call these functions if the ``with`` block fails or is cancelled."""
+    try:
+        yield
+    except BaseException:
+        for each in undo:
+            each()
+        raise
 
 
 @contextmanager

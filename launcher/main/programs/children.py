@@ -10,6 +10,8 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from apiserver.apis.meta import descriptors
+
 logger = logging.getLogger(__name__)
 
 MAX_OUTPUT: Final = 4096
@@ -68,11 +70,9 @@ class Children:
             CommandFailed: its exit code is not 0, or it takes too long.
         """
         reader, writer = os.pipe2(os.O_CLOEXEC)
-        try:
-            try:
+        with descriptors.closing(reader):
+            with descriptors.closing(writer):
                 pid, future = self.start(arguments, environment, output=writer)
-            finally:
-                os.close(writer)
             try:
                 async with asyncio.timeout(self._run_seconds):
                     code = await asyncio.shield(future)
@@ -88,8 +88,6 @@ class Children:
                     return output
                 raise CommandFailed(f"{arguments[0]} ended with {code}: {output}")
             raise CommandFailed(f"{arguments[0]} ended with {code} and left a child")
-        finally:
-            os.close(reader)
 
     def _reap(self) -> None:
         while True:

@@ -7,8 +7,10 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
+from apiserver.apis.meta import descriptors
 from launcher.main.programs.children import Children, terminate
 from launcher.main.programs.output_tail import OutputTail
 
@@ -36,13 +38,8 @@ class Backend(Generic[Device]):
 def start(children: Children, device: Device, command: Sequence[str], environment: Mapping[str, str]) -> Backend[Device]:
     """Start the backend of a device. Raises OSError."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
-    try:
+    with descriptors.on_error(partial(os.close, reader)), descriptors.closing(writer):
         pid, exited = children.start(command, environment, output=writer)
-    except BaseException:
-        os.close(reader)
-        raise
-    finally:
-        os.close(writer)
     tail = OutputTail(reader)
     tail.begin()
     return Backend(device, pid, exited, tail)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
@@ -12,6 +13,16 @@ def test_descriptor_is_closed_also_after_an_error() -> None:
         raise ValueError("wrong")
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(opened)
+
+
+def test_functions_are_called_only_after_an_error() -> None:
+    called: list[int] = []
+    with descriptors.on_error(lambda: called.append(1)):
+        pass
+    assert called == []
+    with pytest.raises(asyncio.CancelledError), descriptors.on_error(lambda: called.append(1), lambda: called.append(2)):
+        raise asyncio.CancelledError
+    assert called == [1, 2]
 
 
 def test_file_in_memory_is_read_from_its_start() -> None:
