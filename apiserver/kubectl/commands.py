@@ -154,6 +154,8 @@ async def _text(parsed: argparse.Namespace, load: migrations.Load) -> str:
             return versions.printed(of_server, parsed.output)
         case node_list.COMMAND:
             return await node_list.show(await access.load(parsed.selection))
+        case "fence" if not parsed.off:
+            raise Failure(fencing.WITHOUT_OFF)
         case "fence":
             return await fencing.fence(await access.load(parsed.selection), parsed.node, None if parsed.yes else _asker())
         case "unfence":

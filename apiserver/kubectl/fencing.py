@@ -25,6 +25,9 @@ from apiserver.kubectl.messages import Failure
 WATCH_SECONDS: Final = 12.0
 """A kubelet and virt-handler renew every ten seconds."""
 KUBELET_LEASES: Final = "kube-node-lease"
+WITHOUT_OFF: Final = (
+    "error: fence needs --off, your statement that the node is switched off; if it is on, guests run twice and destroy their disks"
+)
 
 Ask = Callable[[str], str]
 

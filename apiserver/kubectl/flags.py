@@ -366,7 +366,7 @@ def _add_administration(commands: Commands) -> None:
         "For administrators. It refuses while the node reports. If the node is on nevertheless, guests run twice and destroy their disks.",
     )
     off.add_argument("node", metavar="NODE", help="the node")
-    off.add_argument("--off", action="store_true", required=True, help="you are certain that the node is off")
+    off.add_argument("--off", action="store_true", help="required: you are certain that the node is off")
     off.add_argument("--yes", action="store_true", help="do not ask for the name of the node")
     repaired = commands.add("unfence", "state that a node is repaired: take fence back", "For administrators.")
     repaired.add_argument("node", metavar="NODE", help="the node")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -26,7 +26,8 @@ async def edit(access: Access, parsed: argparse.Namespace) -> str:
         if not (parsed.claim or parsed.disk_name):
             raise Failure("error: name the disk by --claim or --disk-name")
         await _edit(access, parsed.name, lambda vm: without(vm, parsed.claim, parsed.disk_name))
-        return f"virtualmachine.kubevirt.io/{parsed.name} edited: the guest loses the disk when it releases it"
+        done = f"virtualmachine.kubevirt.io/{parsed.name} edited"
+        return f"{done}: the guest loses the disk when it releases it, at the latest at its next start"
     added = disk_of(parsed.claim, parsed.disk_name, parsed.serial, parsed.bus, parsed.create)
     await _edit(access, parsed.name, lambda vm: with_disk(vm, added))
     return f"virtualmachine.kubevirt.io/{parsed.name} edited: its guest gets disk {added['name']}"
@@ -59,7 +60,9 @@ def without(vm: Object, claim: str | None, name: str | None) -> Object:
         if (name is None or each["name"] == name) and (claim is None or disks.claim_of(each) == claim.lower())
     ]
     if len(gone) != 1:
-        raise Failure(f"error: the machine has {'several such disks: choose one by --disk-name' if gone else 'no such disk'}")
+        what = "several such disks: choose one by --disk-name" if gone else "no such disk"
+        there = ", ".join(each["name"] for each in named)
+        raise Failure(f"error: virtual machine {name_of(vm)} has {what}; its disks: {there or 'none'}")
     # A name by position would change.
     kept = [{"name": each["name"], **own} for each, own in zip(named, _disks(vm), strict=True)]
     if disks.is_drive(named[gone[0]]) and not disks.is_empty_drive(named[gone[0]]):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors, times
-from apiserver.kubectl import fencing, node_list
+from apiserver.kubectl import commands, fencing, node_list
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from tests.fakes.kubeapi import FakeAPI
@@ -151,3 +151,8 @@ async def test_a_missing_right_to_nodes_is_told(api: FakeAPI, access: Access) ->
     api.refusals.append(errors.Forbidden("no"))
     with pytest.raises(Failure, match="cannot get node node2"):
         await fencing.fence(access, "node2", None, watch_seconds=0)
+
+
+def test_fence_needs_the_statement_that_the_node_is_off(capsys: pytest.CaptureFixture[str]) -> None:
+    assert commands.run(["fence", "node2", "--yes"]) == 1
+    assert "fence needs --off" in capsys.readouterr().err

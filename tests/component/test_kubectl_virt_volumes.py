@@ -73,7 +73,7 @@ async def test_medium_of_a_drive_is_inserted_and_ejected(api: FakeAPI, access: A
     ("arguments", "message"),
     [
         (("addvolume", "web", "--claim", "x", "--disk-name", "disk0"), "has a disk disk0 already"),
-        (("removevolume", "web", "--claim", "x"), "no such disk"),
+        (("removevolume", "web", "--claim", "x"), "virtual machine web has no such disk; its disks: disk0"),
         (("removevolume", "web"), "name the disk by --claim or --disk-name"),
         (("removevolume", "none", "--claim", "root"), '"none" not found'),
     ],

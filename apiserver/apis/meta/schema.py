@@ -50,7 +50,7 @@ def validated_quantity(value: object) -> object:
         try:
             quantity.parse(str(value))
         except ValueError as error:
-            raise PydanticCustomError("quantity", "{reason}", {"reason": str(error)}) from error
+            raise PydanticCustomError("quantity", "{reason}", {"reason": f"{error}, such as 128Mi or 1Gi"}) from error
         return value
     raise PydanticCustomError("quantity_type", "must be a quantity such as 512Mi")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 from apiserver.apis.meta import errors, objects
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import consoles, graphics, interfaces, redirected_devices
 from apiserver.apis.virt.kinds import dig_vm
@@ -20,6 +21,8 @@ from apiserver.registry.virt.revoking import RevokedNodes
 
 CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 """Also guests that shut down: they still print."""
+_STARTING: Final = frozenset({phases.PENDING, phases.SCHEDULING, phases.SCHEDULED})
+MAX_REASON: Final = 300
 
 
 _PORT: Final = QueryParameter("port", "integer", f"The serial port, from 0 to {layout.SERIAL_PORTS - 1}; default: the first.")
@@ -72,14 +75,15 @@ def unreachable(vm: Object, forward: streams.Forward) -> str | None:
     ports = interfaces.ports(own)
     if ports is not None and not any((each["protocol"].lower(), each["port"]) == (forward.protocol, forward.port) for each in ports):
         return f"its interface {own['name']} does not list {forward.protocol.upper()} port {forward.port} in ports"
-    return absent(vm)
+    return absent(vm) or next(iter(warnings(vm)), None)
 
 
 def absent(vm: Object) -> str | None:
     """Return why no guest is reachable, or None."""
     phase = phases.phase_of(vm)
     if phase not in CONNECTABLE:
-        return f"it is not running (phase {phase or 'Pending'})"
+        why = (conditions.false_condition(vm, conditions.READY) or {}).get("message") if phase in _STARTING else ""
+        return f"it is not running (phase {phase or 'Pending'}){f': {one_line(str(why), MAX_REASON)}' if why else ''}"
     if not (vm.get("status") or {}).get("nodeName"):
         return "its node is not known"
     return None

@@ -18,6 +18,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, freezing, keys, managed_save, operations, phases, power, release
+from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import running
 from apiserver.apis.virt.spec.described import domain_of
@@ -200,6 +201,8 @@ class Migrate(CreatingVerb):
         del now
         name = self.name_for_id(obj, body)
         raise_if_refused(obj, refuse_migrate)
+        if (node := objects.dig(body, "nodeSelector", names.HOSTNAME_LABEL)) is not None and node == dig_vm(obj, "status", "nodeName"):
+            raise conflict(obj, f"the guest already runs on node {node}: choose another node, or none")
         metadata = obj["metadata"]
         spec: Object = {"selector": {"name": metadata["name"]}}
         if body.get("nodeSelector"):
@@ -349,8 +352,9 @@ def refuse_suspend(vm: Object) -> Refusal:
     if busy is not None:
         return busy
     if not managed_save.claim_of(running.spec_of(vm)):
-        since = " since its start; restart it" if managed_save.claim_of(vm["spec"]) else ""
-        return f"the virtual machine has no claim for its memory{since or ': set spec.managedSave.claimName'}"
+        if managed_save.claim_of(vm["spec"]):
+            return "spec.managedSave was set after the guest's start: restart the virtual machine first"
+        return "the virtual machine has no claim for its memory: set spec.managedSave.claimName and restart it first"
     if lost := [each["name"] for each in disks.defaulted(domain_of(vm)) if disks.is_overlaid(each)]:
         return f"what the guest wrote to disk {', '.join(lost)} exists only in its pod, which suspend deletes: use a PersistentVolumeClaim"
     return None

@@ -29,7 +29,7 @@ def reasons(migration: Object, vm: Object | None, target: Object, incompatible: 
     """
     source = dig_migration(migration, "status", "sourceNode")
     if selector := dig_migration(migration, "spec", "nodeSelector"):
-        yield f"spec.nodeSelector of the Migration requires another node than {source}, the guest's present node, with {_shown(selector)}"
+        yield f"the Migration requires a node other than {source}, where the guest runs, with {_shown(selector)}: see kubectl get nodes"
     elif source in _hostnames(dig_vm(vm, "spec", "nodeSelector") or {}):
         yield f"spec.nodeSelector of the virtual machine selects {source}, the guest's present node, but a migration needs another node"
     yield from sorted(incompatible.values())[:MAX_INCOMPATIBLE]

@@ -302,9 +302,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
     ``names`` are the launcher's; only the machine's disks are used.
     """
-    return waiting(
-        vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when the image exists"), now
-    )
+    return waiting(vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; {_GIVE_AN_IMAGE}"), now)
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
@@ -346,6 +344,9 @@ def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
     for kind, why in ((conditions.DISKS_READY, reason), (conditions.READY, conditions.DISKS_NOT_READY)):
         status = objects.with_status_condition(status, objects.new_condition(vm, kind, "False", why, message), now=stamp)
     return status
+
+
+_GIVE_AN_IMAGE: Final = "the guest starts when the image exists: copy it there, or set source.create or source.import and restart"
 
 
 def _missing_images(vm: Object, names: Sequence[str]) -> str:

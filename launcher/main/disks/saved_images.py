@@ -108,7 +108,8 @@ def checked(uid: str, image_id: str, digest: str, root: Path = ROOT) -> tuple[Pa
     if firmware_state.exists(image.with_suffix(USED)):
         raise ImageUsed(f"the guest was resumed from the image {image_id} before, and may have run since: its memory is lost")
     if not firmware_state.exists(image):
-        raise ImageUnusable(f"the claim of spec.managedSave has no image {image_id}; start with discardState boots the guest without it")
+        without = "to boot without it: kubectl virt start --discard-state"
+        raise ImageUnusable(f"the claim of spec.managedSave has no image {image_id}; {without}")
     with descriptors.closing(open_own(image)) as descriptor:
         os.fchmod(descriptor, 0o600)
         found, xml = _header(descriptor, _list_of_disks(image))

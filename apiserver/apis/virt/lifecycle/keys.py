@@ -45,4 +45,5 @@ def codes_of(keys: Sequence[str]) -> tuple[int, ...]:
 
 def errors(key: str) -> list[str]:
     """Return why this names no key; empty if it does."""
-    return [] if code_of(key) is not None else [f"must be a name such as KEY_ENTER, or a number from 1 to {MAX_CODE}"]
+    wrong = f"must be the name of a Linux key such as KEY_LEFTCTRL or KEY_C, or a number from 1 to {MAX_CODE}"
+    return [] if code_of(key) is not None else [wrong]

@@ -236,7 +236,7 @@ def test_image_wait_names_its_disk_and_is_written_once() -> None:
     assert (disks["status"], disks["reason"]) == ("False", "DiskImageNotFound")
     assert disks["message"] == (
         "disk 'disk0' has no image yet: file disk.img not found in PersistentVolumeClaim myvolumeclaim; "
-        "the guest starts when the image exists"
+        "the guest starts when the image exists: copy it there, or set source.create or source.import and restart"
     )
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "DisksNotReady", disks["message"])
     assert status["phase"] == "Scheduled"

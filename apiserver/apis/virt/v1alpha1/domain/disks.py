@@ -52,7 +52,7 @@ MIN_OVERLAY: Final = quantity.parse("1Mi")
 MAX_OVERLAY: Final = quantity.parse("64Ti")
 
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
-_NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
+_NO_MEDIUM: Final = "set type, such as PersistentVolumeClaim, Image or EmptyDisk, and source; only an empty cdrom has neither"
 _LUNS: Final = (hardware.CLAIM, ISCSI)
 _NOT_OF_A_LUN: Final = ("readOnly", "serial", "wwn", "driver", "blockSize", "ioTune")
 _OF_THE_DEVICE: Final = "may not be set for a lun"

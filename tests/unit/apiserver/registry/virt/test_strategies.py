@@ -486,11 +486,11 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
             "the guest suspended itself to memory; kubectl virt unpause wakes it, and then it can be reset",
         ),
         ("suspend", _off(), "cannot suspend a virtual machine that is not running; its phase is Succeeded"),
-        ("suspend", _vm(), "the virtual machine has no claim for its memory: set spec.managedSave.claimName"),
+        ("suspend", _vm(), "the virtual machine has no claim for its memory: set spec.managedSave.claimName and restart it first"),
         (
             "suspend",
             _with_claim(_vm(running={"domain": {}})),
-            "the virtual machine has no claim for its memory since its start; restart it",
+            "spec.managedSave was set after the guest's start: restart the virtual machine first",
         ),
         (
             "suspend",
@@ -636,6 +636,31 @@ def test_migrate_makes_a_migration_that_its_strategy_accepts() -> None:
     assert strategy.validate(migration) == []
     with pytest.raises(errors.Invalid, match="nodeSelector"):
         _migrate(_vm(), {"nodeSelector": {"a": 1}})
+
+
+def test_migrate_refuses_the_node_where_the_guest_runs() -> None:
+    vm = _vm()
+    here, there = ({"nodeSelector": {"kubernetes.io/hostname": each}} for each in (vm["status"]["nodeName"], "node9"))
+    assert _migrate(vm, there)["spec"]["nodeSelector"] == there["nodeSelector"]
+    with pytest.raises(errors.Conflict, match="the guest already runs on node node1: choose another node, or none"):
+        _migrate(vm, here)
+
+
+@pytest.mark.parametrize("phase", phases.VM_PHASES)
+def test_a_stream_of_a_machine_that_cannot_start_says_why(phase: str) -> None:
+    waits = {"type": "Ready", "status": "False", "reason": "DisksNotReady", "message": "PersistentVolumeClaim not found: root"}
+    found = streams.refuse(_vm(phase=phase, conditions=[waits]), "console")
+    expected = f"it is not running (phase {phase})"
+    if phase in ("Pending", "Scheduling", "Scheduled"):
+        expected += ": PersistentVolumeClaim not found: root"
+    assert found == (None if phase in ("Running", "Stopping") else expected)
+
+
+def test_a_port_of_a_paused_guest_is_refused_with_the_reason() -> None:
+    paused = {"type": "Paused", "status": "True", "reason": "PausedByUser", "message": "paused"}
+    found = streams.unreachable(_vm(conditions=[paused]), Forward("tcp", 22))
+    assert found is not None
+    assert "paused" in found
 
 
 def test_migrate_gives_the_priority_that_it_is_told_of() -> None:

@@ -24,7 +24,7 @@ def told(selector: dict[str, str] | None = None, message: str = "", incompatible
 
 
 def test_a_selector_of_the_migration_is_named() -> None:
-    said = "spec.nodeSelector of the Migration requires another node than node1, the guest's present node, with disk=ssd, zone=b"
+    said = "the Migration requires a node other than node1, where the guest runs, with disk=ssd, zone=b: see kubectl get nodes"
     assert told({"zone": "b", "disk": "ssd"}) == [said]
     assert told({"zone": "b", "disk": "ssd"}, nodeSelector={names.HOSTNAME_LABEL: "node1"}) == [said]
     assert told({}) == told() == []

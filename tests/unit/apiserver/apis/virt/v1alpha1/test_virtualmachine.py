@@ -168,7 +168,7 @@ def test_every_unknown_and_every_wrong_field_is_named_at_once() -> None:
         'spec.domain.cpu.cores: Invalid value: "1": must be an integer',
         "spec.domain.cpu.threads: Invalid value: true: must be an integer",
         'spec.domain.memory.guest: Invalid value: "much": quantities must match the regular expression '
-        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$', such as 128Mi or 1Gi",
         'spec.domain.devices.disks[1].type: Unsupported value: "Floppy": supported values: "PersistentVolumeClaim", "Image", "EmptyDisk", '
         '"CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap", "DownwardAPI", "ServiceAccount", "ISCSI", "NBD", "NFS", '
         '"RBD", "Plugin", "HostDisk"',
@@ -270,7 +270,8 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(disks=[{"device": "cdrom", "source": {"name": "a"}}]),
-            "spec.domain.devices.disks[0].type: Required value: only a cdrom may have neither type nor source",
+            "spec.domain.devices.disks[0].type: Required value: set type, such as PersistentVolumeClaim, Image or EmptyDisk, and source; "
+            "only an empty cdrom has neither",
         ),
         (
             _devices(disks=[{"device": "cdrom", "ioTune": {"totalIopsSec": 1}}]),
@@ -606,7 +607,7 @@ def test_a_drive_may_be_empty(bus: str) -> None:
 
 @pytest.mark.parametrize("disk", [{}, {"device": "disk", "readOnly": True}])
 def test_only_a_drive_may_be_empty(disk: dict[str, Any]) -> None:
-    told = "Required value: only a cdrom may have neither type nor source"
+    told = "Required value: set type, such as PersistentVolumeClaim, Image or EmptyDisk, and source; only an empty cdrom has neither"
     assert _errors(_devices(disks=[disk])) == [f"spec.domain.devices.disks[0].{each}: {told}" for each in ("type", "source")]
 
 
