@@ -417,6 +417,12 @@ class _CreatesIn(CreatingVerb):
         self._verb = verb
         self.creates = replace(verb.creates, version=version)
 
+    def name_for_id(self, obj: Object, body: Object) -> str:
+        return self._verb.name_for_id(obj, body)
+
+    def is_of(self, obj: Object, made: Object) -> bool:
+        return self._verb.is_of(obj, made)
+
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
         return self._verb.make(obj, body, now)
 
