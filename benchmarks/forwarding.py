@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
 import json
 import os
 import socket
@@ -28,20 +27,15 @@ from typing import ClassVar, Final
 
 import uvloop
 
-from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.places import names, streams
-from apiserver.client.rest import Client
+from apiserver.apis.virt.places import streams
 from apiserver.kubectl import portforward
 from apiserver.kubectl.access import Access
-from apiserver.registry.generic.strategy import Connect, Destination, QueryParameter
-from apiserver.registry.virt.migrations import MigrationStrategy
-from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
-from apiserver.server import running
-from apiserver.server.running import Kinds
-from benchmarks.streams import NODE, POD, api_options, create, ready
-from certs.reloading import ClientTls, Files, ServerTls
+from apiserver.registry.generic.strategy import QueryParameter
+from benchmarks.streams import NODE, POD, Direct, create, ready, serve_api
+from certs.reloading import Files, ServerTls
 from handler.streams.limits import Limits
 from handler.streams.server import Server, Target
+from tests.cluster import processes
 from tests.component.handler.tls import Authority
 from tests.fakes.launcher import run_directory
 from tests.ports import free_port
@@ -53,22 +47,13 @@ _PIECE: Final = 256 << 10
 _POD_ADDRESS: Final = "10.244.1.7"
 
 
-class Direct(Connect):
+class Forwarded(Direct):
     """The guest's port at one virt-handler."""
 
-    subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
-    ping_seconds: ClassVar[float] = streams.PING_SECONDS
-    holder_header: ClassVar[str] = streams.HOLDER_HEADER
     segments: ClassVar[tuple[QueryParameter, ...]] = (QueryParameter("port", "integer", ""), QueryParameter("protocol", "string", ""))
 
-    def __init__(self, port: int, tls: ssl.SSLContext) -> None:
-        self._port = port
-        self._tls = tls
-
-    async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return the URL of virt-handler's stream to the queried port, with its server name and TLS."""
-        path = streams.handler_path("default", "testvm", obj["metadata"]["uid"], streams.Forward("tcp", int(query["port"])).stream)
-        return Destination(f"https://127.0.0.1:{self._port}{path}", names.handler_server_name(NODE), self._tls)
+    def _stream(self, query: Mapping[str, str]) -> str:
+        return streams.Forward("tcp", int(query["port"])).stream
 
 
 class NodeSocket(socket.socket):
@@ -90,16 +75,6 @@ class Place:
         """Return Python's arguments for the process with this role."""
         ports = ",".join(f"{each}={port}" for each, port in self.ports.items())
         return ["-m", "benchmarks.forwarding", "--role", role, "--root", str(self.root), "--ports", ports]
-
-
-async def serve_api(place: Place) -> None:
-    own = Files.in_directory(place.root / "virt-api")
-
-    def kinds(_: Client | None) -> Kinds:
-        stream = Direct(place.ports["virt-handler"], ClientTls(own).context)
-        return Kinds((VirtualMachineStrategy({"portforward": stream}), MigrationStrategy()))
-
-    await running.run(dataclasses.replace(api_options(own, place.ports["virt-api"]), client_ca_file=own.authorities), kinds)
 
 
 async def serve_handler(place: Place) -> None:
@@ -166,11 +141,6 @@ def moved(port: int, direction: str, count: int) -> float:
         return time.monotonic() - began
 
 
-def processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @asynccontextmanager
 async def hops() -> AsyncIterator[tuple[Place, Mapping[str, int]]]:
     """Run guest, virt-handler, virt-api and plugin as processes; yield their place, and pids by role."""
@@ -191,28 +161,16 @@ async def hops() -> AsyncIterator[tuple[Place, Mapping[str, int]]]:
                 if each == "virt-api":
                     await ready(place.ports[each], tls)
                     await create(place.ports[each], tls)
-            await listening(place.ports["plugin"])
+            await ready(place.ports["plugin"])
             yield place, pids
-
-
-async def listening(port: int) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.1)
-            else:
-                writer.close()
-                return
 
 
 async def measure(mib: int, rounds: int, directions: Iterable[str]) -> None:
     async with hops() as (place, pids):
         for direction in directions:
-            before = {each: processor_seconds(pids[each]) for each in HOPS}
+            before = {each: processes.processor_seconds(pids[each]) for each in HOPS}
             seconds = [await asyncio.to_thread(moved, place.ports["plugin"], direction, mib << 20) for _ in range(rounds)]
-            used = {each: round((processor_seconds(pids[each]) - before[each]) * 1024 / mib / rounds, 2) for each in HOPS}
+            used = {each: round((processes.processor_seconds(pids[each]) - before[each]) * 1024 / mib / rounds, 2) for each in HOPS}
             rate = round(mib / statistics.median(seconds), 1)
             print(json.dumps({"direction": direction, "mib_per_second": rate, "processor_seconds_per_gib": used}), flush=True)
 
@@ -236,7 +194,8 @@ def main() -> None:
         case "plugin":
             asyncio.run(serve_plugin(place))
         case "virt-api":
-            uvloop.run(serve_api(place))
+            own = Files.in_directory(place.root / "virt-api")
+            uvloop.run(serve_api(own, place.ports["virt-api"], "portforward", Forwarded(place.ports["virt-handler"], own)))
         case _:
             uvloop.run(serve_handler(place))
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import copy
 import itertools
-import os
 import re
 import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -132,11 +131,8 @@ def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
     """Return each running process's processor seconds by pid, including its ended children's."""
     found = {}
     for pid in pids:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # its parent has its time
-            continue
-        found[pid] = sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
+        with suppress(OSError):  # its parent has its time
+            found[pid] = processes.processor_seconds(pid)
     return found
 
 

@@ -37,6 +37,7 @@ from handler.identity import trust
 from handler.pods import places
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
+from tests.cluster import processes
 from tests.component.handler.tls import Authority
 from tests.fakes.launcher import run_directory
 
@@ -109,26 +110,14 @@ def lateness(late: list[float]) -> dict[str, float]:
     return {name: round(value * 1e3, 2) for name, value in chosen.items()}
 
 
-def processor_seconds(pid: int) -> float:
-    """Return the processor seconds of a process and its running children; 0 if it is gone."""
-    used = 0.0
+def total(figure: Callable[[int], float], pid: int) -> float:
+    """Return the sum of a figure over a process and its running children; 0 if it is gone."""
+    found = 0.0
     with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        found = figure(pid)
         for task in Path(f"/proc/{pid}/task").iterdir():
-            used += sum(processor_seconds(int(child)) for child in (task / "children").read_text().split())
-    return used
-
-
-def resident(pid: int) -> float:
-    """Return the MiB of a process and its children, with shared pages counted once (PSS); 0 if it is gone."""
-    total = 0.0
-    with contextlib.suppress(OSError):
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        total = int(next(line for line in rollup if line.startswith("Pss:")).split()[1]) / 1024
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            total += sum(resident(int(child)) for child in (task / "children").read_text().split())
-    return total
+            found += sum(total(figure, int(child)) for child in (task / "children").read_text().split())
+    return found
 
 
 class Side:
@@ -223,14 +212,14 @@ async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
         await source.said()
         await asyncio.to_thread(pods.move, CHUNK_BYTES)
         sides = {"source": source, "target": target}
-        before = {name: processor_seconds(each.pid) for name, each in sides.items()}
+        before = {name: total(processes.processor_seconds, each.pid) for name, each in sides.items()}
         for each in sides.values():
             await each.turn()
         began = time.perf_counter()
         await asyncio.to_thread(pods.move, size)
         seconds = time.perf_counter() - began
-        used = {name: processor_seconds(each.pid) - before[name] for name, each in sides.items()}
-        memory = {name: resident(each.pid) for name, each in sides.items()}
+        used = {name: total(processes.processor_seconds, each.pid) - before[name] for name, each in sides.items()}
+        memory = {name: total(processes.proportional_kib, each.pid) / 1024 for name, each in sides.items()}
         for each in sides.values():
             await each.turn()
         late = {name: await each.said() for name, each in sides.items()}

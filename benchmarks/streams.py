@@ -35,11 +35,11 @@ from apiserver.registry.generic.strategy import Connect, Destination
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from apiserver.server import options, running
-from apiserver.server.options import Options
 from apiserver.server.running import Kinds
 from certs.reloading import ClientTls, Files, ServerTls
 from handler.streams.limits import Limits
 from handler.streams.server import Server, Target
+from tests.cluster import processes
 from tests.component.handler.tls import Authority
 from tests.fakes.launcher import run_directory
 from tests.ports import free_port
@@ -52,51 +52,46 @@ PATH: Final = "/apis/kubevirt.io/v1alpha1/namespaces/default/virtualmachines"
 
 
 class Direct(Connect):
-    """The console of every machine, at one virt-handler."""
+    """A stream of every machine, at one virt-handler."""
 
     subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
     ping_seconds: ClassVar[float] = streams.PING_SECONDS
     holder_header: ClassVar[str] = streams.HOLDER_HEADER
 
-    def __init__(self, port: int, tls: ssl.SSLContext) -> None:
+    def __init__(self, port: int, own: Files) -> None:
         self._port = port
-        self._tls = tls
+        self._tls = ClientTls(own).context
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return the URL of virt-handler's console stream, with its server name and TLS."""
-        del query
-        path = streams.handler_path("default", "testvm", obj["metadata"]["uid"], "console")
+        """Return the URL of virt-handler's stream, with its server name and TLS."""
+        path = streams.handler_path("default", "testvm", obj["metadata"]["uid"], self._stream(query))
         return Destination(f"https://127.0.0.1:{self._port}{path}", names.handler_server_name(NODE), self._tls)
 
+    def _stream(self, query: Mapping[str, str]) -> str:
+        del query
+        return "console"
 
-async def serve_api(root: Path, port: int, handler_port: int) -> None:
-    own = Files.in_directory(root / "virt-api")
+
+async def serve_api(own: Files, port: int, subresource: str, stream: Connect) -> None:
+    """Serve one kind of stream without limits of streams."""
 
     def kinds(_: Client | None) -> Kinds:
-        return Kinds((VirtualMachineStrategy({"console": Direct(handler_port, ClientTls(own).context)}), MigrationStrategy()))
+        return Kinds((VirtualMachineStrategy({subresource: stream}), MigrationStrategy()))
 
-    await running.run(api_options(own, port), kinds)
-
-
-def api_options(own: Files, port: int) -> Options:
-    """Return virt-api's options, without limits of streams."""
-    return options.parse(
+    given = options.parse(
         [
             "--bind-address=127.0.0.1", f"--secure-port={port}", f"--tls-cert-file={own.certificate}", f"--tls-private-key-file={own.key}",
             "--storage=memory", "--authentication-skip-lookup", "--authorization-mode=AlwaysAllow", "--shutdown-delay-duration=0s",
             "--max-streams=0", "--max-streams-per-user=0", "--max-streams-per-user-and-object=0",
+            f"--client-ca-file={own.authorities}",
         ]
     )  # fmt: skip
+    await running.run(given, kinds)
 
 
 async def serve_handler(root: Path, port: int) -> None:
     tls = ServerTls(Files.in_directory(root / "virt-handler"), clients=ssl.CERT_REQUIRED)
     await Server(lambda *_: Target(POD), tls, host="127.0.0.1", port=port, kubelet=root, limits=Limits(0, 0, 0)).run()
-
-
-def resident(pid: int) -> float:
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
 
 
 class Guests:
@@ -164,11 +159,12 @@ async def scene() -> AsyncIterator[Scene]:
             yield Scene(guests, f"wss://127.0.0.1:{ports['virt-api']}{PATH}/testvm/console", tls, (pids[0], pids[1]))
 
 
-async def ready(port: int, tls: ssl.SSLContext) -> None:
+async def ready(port: int, tls: ssl.SSLContext | None = None) -> None:
+    name = "virt-api" if tls is not None else None
     async with asyncio.timeout(60):
         while True:
             try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname="virt-api")
+                _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=name)
             except ssl.SSLError:
                 return
             except OSError:
@@ -221,7 +217,7 @@ async def measure(what: str, count: int, seconds: float) -> None:
     printing, flood = FLOODS[what]
     async with scene() as place, AsyncExitStack() as stack:
         place.guests.reading, place.guests.printing = False, printing
-        before = [resident(pid) for pid in place.pids]
+        before = [processes.resident_kib(pid) / 1024 for pid in place.pids]
         most = list(before)
         opened = [
             await stack.enter_async_context(
@@ -237,7 +233,7 @@ async def measure(what: str, count: int, seconds: float) -> None:
                 for socket in opened:
                     tasks.create_task(ended(flood(socket)))
                 while True:
-                    most = [max(one, resident(pid)) for one, pid in zip(most, place.pids, strict=True)]
+                    most = [max(one, processes.resident_kib(pid) / 1024) for one, pid in zip(most, place.pids, strict=True)]
                     await asyncio.sleep(0.1)
         figures = {
             name: {"before_mib": round(first, 1), "most_mib": round(last, 1), "kib_a_stream": round((last - first) * 1024 / count)}
@@ -269,7 +265,8 @@ def main() -> None:
     parser.add_argument("--ports", type=int, nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.role == "virt-api":
-        uvloop.run(serve_api(given.root, *given.ports))
+        own = Files.in_directory(given.root / "virt-api")
+        uvloop.run(serve_api(own, given.ports[0], "console", Direct(given.ports[1], own)))
     elif given.role == "virt-handler":
         uvloop.run(serve_handler(given.root, given.ports[1]))
     else:

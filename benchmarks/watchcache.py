@@ -7,14 +7,15 @@ import argparse
 import asyncio
 import gc
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import uvloop
 
+from apiserver.apis.meta import schema
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.cacher.watchcache import Event, EventBatch, WatchCache
@@ -22,6 +23,7 @@ from apiserver.registry.generic import codec, selection
 from apiserver.registry.generic.strategy import Strategy
 from storage.memory import MemoryStorage
 from storage.port import Batch, Change, Entry
+from tests.cluster import processes
 
 PREFIX = "/registry/bench.test/things/"
 SIZE = 4500
@@ -32,6 +34,7 @@ class Things(Strategy):
 
     resource = Resource("bench.test", "v1", "things", "Thing")
     singular = "thing"
+    model = schema.Model
 
     def selectable_fields(self, obj: dict[str, Any]) -> dict[str, str]:
         """Return the field for selection by node."""
@@ -49,9 +52,9 @@ def entry(number: int, revision: int, generation: int = 1) -> Entry:
     return Entry(f"{PREFIX}ns-{number % 50}/thing-{number:07}", codec.encode(STRATEGY, obj), revision, revision)
 
 
-def resident() -> float:
+def resident() -> int:
     gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / (1 << 20)
+    return processes.resident_kib(os.getpid()) << 10
 
 
 def say(**figures: str | float) -> None:
@@ -85,7 +88,7 @@ async def measure(count: int) -> None:
     cache = WatchCache(MemoryStorage(), PREFIX, partial(codec.decode, STRATEGY))
     fill(cache, count)
     sizes = sum(len(item.data) for item in cache.list().items) / count
-    say(name="memory", objects=count, bytes_per_object=round((resident() - base) * (1 << 20) / count), bytes_on_the_wire=round(sizes))
+    say(name="memory", objects=count, bytes_per_object=round((resident() - base) / count), bytes_on_the_wire=round(sizes))
     revision = cache.revision
     writes = 2000
     changed = [entry((number * 7919) % count, revision + number, 2) for number in range(1, writes + 1)]
@@ -106,7 +109,7 @@ async def measure(count: int) -> None:
             await cache.prepare(chosen.trigger)
             say(name=f"index {label or field}", milliseconds=round((time.perf_counter() - began) * 1e3, 2))
         timed(f"list {label or field}", 3, partial(chosen_of, cache, chosen))
-    say(name="memory, with indices", bytes_per_object=round((resident() - base) * (1 << 20) / count))
+    say(name="memory, with indices", bytes_per_object=round((resident() - base) / count))
 
 
 def chosen_of(cache: WatchCache, chosen: selection.Selection) -> list[Item]:

@@ -73,10 +73,3 @@ def place() -> str | None:
     if shared.is_dir() and shutil.disk_usage(shared).free > 6 << 30:
         return str(shared)
     return None
-
-
-def resident_kib(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    raise ProcessLookupError(f"process {pid} has no resident memory")

@@ -16,6 +16,7 @@ from benchmarks.api import machine, payloads, varied
 from benchmarks.api.loading import Generator, SampleFailed
 from benchmarks.api.operations import DELETE, MEMORY, OPERATIONS, Operation
 from benchmarks.api.payloads import Kind
+from tests.cluster import processes
 from tests.reference_server import environment, servers
 from tests.reference_server.certificates import ADMIN, USER
 from tests.reference_server.environment import Environment
@@ -159,10 +160,10 @@ class Bench:
             ready = each.server.start()
             self.first_list(each, replace(listing, objects=0, query="limit=1"))
             time.sleep(SETTLE_SECONDS)
-            found = {"ready_seconds": round(ready, 2), "rss_kib": machine.resident_kib(each.server.pid)}
+            found = {"ready_seconds": round(ready, 2), "rss_kib": processes.resident_kib(each.server.pid)}
             sample = self.first_list(each, listing)
             found["list_seconds"] = round(sample["p50_us"] / 1e6, 2)
-            found["rss_after_list_kib"] = machine.resident_kib(each.server.pid)
+            found["rss_after_list_kib"] = processes.resident_kib(each.server.pid)
             self.note(key, each.name, found)
             progress(f"{key} {each.name}")
 

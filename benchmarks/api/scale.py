@@ -22,6 +22,7 @@ from benchmarks.api.bench import VARIANTS
 from benchmarks.api.loading import SampleFailed
 from benchmarks.api.operations import Operation
 from benchmarks.api.rounds import Bench, Contestant, prepared, progress
+from tests.cluster import processes
 from tests.reference_server.programs import ProgramFailed
 from tests.testbed.progress import StepFailed
 
@@ -86,7 +87,7 @@ class Scale:
             self.bench.first_list(each, Operation("list", "list", namespace="many", objects=0, connections=1, query="limit=1"))
             time.sleep(5)
             self.note(
-                f"restart with {count}", each, {"ready_seconds": round(ready, 2), "rss_mib": machine.resident_kib(each.server.pid) >> 10}
+                f"restart with {count}", each, {"ready_seconds": round(ready, 2), "rss_mib": processes.resident_kib(each.server.pid) >> 10}
             )
 
     def lists(self, steps: list[int]) -> None:
@@ -108,12 +109,12 @@ class Scale:
                     figures = {**_cost(sample), "p50_ms": round(sample["p50_us"] / 1e3, 1), "bytes": sample["bytes_per_answer"]}
                     self.note(f"{what} of {count}", each, figures)
         for each in self.bench.contestants:
-            self.note("memory after lists", each, {"rss_mib": machine.resident_kib(each.server.pid) >> 10})
+            self.note("memory after lists", each, {"rss_mib": processes.resident_kib(each.server.pid) >> 10})
 
     def watchers(self, count: int) -> None:
         """Measure ``RATE`` writes per second with ``count`` watchers."""
         for each in self.bench.contestants:
-            before = machine.resident_kib(each.server.pid)
+            before = processes.resident_kib(each.server.pid)
             operation = Operation("watch", "watch", namespace="watch", connections=2, rate=RATE, watchers=count)
             if sample := self.ask(f"{count} watchers", each, operation, "-cpu=1", "-seconds=10"):
                 figures = {
@@ -121,7 +122,7 @@ class Scale:
                     "p50_ms": round(sample["delivery_p50_us"] / 1e3, 1),
                     "p99_ms": round(sample["delivery_p99_us"] / 1e3, 1),
                     "rss_mib_before": before >> 10,
-                    "rss_mib_after": machine.resident_kib(each.server.pid) >> 10,
+                    "rss_mib_after": processes.resident_kib(each.server.pid) >> 10,
                 }
                 self.note(f"{count} watchers, {RATE:g} writes/s", each, figures)
 

@@ -37,6 +37,12 @@ def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
     return pids
 
 
+def processor_seconds(pid: int) -> float:
+    """Return a process's processor time, including its ended children."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def resident_kib(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))

@@ -433,11 +433,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-def resident_mebibytes(pid: int) -> float:
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
-
-
 def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
     """Return the first true ``condition()``; AssertionError after ``seconds`` of available processor time."""
     deadline = Deadline(seconds)

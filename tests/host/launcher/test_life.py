@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from launcher.protocol import messages
+from tests.cluster import processes
 from tests.given_time import given, look
-from tests.host.launcher.sandbox import READY, Launcher, a_machine, a_tiny_machine, alive, resident_mebibytes, wait_for
+from tests.host.launcher.sandbox import READY, Launcher, a_machine, a_tiny_machine, alive, wait_for
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
@@ -32,8 +33,8 @@ def test_guest_boots_in_seconds_and_the_launcher_stays_small(start: Start, capsy
         assert status.domain is not None
         assert (status.domain.name, status.domain.state, status.domain.type) == ("default_testvm", "running", "qemu")
         time.sleep(1)
-        launcher, libvirtd, qemu = pod.process.pid, pod.libvirtd(), pod.qemu()[0]
-        figures = {name: resident_mebibytes(pid) for name, pid in (("launcher", launcher), ("libvirtd", libvirtd), ("qemu", qemu))}
+        pids = {"launcher": pod.process.pid, "libvirtd": pod.libvirtd(), "qemu": pod.qemu()[0]}
+        figures = {name: processes.resident_kib(pid) / 1024 for name, pid in pids.items()}
         with capsys.disabled():
             sizes = ", ".join(f"{name} {size:.1f} MiB" for name, size in figures.items())
             print(f"\n[launcher answers {answered:.2f} s, domain runs {synced:.2f} s, prompt {prompt:.2f} s; resident: {sizes}]")
