@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import gauges
-from benchmarks.gauges import MIB, PROMPT, START_SECONDS, Reading, Run
+from benchmarks.gauges import MIB, START_SECONDS, Reading, Run
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import linux_vm, shared_claim, with_disks
 
@@ -80,14 +80,9 @@ def run_all(run: Run, place: str, path: str, seconds: int, found: Readings) -> N
 def in_machine(kubectl: Kubectl, place: str, node: str, seconds: int, found: Readings) -> str:
     """Start a machine, :func:`run_all` in its guest, and delete it; return the guest's acceleration."""
     name = "gauged-thread" if GUESTS[place] else "gauged"
-    kubectl.create(machine(name, io_thread=GUESTS[place], node=node))
-    kubectl("wait", "vm", name, "--for=jsonpath={.status.phase}=Running", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
-    with console(kubectl, name) as guest:
-        guest.expect(PROMPT, timeout=START_SECONDS)
+    with gauges.started(kubectl, machine(name, io_thread=GUESTS[place], node=node)), console(kubectl, name) as guest:
         run_all(gauges.in_guest(guest), place, "/dev/vda", seconds, found)
-    ran = gauges.acceleration(kubectl, name)
-    kubectl("delete", "vm", name, "--timeout=180s", timeout=190)
-    return ran
+        return gauges.acceleration(kubectl, name)
 
 
 def measure(kubectl: Kubectl, rounds: int, seconds: int, mib: int) -> tuple[Readings, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.cluster.kube import Console, Kubectl
+from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE
 from tests.testbed import addons
 from tests.testbed import kubectl as testbed_kubectl
@@ -96,6 +96,18 @@ def a_pod(name: str, *command: str, node: str = "", claim: str = "") -> dict[str
 def nodes(kubectl: Kubectl) -> list[str]:
     found = kubectl.json("get", "nodes")["items"]
     return sorted(each["metadata"]["name"] for each in found if not each["spec"].get("unschedulable"))
+
+
+@contextmanager
+def started(kubectl: Kubectl, manifest: dict[str, Any], said: str = PROMPT) -> Iterator[dict[str, Any]]:
+    """Create a machine; yield it once its console printed ``said``; delete it afterwards."""
+    name = manifest["metadata"]["name"]
+    kubectl.create(manifest)
+    kubectl("wait", "vm", name, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
+    with console(kubectl, name) as guest:
+        guest.expect(said, timeout=START_SECONDS)
+    yield kubectl.json("get", "vm", name)
+    kubectl("delete", "vm", name, "--timeout=180s", timeout=190)
 
 
 def acceleration(kubectl: Kubectl, vm: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.virt.kinds import dig_vm
-from benchmarks import operations
+from benchmarks import gauges
 from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, linux_vm, shared_claim
 from tests.guest_kernel import KERNEL_ARGS
@@ -78,7 +78,7 @@ def measure(kubectl: Kubectl, count: int, kinds: Mapping[str, Kind] = KINDS) -> 
     for claim in (CLAIM, GROWING_CLAIM):
         kubectl.create(shared_claim(claim))
     taken: dict[str, dict[str, list[float]]] = {name: {} for name in kinds}
-    with operations.started(kubectl, machine()), console(kubectl, MACHINE) as guest:
+    with gauges.started(kubectl, machine()), console(kubectl, MACHINE) as guest:
         guest.type("\n")
         for name, kind in kinds.items():
             for _ in range(count if kind.back else 1):

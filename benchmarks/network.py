@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from benchmarks import gauges
-from benchmarks.gauges import PROMPT, START_SECONDS, NotMeasured, Reading, Run
+from benchmarks.gauges import NotMeasured, Reading, Run
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import linux_vm
 
@@ -90,17 +90,11 @@ def address_of(kubectl: Kubectl, pod: str) -> str:
 def in_machine(kubectl: Kubectl, way: str, node: str, peer: str, seconds: int, found: Readings) -> str:
     """Start a machine, :func:`run_all` in its guest, and delete it; return the guest's acceleration."""
     name = f"gauged-{way}"
-    kubectl.create(machine(name, way, node))
-    kubectl("wait", "vm", name, "--for=jsonpath={.status.phase}=Running", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
-    vm = kubectl.json("get", "vm", name)
-    with console(kubectl, name) as guest:
-        guest.expect(PROMPT, timeout=START_SECONDS)
+    with gauges.started(kubectl, machine(name, way, node)) as vm, console(kubectl, name) as guest:
         guest.run(f"(gauge serve {PORT} >/dev/null 2>&1 &)")
         addresses = (str(vm["status"]["podIP"]), peer)
         run_all(way, gauges.in_guest(guest), gauges.in_pod(kubectl, "peer"), addresses, seconds, found)
-    ran = gauges.acceleration(kubectl, name)
-    kubectl("delete", "vm", name, "--timeout=180s", timeout=190)
-    return ran
+        return gauges.acceleration(kubectl, name)
 
 
 def measure(kubectl: Kubectl, ways: Sequence[str], rounds: int, seconds: int) -> tuple[Readings, str]:

@@ -28,7 +28,7 @@ from websockets.asyncio.client import ClientConnection
 from apiserver.apis.virt.places import layout
 from apiserver.kubectl import access, streams
 from apiserver.kubectl.access import Selection
-from benchmarks.gauges import MIB, PROMPT, START_SECONDS
+from benchmarks.gauges import MIB, START_SECONDS, started
 from tests.cluster import processes
 from tests.cluster.kube import Kubectl, console, forwarded, port_of_guest
 from tests.cluster.manifests import linux_vm, shared_claim, tiny_vm
@@ -53,18 +53,6 @@ def machine(memory_mib: int, run: str) -> dict[str, Any]:
     manifest = tiny_vm(MACHINE, run=run, managedSave={"claimName": CLAIM})
     manifest["spec"]["domain"]["memory"] = {"guest": f"{memory_mib}Mi"}
     return manifest
-
-
-@contextlib.contextmanager
-def started(kubectl: Kubectl, manifest: dict[str, Any], said: str = PROMPT) -> Iterator[dict[str, Any]]:
-    """Create a machine; yield it once its console printed ``said``; delete it afterwards."""
-    name = manifest["metadata"]["name"]
-    kubectl.create(manifest)
-    kubectl("wait", "vm", name, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
-    with console(kubectl, name) as guest:
-        guest.expect(said, timeout=START_SECONDS)
-    yield kubectl.json("get", "vm", name)
-    kubectl("delete", "vm", name, "--timeout=180s", timeout=190)
 
 
 def seconds_of(kubectl: Kubectl, *command: str) -> float:
