@@ -83,11 +83,8 @@ def _details(migration: Object) -> list[str]:
 
 
 def _seconds(migration: Object) -> float | None:
-    began, ended = (dig_migration(migration, "status", each) for each in ("startTime", "endTime"))
-    try:
-        return max(0.0, (times.parse(ended) - times.parse(began)).total_seconds()) if began and ended else None
-    except ValueError:
-        return None
+    began, ended = (times.parsed(dig_migration(migration, "status", each)) for each in ("startTime", "endTime"))
+    return None if began is None or ended is None else max(0.0, (ended - began).total_seconds())
 
 
 def _cut(text: str, width: int) -> str:

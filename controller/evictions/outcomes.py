@@ -107,7 +107,4 @@ _LONG_AGO: Final = times.parse("0001-01-02T00:00:00Z")
 
 
 def _ended(migration: Object, now: datetime) -> datetime:
-    try:
-        return min(times.parse(str(dig_migration(migration, "status", "endTime"))), now)
-    except ValueError:
-        return now
+    return min(times.parsed(dig_migration(migration, "status", "endTime")) or now, now)

@@ -222,11 +222,7 @@ def _is_time(value: object) -> bool:
 
 
 def _reads_as_time(value: str) -> bool:
-    try:
-        times.parse(value)
-    except ValueError:
-        return False
-    return True
+    return times.parsed(value) is not None
 
 
 _is_known_time: Final = lru_cache(maxsize=1024)(_reads_as_time)

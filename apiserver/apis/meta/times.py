@@ -45,6 +45,14 @@ def parse(text: str) -> datetime:
         raise ValueError(f"{text!r} is not a time of the years 1 to 9999 in UTC") from error
 
 
+def parsed(value: object) -> datetime | None:
+    """Parse an RFC 3339 time like :func:`parse`; return None for any other value."""
+    try:
+        return parse(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
 def parse_duration(text: str) -> timedelta:
     """Return a Go duration such as ``1m30s``; only ``0`` needs no unit.
 
@@ -89,12 +97,8 @@ def human(duration: timedelta) -> str:
 
 def age(timestamp: str | None, now: datetime) -> str:
     """Return the AGE cell for a ``creationTimestamp``: ``<unknown>`` without a valid one."""
-    if not timestamp:
-        return "<unknown>"
-    try:
-        return human(now - parse(timestamp))
-    except ValueError:
-        return "<unknown>"
+    moment = parsed(timestamp)
+    return "<unknown>" if moment is None else human(now - moment)
 
 
 def _pair(large: int, large_unit: str, small: int, small_unit: str) -> str:

@@ -205,7 +205,7 @@ def _advance(
         return ()
     state = f"{signer.fingerprint[:16]}/{fingerprint(bundle)}"
     mark, _, since = observed.spread_since.partition(" ")
-    began = _time(since) if mark == state else None
+    began = times.parsed(since) if mark == state else None
     if began is None or began > now:
         return (MarkSpread(wanted.secret, f"{state} {times.to_rfc3339_micro(now)}"),)
     if staged is not None:
@@ -232,10 +232,3 @@ def _still_valid(data: Data, now: datetime) -> bytes:
     return reading.write_bundle(
         tuple(each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
     )
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return times.parse(text)
-    except ValueError:
-        return None

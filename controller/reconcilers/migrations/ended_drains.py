@@ -35,11 +35,11 @@ def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], 
     """
     if node is None or node_states.is_being_emptied(node):
         return False
-    there = _moment(pod, "metadata", "creationTimestamp")
+    there = times.parsed(dig(pod, "metadata", "creationTimestamp"))
     for each in migrations:
         if not is_of_drain(each) or evictions.node_left_by(each) != pod_state.node_of(pod):
             continue
-        made = _moment(each, "metadata", "creationTimestamp") or now
+        made = times.parsed(dig_migration(each, "metadata", "creationTimestamp")) or now
         if (there is None or there <= made) and (
             _is_under_way(each, now) or now - _ended(each, made, now) < timedelta(seconds=TOLD_SECONDS)
         ):
@@ -82,12 +82,5 @@ def has_ended(migration: Object) -> bool:
 
 def _ended(migration: Object, made: datetime, now: datetime) -> datetime:
     """Return the end time, or the creation time if a compromised node wrote an implausible end time."""
-    found = _moment(migration, "status", "endTime")
+    found = times.parsed(dig_migration(migration, "status", "endTime"))
     return found if found is not None and made <= found <= now else made
-
-
-def _moment(obj: Object, *path: str) -> datetime | None:
-    try:
-        return times.parse(str(dig(obj, *path) or ""))
-    except ValueError:
-        return None

@@ -54,15 +54,15 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
         begun = stamps[0]["time"]
     if begun is None or pod_state.is_running(target):
         return None
-    has_node, ago = bool(pod_state.node_of(target)), _ago(begun, now)
+    has_node, waited = bool(pod_state.node_of(target)), ago(begun, now)
     if evictions.is_by_controller(migration):
-        return (START_SECONDS if has_node else NODE_SECONDS) - ago
+        return (START_SECONDS if has_node else NODE_SECONDS) - waited
     if target is None or not has_node:
-        return limits.scheduling_seconds - ago if limits.scheduling_seconds else None
+        return limits.scheduling_seconds - waited if limits.scheduling_seconds else None
     if not limits.scheduling_seconds:
         noted = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
-        return RUN_SECONDS - (_ago(noted["lastTransitionTime"], now) if noted is not None else 0.0)
-    return RUN_SECONDS - max(_ago(pod_state.bound_at(target) or begun, now), ago - limits.scheduling_seconds)
+        return RUN_SECONDS - (ago(noted["lastTransitionTime"], now) if noted is not None else 0.0)
+    return RUN_SECONDS - max(ago(pod_state.bound_at(target) or begun, now), waited - limits.scheduling_seconds)
 
 
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
@@ -75,7 +75,7 @@ def is_to_note_node(migration: Object, target: Object | None, limits: MigrationL
 def begin_left(migration: Object, now: datetime) -> float | None:
     """Return how many more seconds a migration may be ``TargetReady``; None if its start is unknown."""
     since = _since(migration)
-    return None if since is None else PREPARE_SECONDS + BEGIN_SECONDS - _ago(since, now)
+    return None if since is None else PREPARE_SECONDS + BEGIN_SECONDS - ago(since, now)
 
 
 def place_left(migration: Object, now: datetime) -> float | None:
@@ -104,7 +104,8 @@ def _allowed(migration: Object) -> int:
     return limit * 2 if dig(options, "allowPause") else limit
 
 
-def _ago(moment: str, now: datetime) -> float:
+def ago(moment: str, now: datetime) -> float:
+    """Return the seconds since a moment."""
     return (now - times.parse(moment)).total_seconds()
 
 

@@ -46,6 +46,7 @@ from controller.reconcilers.migrations.migration_bounds import (
     RUN_SECONDS,
     SOURCE_UNKNOWN,
     START_SECONDS,
+    ago,
 )
 from controller.reconcilers.migrations.migration_queue import Turn
 from controller.reconcilers.migrations.migration_retries import TARGET_SCHEDULED
@@ -171,7 +172,7 @@ def _is_stopped(migration: Object, vm: Object | None) -> bool:
 def _wait(seen: Observed) -> tuple[Action, ...]:
     """Report what a queued Migration waits for. One for an eviction fails after ``NODE_SECONDS`` without a drain."""
     first = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
-    if _is_ours(seen) and not seen.turn.is_drain and first and _ago(seen, first[0]["time"]) >= NODE_SECONDS:
+    if _is_ours(seen) and not seen.turn.is_drain and first and ago(first[0]["time"], seen.now) >= NODE_SECONDS:
         # It would begin whenever there is room.
         return _finish(seen, phases.FAILED, QUEUED, f"it did not start within {NODE_SECONDS} s: {seen.turn.message}")
     status = phases.enter(_status(seen), phases.PENDING, seen.now)
@@ -202,10 +203,6 @@ def _note_node(seen: Observed) -> tuple[Action, ...]:
 
 def _is_ours(seen: Observed) -> bool:
     return evictions.is_by_controller(seen.migration)
-
-
-def _ago(seen: Observed, moment: str) -> float:
-    return (seen.now - times.parse(moment)).total_seconds()
 
 
 def _impossible(seen: Observed) -> tuple[str, str] | None:
@@ -453,7 +450,7 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
     withheld = condition(dig_migration(seen.migration, "status", "conditions"), release.RELEASED)
     if withheld is None:
         return (WriteStatus(release.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
-    left = LAST_WORDS_SECONDS - _ago(seen, withheld["lastTransitionTime"])
+    left = LAST_WORDS_SECONDS - ago(withheld["lastTransitionTime"], seen.now)
     if left > 0:
         return (Requeue(min(max(left, 0.5), LAST_WORDS_SECONDS)),)
     return _finish(seen, phases.FAILED, "SourcePodEnded", message)
@@ -486,7 +483,7 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
         if phase == phases.RUNNING:
             return (WriteStatus({**status, "message": message}), Requeue(SOURCE_WORD_SECONDS))
         return _retry(replace(seen, migration={**seen.migration, "status": status}))
-    left = SOURCE_WORD_SECONDS - (_ago(seen, failure["endTime"]) if failure.get("endTime") else SOURCE_WORD_SECONDS)
+    left = SOURCE_WORD_SECONDS - (ago(failure["endTime"], seen.now) if failure.get("endTime") else SOURCE_WORD_SECONDS)
     return (Requeue(max(left, 0.5)),) if left > 0 else _finish(seen, phases.FAILED, reason, message)
 
 
@@ -564,7 +561,7 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or not liveness.may_run(seen.source, seen.evidence):
         return None
     ended = dig_migration(seen.migration, "status", "endTime")
-    left = SOURCE_END_SECONDS - (_ago(seen, ended) if ended else SOURCE_END_SECONDS)
+    left = SOURCE_END_SECONDS - (ago(ended, seen.now) if ended else SOURCE_END_SECONDS)
     return min(max(left, 0.5), SOURCE_END_SECONDS) if left > 0 else None
 
 
@@ -573,11 +570,8 @@ def _handlers_turn(seen: Observed) -> timedelta:
     record, turn = dig_vm(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
     if record.get("uid") != uid_of(seen.migration):
         return timedelta()
-    try:
-        since = seen.now - times.parse(str(record.get("endTime") or ""))
-    except ValueError:
-        return timedelta()
-    return turn - since if abs(since) < turn else timedelta()
+    ended = times.parsed(record.get("endTime"))
+    return turn - (seen.now - ended) if ended is not None and abs(seen.now - ended) < turn else timedelta()
 
 
 def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Action, ...]:

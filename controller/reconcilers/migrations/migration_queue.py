@@ -145,7 +145,7 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
     is_waiting = waits(migration) and key not in seen.beginning
     node = str(dig_migration(migration, "status", "sourceNode") or dig(seen.machines.get(machine), "status", "nodeName") or "")
     node = node or evictions.node_left_by(migration)
-    started = _moment(migration, "status", "startTime") or (seen.now if key in seen.beginning else None)
+    started = times.parsed(dig_migration(migration, "status", "startTime")) or (seen.now if key in seen.beginning else None)
     tried = times.parse(again) if (again := migration_retries.retried_at(migration)) is not None else started
     has_no_node = phases.phase_of(migration) == phases.SCHEDULING or (not is_waiting and phases.phase_of(migration) == phases.PENDING)
     is_slow = has_no_node and tried is not None and seen.now - tried >= _PLACE
@@ -157,7 +157,7 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
         node=node,
         is_drain=is_drain,
         priority=int(dig_migration(migration, "spec", "priority") or 0),
-        created=_moment(migration, "metadata", "creationTimestamp") or seen.now,
+        created=times.parsed(dig_migration(migration, "metadata", "creationTimestamp")) or seen.now,
         started=started,
         waits=is_waiting,
         is_slow=is_slow,
@@ -197,8 +197,3 @@ def _position(before: int) -> str:
     number = before + 1
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number, "th")
     return f"{number}{ending} in the queue"
-
-
-def _moment(obj: Object, *path: str) -> datetime | None:
-    found = dig(obj, *path)
-    return times.parse(found) if found else None

@@ -161,10 +161,7 @@ def _newest(events: Sequence[Object]) -> list[Object]:
 
 def time_of(event: Object) -> datetime:
     """Return the time of a trimmed Event; 1970 if unknown."""
-    try:
-        return times.parse(event["last"])
-    except ValueError:
-        return times.parse("1970-01-01T00:00:00Z")
+    return times.parsed(event["last"]) or times.parse("1970-01-01T00:00:00Z")
 
 
 def _faults_of(sources: Sequence[Source], message: str) -> Iterable[tuple[str, str]]:

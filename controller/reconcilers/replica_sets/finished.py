@@ -58,4 +58,4 @@ def judge(machines: Sequence[Object], now: datetime) -> Finished:
 
 def _end_of(vm: Object, now: datetime) -> datetime:
     found = power.newest_attempt(vm).get("endTime") or dig_vm(vm, "metadata", "creationTimestamp")
-    return times.parse(str(found)) if found else now
+    return times.parsed(found) or now

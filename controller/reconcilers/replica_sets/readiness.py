@@ -16,10 +16,7 @@ def ready_since(vm: Object) -> datetime | None:
     ready = condition(_conditions_of(vm), conditions.READY)
     if ready is None or ready.get("status") != "True":
         return None
-    try:
-        return times.parse(str(ready.get("lastTransitionTime")))
-    except ValueError:
-        return None
+    return times.parsed(ready.get("lastTransitionTime"))
 
 
 def available_from(vm: Object, min_ready_seconds: int) -> datetime | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -45,7 +44,7 @@ class Queue:
     def restarts(self) -> list[tuple[datetime, NamespacedName]]:
         """Return when which machines restarted, newest first."""
         restarted = [each for each in self.machines if not node_loss.is_lost(each)]
-        return sorted(((moment, key_of(each)) for each in restarted if (moment := _since(each))), reverse=True)
+        return sorted(((moment, key_of(each)) for each in restarted if (moment := times.parsed(_written(each)))), reverse=True)
 
     def recent(self, vm: Object, seconds: float, now: datetime) -> Iterator[float]:
         """Yield the ages of other machines' restarts that are younger than ``seconds``, youngest first."""
@@ -95,14 +94,8 @@ def _written(vm: Object) -> str:
     return str((condition(dig_vm(vm, "status", "conditions"), conditions.NODE_LOST) or {}).get("lastTransitionTime") or "")
 
 
-def _since(vm: Object) -> datetime | None:
-    with suppress(ValueError):
-        return times.parse(_written(vm))
-    return None
-
-
 def _age(vm: Object, now: datetime) -> float:
-    since = _since(vm)
+    since = times.parsed(_written(vm))
     return float("inf") if since is None else max((now - since).total_seconds(), 0.0)
 
 

@@ -87,8 +87,6 @@ def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:
 
 
 def _seconds_since(guest: Mapping[str, Any], now: datetime) -> float:
-    try:
-        seconds = (now - times.parse(str(guest.get("time")))).total_seconds()
-    except ValueError:
-        return WRITE_SECONDS
+    reported = times.parsed(guest.get("time"))
+    seconds = (now - reported).total_seconds() if reported is not None else WRITE_SECONDS
     return seconds if seconds >= 0 else WRITE_SECONDS  # the clock was set back

@@ -373,9 +373,8 @@ def _target_over(seen: Observed) -> TargetPlan:
 
 def _left(seen: Observed, seconds: float) -> float:
     """Return how many of these seconds after the Migration's end are left; 0 without an end."""
-    try:
-        ended = times.parse(str(dig_migration(seen.migration, "status", "endTime") or ""))
-    except ValueError:
+    ended = times.parsed(dig_migration(seen.migration, "status", "endTime"))
+    if ended is None:
         return 0.0
     ago = seconds if seen.now is None else abs(seen.now - ended).total_seconds()
     return max(seconds - ago, 0.0)

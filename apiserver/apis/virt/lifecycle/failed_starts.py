@@ -7,7 +7,6 @@ and so does an administrator's annotation. If the first start after the pause fa
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -86,26 +85,20 @@ def _failures(vm: Mapping[str, Any]) -> Iterator[tuple[str, datetime]]:
         node = str(each.get("nodeName") or "")
         if each.get("runningTime"):
             ran.add(node)
-        elif node and each.get("result") == power.RESULT_FAILED and ran - {node} and (moment := _parsed(each.get("endTime"))):
+        elif node and each.get("result") == power.RESULT_FAILED and ran - {node} and (moment := times.parsed(each.get("endTime"))):
             yield node, moment
 
 
 def _successes(node: str, machines: Iterable[Mapping[str, Any]]) -> Iterator[datetime]:
     for vm in machines:
         for each in _attempts(vm):
-            if each.get("nodeName") == node and (moment := _parsed(each.get("runningTime"))):
+            if each.get("nodeName") == node and (moment := times.parsed(each.get("runningTime"))):
                 yield moment
 
 
 def _repairs(node: Object) -> Iterator[datetime]:
-    if moment := _parsed(annotations_of(node).get(REPAIRED_ANNOTATION)):
+    if moment := times.parsed(annotations_of(node).get(REPAIRED_ANNOTATION)):
         yield moment
-
-
-def _parsed(text: object) -> datetime | None:
-    with suppress(ValueError):
-        return times.parse(str(text or ""))
-    return None
 
 
 def _attempts(vm: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -29,7 +29,6 @@ the back-off.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
@@ -369,8 +368,5 @@ def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _ran_well(attempt: Mapping[str, Any]) -> bool:
-    began, ended = attempt.get("runningTime"), attempt.get("endTime")
-    if began and ended:
-        with suppress(ValueError):
-            return times.parse(ended) - times.parse(began) >= GOOD_RUN
-    return False
+    began, ended = (times.parsed(attempt.get(each)) for each in ("runningTime", "endTime"))
+    return began is not None and ended is not None and ended - began >= GOOD_RUN

@@ -41,11 +41,6 @@ class Revocations:
 
 def revocations(data: Mapping[str, str]) -> Revocations:
     """Return the revocations in the ConfigMap's data; a value that is not a time revokes all certificates."""
-    return Revocations({key.removeprefix(REVOKED_PREFIX): _time(value) for key, value in data.items() if key.startswith(REVOKED_PREFIX)})
-
-
-def _time(value: str) -> datetime | None:
-    try:
-        return times.parse(value.strip())
-    except ValueError:
-        return None
+    return Revocations(
+        {key.removeprefix(REVOKED_PREFIX): times.parsed(value.strip()) for key, value in data.items() if key.startswith(REVOKED_PREFIX)}
+    )

@@ -150,11 +150,7 @@ def _bounded(shape: Shape, value: object) -> Any:  # noqa: ANN401 - any JSON val
 
 
 def _is_moment(text: str) -> bool:
-    try:
-        times.parse(text[:40])
-    except ValueError:
-        return False
-    return len(text) <= 40
+    return len(text) <= 40 and times.parsed(text) is not None
 
 
 def _address(value: object) -> str | None:

@@ -150,6 +150,7 @@ def test_other_spellings_of_rfc_3339_are_read() -> None:
     for text in ("2026-01-02", "2026-01-02T03:04:05", "2026-13-02T03:04:05Z", "", *beyond):
         with pytest.raises(ValueError, match=r"."):
             times.parse(text)
+        assert times.parsed(text) is None
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("1m30s", 90), ("1.5h", 5400), ("-2s", -2), ("100ms", 0.1), ("+1s", 1)])
