@@ -49,7 +49,7 @@ from apiserver.apis.virt.places import node_states
 from apiserver.apis.virt.spec import hot_plug
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
-from controller.reconcilers.migrations import ended_drains, made_migrations, migratable
+from controller.reconcilers.migrations import ended_drains, migratable, migration_history
 from controller.reconcilers.pods import liveness, ownership, pod_state
 
 FIRST_PAUSE_SECONDS: Final = 15
@@ -287,4 +287,4 @@ def _migration(vm: Object, pod: Object, *, is_emptied: bool) -> Object:
         "labels": {evictions.POD_LABEL: uid_of(pod), **({evictions.DRAIN_LABEL: "true"} if is_emptied else {})},
         "annotations": {evictions.NODE_ANNOTATION: pod_state.node_of(pod)},
     }
-    return made_migrations.migration_of(vm, "evacuation", metadata)
+    return migration_history.made(vm, "evacuation", metadata)

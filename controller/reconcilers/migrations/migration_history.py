@@ -1,4 +1,4 @@
-"""Ownership of Migrations, and how long finished ones are kept. Pure.
+"""Creation and ownership of Migrations, and how long finished ones are kept. Pure.
 
 virt-controller makes the machine an owner of its Migrations, so the garbage collector deletes them with the machine. The newest few
 finished ones of each machine (by the owner's uid) are kept.
@@ -6,16 +6,16 @@ finished ones of each machine (by the owner's uid) are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, uid_of
+from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, phases
 from apiserver.apis.virt.places import names
-from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.reconcilers.actions import Action, AddOwner, DeleteObject, Requeue
 from controller.reconcilers.pods import ownership
 
@@ -26,17 +26,35 @@ _EARLY: Final = frozenset({"", phases.PENDING, phases.SCHEDULING})
 """Only virt-controller writes in these phases."""
 
 
+def made(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object) -> Object:
+    """Return a new Migration owned by a machine.
+
+    ``cause`` is part of its name, ``metadata`` has labels and annotations, and ``spec`` the fields besides the selector.
+    """
+    return {
+        "apiVersion": MIGRATIONS.api_version,
+        "kind": MIGRATIONS.kind,
+        "metadata": {
+            "generateName": f"{name_of(vm)}-{cause}-",
+            "namespace": namespace_of(vm),
+            **metadata,
+            "ownerReferences": [_owner(vm)],
+        },
+        "spec": {"selector": {"name": name_of(vm)}, **spec},
+    }
+
+
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
     """Return the action that makes the machine the first owner of a Migration in an early phase, if it is not."""
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
     if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):
         return ()
-    return (
-        AddOwner(
-            {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "name": name_of(vm), "uid": uid_of(vm)},
-        ),
-    )
+    return (AddOwner(_owner(vm)),)
+
+
+def _owner(vm: Object) -> Object:
+    return {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "name": name_of(vm), "uid": uid_of(vm)}
 
 
 def owner_uid(migration: Object) -> str:

@@ -26,7 +26,6 @@ from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import conditions, evictions, phases, power
 from apiserver.apis.virt.places import names
 from controller.reconcilers.migrations import migration_history, migration_queue
-from controller.reconcilers.migrations.made_migrations import migration_of
 from controller.reconcilers.pods import liveness, pod_state
 from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.reconcilers.virtual_machines import outdated
@@ -182,14 +181,12 @@ class _Places:
 
 
 def _migration(vm: Object, settings: Settings) -> Object:
-    return migration_of(vm, "update", {"labels": {names.WORKLOAD_UPDATE_LABEL: mark(settings)}}, priority=PRIORITY)
+    return migration_history.made(vm, "update", {"labels": {names.WORKLOAD_UPDATE_LABEL: mark(settings)}}, priority=PRIORITY)
 
 
 def _created(migration: Object, now: datetime) -> datetime:
-    found = dig_migration(migration, "metadata", "creationTimestamp")
-    return times.parse(str(found)) if found else now
+    return times.parsed(dig_migration(migration, "metadata", "creationTimestamp")) or now
 
 
 def _ended(migration: Object, now: datetime) -> datetime:
-    found = dig_migration(migration, "status", "endTime")
-    return min(times.parse(str(found)), now) if found else _created(migration, now)
+    return min(times.parsed(dig_migration(migration, "status", "endTime")) or _created(migration, now), now)
