@@ -9,9 +9,9 @@ from apiserver.apis.meta.objects import Object, annotations_of, condition, contr
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, failed_starts
-from apiserver.apis.virt.places import layout, names, shape
+from apiserver.apis.virt.places import layout, names, node_states, shape
 from controller.reconcilers.launcher_pods import downward_api
-from controller.reconcilers.nodes import baseline_cpu, emptied_nodes
+from controller.reconcilers.nodes import baseline_cpu
 from controller.reconcilers.pods import readiness
 
 _OF_POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -139,6 +139,13 @@ def _trim_node_annotations(node: Object) -> Object:
     return {"annotations": {failed_starts.REPAIRED_ANNOTATION: str(repaired)[:MAX_NAME]}} if repaired else {}
 
 
+def _trim_node_spec(node: Object) -> Object:
+    """Keep what says that the node is drained or fenced."""
+    cordoned: Object = {"unschedulable": True} if dig(node, "spec", "unschedulable") else {}
+    taints = [each for each in node_states.taints_of(node) if each.get("key") == node_states.OFF_TAINT or node_states.is_emptying(each)]
+    return {**cordoned, **({"taints": [{"key": each["key"], "effect": each["effect"]} for each in taints]} if taints else {})}
+
+
 def trim_node(node: Object) -> Object:
     """Return the relevant fields of a node, which heartbeats do not change."""
     kept = ("name", "uid", "resourceVersion")
@@ -149,7 +156,7 @@ def trim_node(node: Object) -> Object:
             **baseline_cpu.trim_labels(node),
             **_trim_node_annotations(node),
         },
-        "spec": emptied_nodes.trim(node),
+        "spec": _trim_node_spec(node),
         "status": {
             "conditions": [{"type": "Ready", "status": ready.get("status", "Unknown")}],
             **{each: {names.KVM_RESOURCE: dig(node, "status", each, names.KVM_RESOURCE) or "0"} for each in ("allocatable", "capacity")},
