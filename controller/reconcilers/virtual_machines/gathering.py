@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from apiserver.apis.core.resources import PODS
+from apiserver.apis.core.resources import PODS, PRIORITY_CLASSES
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt.hardware import disks
@@ -30,13 +30,14 @@ from controller.reconcilers.trimming import trim_pod
 from controller.reconcilers.virtual_machines import attempts, restart_turns, unreachable_nodes, validation
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import Observed
-from controller.reconcilers.virtual_machines.priorities import PriorityClasses
 from controller.reconcilers.virtual_machines.refusals import Refusals
 from controller.reconcilers.virtual_machines.shared import Shared
 from controller.runtime.clock import Clock
 
 LIVE_PAGE: Final = 2
 """A tenant can make pods of 12 MiB, which are read untrimmed."""
+PRIORITY_SECONDS: Final = 30.0
+"""Many machines ask at once for the PriorityClasses."""
 
 
 class Gathering:
@@ -63,7 +64,7 @@ class Gathering:
         self._targets = targets
         self._endings = Endings(elapsed)
         self.refusals = Refusals(elapsed)
-        self._priorities = PriorityClasses(client, elapsed)
+        self._priorities = Shared[restart_turns.Priorities](elapsed, PRIORITY_SECONDS)
         self._non_operational = Shared[dict[str, failed_starts.Verdict]](elapsed)
         self._lost_machines = Shared[restart_turns.Queue](elapsed)
 
@@ -112,8 +113,11 @@ class Gathering:
         """Return the machines of lost nodes, if this is one that may restart."""
         if attempts.is_open(vm) or not node_loss.is_lost(vm):
             return restart_turns.Queue()
-        priorities = await self._priorities.values()
+        priorities = await self._priorities.awaited(self._read_priorities)
         return self._lost_machines.value(lambda: restart_turns.Queue(tuple(self._informers.machines_of_lost_nodes()), priorities))
+
+    async def _read_priorities(self) -> restart_turns.Priorities:
+        return restart_turns.priorities_of((await self._client.list(PRIORITY_CLASSES))["items"])
 
     async def _pods(self, vm: Object, migrations: list[Object]) -> tuple[Object, tuple[Object, ...], Evidence]:
         """Return the machine, its pods and the evidence, from the informers, or from the server before something depends on them.

@@ -1,8 +1,8 @@
-"""Values shared by all machines' passes of the same second."""
+"""Values shared by the passes of many machines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
 SHARED_SECONDS: Final = 1.0
@@ -10,15 +10,23 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """A value computed at most once a second."""
+    """A value computed at most once in these seconds."""
 
-    def __init__(self, elapsed: Callable[[], float]) -> None:
+    def __init__(self, elapsed: Callable[[], float], seconds: float = SHARED_SECONDS) -> None:
         self._elapsed = elapsed
+        self._seconds = seconds
         self._found: tuple[float, T] | None = None
 
     def value(self, compute: Callable[[], T]) -> T:
-        """Return the value, from ``compute`` if the last one is older than a second."""
+        """Return the value, from ``compute`` if the last one is too old."""
         now = self._elapsed()
-        if self._found is None or now - self._found[0] >= SHARED_SECONDS:
+        if self._found is None or now - self._found[0] >= self._seconds:
             self._found = (now, compute())
+        return self._found[1]
+
+    async def awaited(self, compute: Callable[[], Awaitable[T]]) -> T:
+        """Return the value like :meth:`value`."""
+        now = self._elapsed()
+        if self._found is None or now - self._found[0] >= self._seconds:
+            self._found = (now, await compute())
         return self._found[1]
