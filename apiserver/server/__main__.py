@@ -19,17 +19,15 @@ from apiserver.apis.virt.v1alpha1.allowed import Allowed
 from apiserver.client.config import ConfigError
 from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect, Read
-from apiserver.registry.virt.domainxml import DomainXML
-from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.handler_locator import HandlerLocator, handler_pods
 from apiserver.registry.virt.handlers import Handlers
 from apiserver.registry.virt.migration_policies import MigrationPolicyStrategy
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
 from apiserver.registry.virt.pod_restriction import PodRestriction
+from apiserver.registry.virt.reads import DomainXML, GuestInfo, Screenshot
 from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
 from apiserver.registry.virt.revoking import RevokedNodes, trust_config
-from apiserver.registry.virt.screenshot import Screenshot
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from apiserver.server import running

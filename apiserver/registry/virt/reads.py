@@ -12,8 +12,14 @@ import orjson
 
 from apiserver.apis.meta import decoding, errors
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.places import noderead
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt.domainxml import subresource
+from apiserver.apis.virt.places import names, noderead
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import guestinfo, screenshot
+from apiserver.apis.virt.v1alpha1.given_xml import VirtualMachineDomainXML
+from apiserver.apis.virt.v1alpha1.guestinfo import VirtualMachineGuestInfo
+from apiserver.apis.virt.v1alpha1.screenshot import VirtualMachineScreenshot
 from apiserver.client.connections import Connections, Origin, Response
 from apiserver.client.exchange import Timeouts
 from apiserver.client.transport import ExchangeFailed, NotTrusted
@@ -72,6 +78,51 @@ class HandlerRead(Read):
         if wrong:
             raise ValueError(str(wrong[0]))
         return found
+
+
+class DomainXML(HandlerRead):
+    """Serves ``domainxml``: libvirt's XML."""
+
+    name = subresource.NAME
+    answers = Resource(names.GROUP, names.VERSION, "virtualmachinedomainxmls", "VirtualMachineDomainXML")
+    model = VirtualMachineDomainXML
+
+    def fields(self, answer: Object) -> Object:
+        """Return ``{"xml": text}``, checked; raises ValueError."""
+        return subresource.parse(_text(answer, subresource.FIELD))
+
+
+class GuestInfo(HandlerRead):
+    """Serves ``guestinfo``: the guest agent's reports."""
+
+    name = guestinfo.NAME
+    answers = Resource(names.GROUP, names.VERSION, "virtualmachineguestinfos", "VirtualMachineGuestInfo")
+    model = VirtualMachineGuestInfo
+
+    def fields(self, answer: Object) -> Object:
+        """Return the answer's valid part, cut to its bounds."""
+        return guestinfo.bounded(answer)
+
+
+class Screenshot(HandlerRead):
+    """Serves ``screenshot``: the guest's screen."""
+
+    name = screenshot.NAME
+    answers = Resource(names.GROUP, names.VERSION, "virtualmachinescreenshots", "VirtualMachineScreenshot")
+    model = VirtualMachineScreenshot
+    max_bytes: ClassVar[int] = 5 << 20
+    max_waiting: ClassVar[int] = 8
+
+    def fields(self, answer: Object) -> Object:
+        """Return ``{"png": base64}``, checked; raises ValueError."""
+        return screenshot.parse(_text(answer, screenshot.FIELD))
+
+
+def _text(answer: Object, field: str) -> str:
+    text = answer.get(field)
+    if not isinstance(text, str):
+        raise ValueError(f"{field} must be a string")  # noqa: TRY004  # read expects this of a wrong answer
+    return text
 
 
 class Waiting:

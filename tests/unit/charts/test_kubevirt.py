@@ -18,9 +18,7 @@ from apiserver.apis.virt.places import names, resources, streams
 from apiserver.apis.virt.spec import password
 from apiserver.endpoints.verbs.streamlimits import StreamLimits
 from apiserver.kubectl import verbs as plugin
-from apiserver.registry.virt.domainxml import DomainXML
-from apiserver.registry.virt.guestinfo import GuestInfo
-from apiserver.registry.virt.screenshot import Screenshot
+from apiserver.registry.virt.reads import DomainXML, GuestInfo, Screenshot
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
 from controller.manager import options as controller_options

@@ -12,8 +12,8 @@ from apiserver.apis.virt.spec import guestinfo
 from apiserver.apis.virt.spec.guestinfo import Items
 from apiserver.apis.virt.v1alpha1.guestinfo import VirtualMachineGuestInfo
 from apiserver.endpoints import discovery
-from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.handlers import Handlers
+from apiserver.registry.virt.reads import GuestInfo
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 
 ANY = st.recursive(

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.domainxml import subresource
-from apiserver.registry.virt.domainxml import DomainXML
-from apiserver.registry.virt.guestinfo import GuestInfo
+from apiserver.registry.virt.reads import DomainXML, GuestInfo
 
 NOBODY: Any = None
 
