@@ -187,9 +187,9 @@ class _Stream:
     async def _serve(self) -> None:
         store = self._served.store
         initial, after = await self._beginning()
-        prefix = store.prefix(self._context.info.namespace)
+        prefix = store.objects.prefix(self._context.info.namespace)
         namespace, name, trigger = self._context.info.namespace, self._selection.name, self._selection.trigger
-        key = store.key(namespace, name) if namespace and name else ""
+        key = store.objects.key(namespace, name) if namespace and name else ""
         snapshot: Sequence[Item] = ()
         if initial:
             if trigger is not None:

@@ -161,13 +161,13 @@ async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = 
 
 async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing, int]:
     cache = store.cache
-    prefix = store.prefix(query.namespace)
+    prefix = store.objects.prefix(query.namespace)
     start_key = prefix + start if start else ""
     if query.selection.is_everything:
         page = cache.list(prefix, start=start_key, limit=query.limit)
         return _page(page.items, prefix, page.revision, page.remaining, counted=True), len(page.items)
     if query.namespace and (name := query.selection.name):
-        item = cache.get(store.key(query.namespace, name))
+        item = cache.get(store.objects.key(query.namespace, name))
         found = [item] if item is not None and query.selection(item) and item.key >= start_key else []
         return Listing(found, cache.revision), int(item is not None)
     trigger = query.selection.trigger
@@ -191,7 +191,7 @@ async def _selected(selection: Selection, items: Sequence[Item]) -> list[Item]:
 
 
 async def _from_storage(store: Store, query: ListQuery, position: Position) -> Listing:
-    prefix = store.prefix(query.namespace)
+    prefix = store.objects.prefix(query.namespace)
     start = prefix + position.start if position.start else ""
     revision = position.revision
     found: list[Item] = []
@@ -220,7 +220,7 @@ async def _from_storage(store: Store, query: ListQuery, position: Position) -> L
 
 def _decoded(store: Store, entry: Entry) -> Item | None:
     try:
-        return store.decode(entry)
+        return store.objects.decode(entry)
     except DECODING_ERRORS:
         return None  # reported already
 

@@ -62,19 +62,7 @@ class Store:
         self._owners = owners
         self._planner = Planner(strategy)
         self._admitter = Admitter(admission, strategy, self._planner)
-        self._objects = StoredObjects(storage, cache, strategy, root)
-
-    def prefix(self, namespace: str = "") -> str:
-        """Return the prefix of the keys of a namespace, or of all."""
-        return self._objects.prefix(namespace)
-
-    def key(self, namespace: str, name: str) -> str:
-        """Return an object's key."""
-        return self._objects.key(namespace, name)
-
-    def decode(self, entry: Entry) -> Item:
-        """Decode an entry of storage; raises one of DECODING_ERRORS."""
-        return self._objects.decode(entry)
+        self.objects = StoredObjects(storage, cache, strategy, root)
 
     def shown(self, item: Item) -> Object:
         """Return an item's object in this version; never change it."""
@@ -100,20 +88,20 @@ class Store:
 
         Raises NotFound, Timeout for a future revision, ServiceUnavailable.
         """
-        key = self.key(namespace, name)
+        key = self.objects.key(namespace, name)
         if self.cache.synced.is_set() and not self.cache.is_usable:
-            return await self._objects.live(namespace, name)
+            return await self.objects.live(namespace, name)
         try:
             await self.cache.wait_fresh(None if fresh else at_least)
         except Timeout:
             if not fresh:
                 raise
-            return await self._objects.live(namespace, name)
+            return await self.objects.live(namespace, name)
         item = self.cache.get(key)
         if item is None:
             if key in self.cache.undecodable:
-                return await self._objects.live(namespace, name)
-            raise self._objects.not_found(name)
+                return await self.objects.live(namespace, name)
+            raise self.objects.not_found(name)
         return item
 
     async def create(self, namespace: str, obj: Object, options: WriteOptions) -> Item:
@@ -147,8 +135,8 @@ class Store:
                 attributes.name = requested or name_of(new)
                 await self._admitter.validate(attributes, new, None)
             try:
-                key = self.key(namespace, name_of(new))
-                return await self._objects.write(key, None, new, dry_run=options.dry_run, repeatable=not base)
+                key = self.objects.key(namespace, name_of(new))
+                return await self.objects.write(key, None, new, dry_run=options.dry_run, repeatable=not base)
             except Overtaken as overtaken:
                 if not base:
                     raise self._exists(new, overtaken.current) from None
@@ -157,7 +145,7 @@ class Store:
 
     def _exists(self, new: Object, current: Entry | None) -> AlreadyExists:
         name = new["metadata"]["name"]
-        prefix = "object is being deleted: " if current is not None and is_deleting(self._objects.readable(current).object) else ""
+        prefix = "object is being deleted: " if current is not None and is_deleting(self.objects.readable(current).object) else ""
         return AlreadyExists(
             f'{prefix}{metadata.qualified(self.resource)} "{name}" already exists', metadata.details(self.resource, name)
         )  # fmt: skip
@@ -178,7 +166,7 @@ class Store:
             self._own(owners, live, wanted, options)
             return await self._admitter.update(item, wanted, refused, options, part)
 
-        item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
+        item, _ = await guaranteed_update(self.objects, namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
         return item
 
     def applies(self, part: Part = "") -> bool:
@@ -213,9 +201,9 @@ class Store:
 
         while True:
             try:
-                item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+                item, _ = await guaranteed_update(self.objects, namespace, name, plan, dry_run=options.dry_run, repeatable=True)
             except NotFound:
-                if part or await self._objects.read(self.key(namespace, name)) is not None:
+                if part or await self.objects.read(self.objects.key(namespace, name)) is not None:
                     raise
             else:
                 return item, False
@@ -267,7 +255,7 @@ class Store:
             self._own(owners, live, wanted, options)
             return await self._admitter.act(item, wanted, subresource, options)
 
-        item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=False)
+        item, _ = await guaranteed_update(self.objects, namespace, name, plan, dry_run=options.dry_run, repeatable=False)
         return item
 
     async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
@@ -287,11 +275,11 @@ class Store:
             return planned
 
         try:
-            return await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+            return await guaranteed_update(self.objects, namespace, name, plan, dry_run=options.dry_run, repeatable=True)
         except Unreadable as unreadable:
             if not options.ignore_read_error:
                 raise
-            await self._objects.remove_unread(unreadable.entry)
+            await self.objects.remove_unread(unreadable.entry)
             nothing = {"metadata": {"namespace": namespace, "name": name}}
             return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 

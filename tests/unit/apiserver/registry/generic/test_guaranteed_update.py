@@ -35,9 +35,9 @@ class World:
         return cache, Store(self.storage, cache, strategy, root="/registry", admission=admission, now=lambda: datetime.now(UTC))
 
     async def stored(self) -> dict[str, str]:
-        entry = await self.storage.get(self.other.key("n", "a"))
+        entry = await self.storage.get(self.other.objects.key("n", "a"))
         assert entry is not None
-        return dict(self.other.decode(entry).labels)
+        return dict(self.other.objects.decode(entry).labels)
 
 
 class Labelling:
