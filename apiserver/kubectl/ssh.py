@@ -13,25 +13,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import verbs
+from apiserver.kubectl import calling, verbs
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
-
-_FLAGS: Final = {
-    "kubeconfig": "--kubeconfig",
-    "context": "--context",
-    "cluster": "--cluster",
-    "user": "--user",
-    "server": "--server",
-    "token": "--token",
-    "impersonate_user": "--as",
-    "impersonate_uid": "--as-uid",
-}
-"""kubectl's flags, without the namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +37,8 @@ class Login:
 def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
     """Return the options that ssh and scp share: proxy command, host key, identity."""
     metadata = vm["metadata"]
-    forward = (*plugin(sys.argv[0]), "port-forward", "--stdio", *flags(selection, metadata["namespace"]), login.name, str(login.port))
+    place = (f"--namespace={metadata['namespace']}", *calling.flags(selection))
+    forward = (*plugin(sys.argv[0]), "port-forward", "--stdio", *place, login.name, str(login.port))
     options = (*login.options, f"ProxyCommand={shlex.join(forward).replace('%', '%%')}", f"HostKeyAlias=vm-{metadata['uid']}")
     return (*(("-i", login.identity) if login.identity else ()), *(part for each in options for part in ("-o", each)))
 
@@ -76,13 +64,6 @@ def scp(login: Login, selection: Selection, vm: Object, paths: Sequence[str], *,
     """Return scp's command line; the guest's path begins with ``:``."""
     named = (f"{host(login, vm)}{each}" if each.startswith(":") else each for each in paths)
     return ("scp", *(("-r",) if recursive else ()), *common(login, selection, vm), "--", *named)
-
-
-def flags(selection: Selection, namespace: str) -> tuple[str, ...]:
-    """Return kubectl's flags for a selection."""
-    given = [part for field, flag in _FLAGS.items() if (value := getattr(selection, field)) for part in (flag, value)]
-    groups = [part for each in selection.impersonate_groups for part in ("--as-group", each)]
-    return ("--namespace", namespace, *given, *groups)
 
 
 async def machine(access: Access, name: str) -> Object:
