@@ -16,9 +16,8 @@ from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places import fencing, names, node_states
-from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import fencing_plan as planning
-from apiserver.kubectl import listing, messages, verbs
+from apiserver.kubectl import listing, messages, node_list, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
@@ -57,13 +56,9 @@ async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: fl
 
 
 async def _machines(access: Access, node: str) -> list[str] | None:
-    """Return the node's machines; None without an answer: virt-api may have been on that node."""
-    listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
-    try:
-        return [f"{namespace_of(each)}/{name_of(each)}" async for each in listed if dig_vm(each, "status", "nodeName") == node]
-    except Failure as failure:
-        sys.stderr.write(f"Warning: {failure}\n")
+    if (found := await node_list.machines(access)) is None:
         return None
+    return [f"{namespace_of(each)}/{name_of(each)}" for each in found if dig_vm(each, "status", "nodeName") == node]
 
 
 async def unfence(access: Access, node: str) -> str:

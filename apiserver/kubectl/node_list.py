@@ -116,12 +116,11 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
     nodes = [each async for each in listing.listed(access, NODES.path(), "list nodes")]
     selected = {"labelSelector": f"{names.COMPONENT_LABEL}={names.HANDLER}"}
     leases = {name_of(each): each async for each in listing.listed(access, LEASES.path(), "list leases of virt-handlers", params=selected)}
-    machines = await _machines(access)
-    return "\n".join(guestinfo.aligned([TITLES, *rows(nodes, leases, machines, now())]))
+    return "\n".join(guestinfo.aligned([TITLES, *rows(nodes, leases, await machines(access), now())]))
 
 
-async def _machines(access: Access) -> list[Object] | None:
-    """Return the virtual machines; None without virt-api, which the lost node may have had."""
+async def machines(access: Access) -> list[Object] | None:
+    """Return the virtual machines of all nodes; None without virt-api, which the lost node may have had."""
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [_kept(each) async for each in listed]
