@@ -46,11 +46,6 @@ async def pool(api: FakeAPI) -> AsyncIterator[Pool]:
         yield pool
 
 
-@pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
-
-
 @pytest.mark.parametrize("model", ["EPYC-Rome-v2", ""])
 async def test_a_guest_moves_to_whatever_has_what_was_chosen_for_it(api: FakeAPI, pool: Pool, model: str) -> None:
     """Its ``model``, or the whole processor if that is empty (an older virt-handler)."""

@@ -23,11 +23,6 @@ def a_lease(node: str, versions: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
-
-
-@pytest.fixture
 async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
     await api.put(LEASES, a_lease("node1", "1,2"))
     await api.put(LEASES, a_lease("node2", "2"))

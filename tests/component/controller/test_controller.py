@@ -143,22 +143,6 @@ class Cluster:
         return [each["reason"] for each in self.api.all(EVENTS)]
 
 
-@pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
-
-
-@pytest.fixture
-def requeueing() -> Times:
-    return TIMES
-
-
-@pytest.fixture
-async def cluster(api: FakeAPI, requeueing: Times) -> AsyncIterator[Cluster]:
-    async with working(api, "--no-leader-elect", times=requeueing):
-        yield Cluster(api)
-
-
 async def test_a_machine_gets_a_pod_and_a_node_with_two_writes(api: FakeAPI, cluster: Cluster) -> None:
     await cluster.running()
     status = cluster.vm()["status"]

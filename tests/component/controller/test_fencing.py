@@ -98,11 +98,6 @@ async def test_a_machine_of_a_fenced_node_starts_elsewhere(api: FakeAPI, tmp_pat
         await found.until(lambda: found.said("NodeUnfenced"), "an event")
 
 
-@pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
-
-
 async def test_a_failed_call_is_reported_and_repeated(api: FakeAPI, tmp_path: Path) -> None:
     async with rack(api, tmp_path) as found:
         found.answers('echo \'{"version": "1.0.0", "msg": "board does not answer"}\'; exit 1')

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -17,22 +16,6 @@ from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.settings import Times
 from tests.component.controller.test_controller import EVENTS, MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI, Key
-
-
-@pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
-
-
-@pytest.fixture
-def requeueing() -> Times:
-    return Times()
-
-
-@pytest.fixture
-async def cluster(api: FakeAPI, requeueing: Times) -> AsyncIterator[Cluster]:
-    async with working(api, "--no-leader-elect", times=requeueing):
-        yield Cluster(api)
 
 
 def a_migration(name: str, machine: str = "testvm", **status: Any) -> dict[str, Any]:

@@ -1,30 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import dig, name_of
 from apiserver.apis.virt.places import names
-from tests.component.controller.test_controller import PODS, VMS, Cluster, working
+from tests.component.controller.test_controller import PODS, VMS, Cluster
 from tests.fakes.kubeapi import FakeAPI
 
 SMALL = {"guest": "256Mi", "maxGuest": "1Gi"}
 LARGE = {**SMALL, "guest": "512Mi"}
 GRANTED = {"guestMemoryBytes": 512 << 20}
-
-
-@pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
-
-
-@pytest.fixture
-async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
-    async with working(api, "--no-leader-elect"):
-        yield Cluster(api)
 
 
 def resources_of(pod: dict[str, Any]) -> Any:

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, name_of, uid_of
@@ -14,17 +11,6 @@ from tests.fakes.kubeapi import FakeAPI
 
 GATE = names.GUEST_RUNNING_GATE
 KUBELETS = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2099-01-01T00:00:00Z"}
-
-
-@pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
-
-
-@pytest.fixture
-async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
-    async with working(api, "--no-leader-elect"):
-        yield Cluster(api)
 
 
 def said(api: FakeAPI, pod: dict[str, Any]) -> str:

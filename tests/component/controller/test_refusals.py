@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import dig, name_of
-from tests.component.controller.test_controller import CLAIMS, PODS, VMS, Cluster, working
+from tests.component.controller.test_controller import CLAIMS, PODS, VMS, Cluster
 from tests.component.controller.test_pod_sizes import LARGE, SMALL, resources_of
 from tests.fakes.kubeapi import FakeAPI
 
@@ -41,17 +38,6 @@ def refuse_pods_of_disks(api: FakeAPI, room: int) -> list[str]:
 
     api.admit = refuse
     return names
-
-
-@pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
-
-
-@pytest.fixture
-async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
-    async with working(api, "--no-leader-elect"):
-        yield Cluster(api)
 
 
 async def edited(api: FakeAPI, cluster: Cluster, *disks: str) -> dict[str, Any]:

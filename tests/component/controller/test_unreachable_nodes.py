@@ -70,11 +70,6 @@ class Node(Cluster):
 
 
 @pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
-
-
-@pytest.fixture
 async def node(api: FakeAPI) -> AsyncIterator[Node]:
     node = Node(api)
     async with working(api, "--no-leader-elect", elapsed=node.elapsed):

@@ -191,8 +191,3 @@ async def test_unsound_machine_delays_no_other_upgrade(api: FakeAPI) -> None:
         await started(cluster, "c")
         await age(cluster)
         await cluster.until(lambda: moved(api) == ["c"], "the migration of the sound one")
-
-
-@pytest.fixture
-async def api() -> FakeAPI:
-    return FakeAPI()
