@@ -341,7 +341,7 @@ def test_interface_macs_are_the_xmls_unless_placeholders() -> None:
 
 def test_a_line_that_cannot_be_read_is_named_with_its_number() -> None:
     (problem,) = reading.problems_of("<domain>\n<a>\n</domain>")
-    assert (problem.path, problem.text) == ("line 3", "mismatched tag")
+    assert (problem.path, problem.text) == ("line 3", "is not well-formed XML: mismatched tag")
 
 
 @pytest.mark.parametrize(
