@@ -179,23 +179,13 @@ class Applier:
     async def _set_condition(self, obj: Object, action: SetPodCondition) -> float | None:
         patch: Object = {"metadata": {"uid": action.uid}, "status": {"conditions": [action.condition]}}
         try:
-            written = await self._client.patch(
-                PODS,
-                action.name,
-                patch,
-                namespace_of(obj),
-                subresource="status",
-                content_type=STRATEGIC_MERGE_PATCH,
-                field_manager=FIELD_MANAGER,
-            )
+            await self._patch_pod(obj, action.name, patch, "status")
         except (errors.NotFound, errors.Conflict):
             return None
         except (errors.Forbidden, errors.Invalid) as error:
             message = f"cannot set the readiness of the guest, which Services need, on pod {action.name}: {error}"
             self._recorder.event(obj, self._resource, "Warning", "FailedReadiness", message)
             return REFUSED_SECONDS
-        if ownership.is_labelled(written):
-            self._pods.remember(written)
         return None
 
     async def _resize(self, obj: Object, action: ResizePod) -> None:
@@ -203,17 +193,20 @@ class Applier:
         container = {"name": names.CONTAINER, "resources": action.resources}
         patch: Object = {"metadata": {"uid": action.uid}, "spec": {"containers": [container]}}
         try:
-            written = await self._client.patch(
-                PODS,
-                action.name,
-                patch,
-                namespace_of(obj),
-                subresource="resize",
-                content_type=STRATEGIC_MERGE_PATCH,
-                field_manager=FIELD_MANAGER,
-            )
+            await self._patch_pod(obj, action.name, patch, "resize")
         except (errors.NotFound, errors.Forbidden, errors.Invalid, errors.BadRequest) as error:
             raise PodRefused(str(error)) from error
+
+    async def _patch_pod(self, obj: Object, name: str, patch: Object, subresource: str) -> None:
+        written = await self._client.patch(
+            PODS,
+            name,
+            patch,
+            namespace_of(obj),
+            subresource=subresource,
+            content_type=STRATEGIC_MERGE_PATCH,
+            field_manager=FIELD_MANAGER,
+        )
         if ownership.is_labelled(written):
             self._pods.remember(written)
 
