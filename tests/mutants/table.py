@@ -49,7 +49,13 @@ MODULES: Final = (
         "apiserver/apis/virt/test_disk_uses.py",
         "apiserver/registry/virt/test_disk_claims.py",
     ),
-    _module("apiserver/apis/virt/spec/running.py", "apiserver/apis/virt/test_running.py"),
+    _module(
+        "apiserver/apis/virt/spec/running.py",
+        "apiserver/apis/virt/test_running.py",
+        "apiserver/apis/virt/test_hot_plug.py",
+        "apiserver/apis/virt/test_hot_plug_interfaces.py",
+        "apiserver/apis/virt/test_live_changes.py",
+    ),
     _module(
         "apiserver/apis/virt/spec/live_changes.py",
         "apiserver/apis/virt/test_live_changes.py",
