@@ -182,7 +182,7 @@ class Stream(Exchange):
         raise self._error or RpcError(INTERNAL, "no message was received")
 
     def free(self) -> int:
-        """Return how many held-back bytes the server may send; 0 with unread messages."""
+        """Let go of the held-back bytes; return how many the server may send, 0 with unread messages."""
         if self._messages:
             return 0
         held, self._held = self._held, 0

@@ -47,7 +47,7 @@ class Board:
 
 @contextmanager
 def serving(board: Board, certificate: Path, key: Path, password: str, address: str = "127.0.0.1") -> Iterator[str]:
-    """Serve the board; yield the URL of its system. The user is ``fence``."""
+    """Serve the board's Redfish; yield the URL of its system. The user is ``fence``."""
     expected = f"Basic {base64.b64encode(f'fence:{password}'.encode()).decode()}"
 
     class Handler(BaseHTTPRequestHandler):

@@ -32,7 +32,7 @@ class Verdict:
 
 
 def read(text: str) -> dict[Key, str]:
-    """Return the reasons in the file ``text``, by mutant. Raises ValueError for an empty one or a wrong entry."""
+    """Parse the file's contents; return each mutant's reason. Raises ValueError for an empty reason or a wrong entry."""
     found = entries(text)
     for key, reason in found.items():
         if not reason:

@@ -142,9 +142,9 @@ def too_many(path: Path, actual: int, limit: int) -> FieldError:
 
 
 def unknown_field(path: str, prefix: str = "") -> FieldError:
-    """Return the error of an unknown field; ``prefix`` names the text, if it is not the object.
+    """Return the error of an unknown field; ``prefix``, such as "json patch ", begins its message.
 
-    Go answers 400 ("strict decoding error") to it alone; here one Invalid has all errors.
+    Go answers 400 ("strict decoding error") for unknown fields alone; here one Invalid has all errors.
     """
     return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}unknown field {quote(path)}")
 

@@ -193,7 +193,7 @@ class WatchCache:
         return Snapshot(items, self.revision, remaining)
 
     async def prepare(self, trigger: Trigger) -> None:
-        """Prepare an index for :meth:`list`."""
+        """Build the index of the trigger's field for :meth:`list`, or wait until it is built."""
         await self._indices.prepare(trigger, self._items)
 
     def count(self, prefix: str = "") -> int:

@@ -283,7 +283,7 @@ def thawed(known: Known) -> Known:
 
 
 def pre_stop_failed(known: Known, problem: str) -> Known:
-    """Return the state after the command before the shutdown failed."""
+    """Return the state with the problem of the command before the shutdown."""
     return with_status(known, pre_stop_problem=one_line(problem, MAX_PROBLEM))
 
 

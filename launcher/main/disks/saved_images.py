@@ -85,7 +85,10 @@ def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
 
 
 def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> Sealed:
-    """Rename a file that libvirt wrote to the image, durably, and describe it. Raises ImageUnusable if it is not complete, and OSError."""
+    """Rename libvirt's finished file to ``image``, durably; return its digest, size and machine type.
+
+    Raises ImageUnusable for a bad header, and OSError.
+    """
     with descriptors.closing(open_own(partial)) as descriptor:
         os.fchmod(descriptor, 0o600)
         digest, xml = _header(descriptor, _list_of_disks(image))

@@ -51,7 +51,7 @@ def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[st
 
 
 def problems(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> list[Problem]:
-    """Return mismatches between the XML (``found``, ``root``) and the fields next to it.
+    """Return mismatches between the XML (``root``, and ``found`` as read from it) and the fields next to it.
 
     ``domain`` is as written, disks as of :func:`apiserver.apis.virt.hardware.disks.defaulted`.
     """

@@ -88,7 +88,7 @@ def port_of(text: str) -> int | None:
 
 
 def forward_of(stream: str) -> Forward | None:
-    """Return protocol and port of a :attr:`Forward.stream`; None for other streams."""
+    """Return the Forward that a stream's name means; None for other streams."""
     name, _, rest = stream.partition("-")
     protocol, port = protocol_of(rest.partition("-")[0]), port_of(rest.partition("-")[2])
     return Forward(protocol, port) if name == "portforward" and protocol and port else None

@@ -56,7 +56,7 @@ def _is_header(header: bytes) -> bool:
 
 
 def parse(text: str) -> Object:
-    """Return a picture in base64, checked, as ``{"png": text}``.
+    """Check a PNG given as base64 text; return ``{"png": text}``.
 
     Raises:
         ValueError: it is invalid or too long.
