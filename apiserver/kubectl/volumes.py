@@ -30,7 +30,10 @@ async def edit(access: Access, parsed: argparse.Namespace) -> str:
         return f"{done}: the guest loses the disk when it releases it, at the latest at its next start"
     added = disk_of(parsed.claim, parsed.disk_name, parsed.serial, parsed.bus, parsed.create)
     await _edit(access, parsed.name, lambda vm: with_disk(vm, added))
-    return f"virtualmachine.kubevirt.io/{parsed.name} edited: its guest gets disk {added['name']}"
+    return (
+        f"virtualmachine.kubevirt.io/{parsed.name} edited: its guest gets disk {added['name']} once PersistentVolumeClaim {parsed.claim} "
+        f"exists and is free: kubectl get vm {parsed.name} -o wide"
+    )
 
 
 def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None, size: str | None) -> Object:

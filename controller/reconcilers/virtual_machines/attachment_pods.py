@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.spec import hot_plug
 from controller.reconcilers import disk_claims
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Requeue, WriteStatus
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.pods import liveness, pod_state
 from controller.reconcilers.virtual_machines import statuses
 from controller.reconcilers.virtual_machines.observed import Observed
 
+NOT_RUNNING: Final = "PodNotRunning"
+MIGRATING: Final = "Migrating"
 LOOK_SECONDS: Final = 5.0
 """No event may announce a claim that is missing or in use."""
 
@@ -66,7 +69,7 @@ def _wait(seen: Observed, disk: Object) -> _Wait | None:
     if other := hot_plug.user_of_identity(seen.vm, disk):
         return _Wait(conditions.DISK_IN_USE, f"disk {other}, which the guest still has, has the same serial or World Wide Name")
     if under_way := next((each for each in seen.migrations if phases.is_unfinished(each)), None):
-        return _Wait("Migrating", f"Migration {name_of(under_way)} must end first")
+        return _Wait(MIGRATING, f"Migration {name_of(under_way)} must end first")
     refusal = seen.refusals.get(hot_plug.pod_name(seen.vm, disk))
     return None if refusal is None else _Wait("PodRefused", refusal)
 
@@ -99,7 +102,7 @@ def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None)
     if wait is None and stored is not None and hot_plug.pod_of(seen.vm, disk) is not None:
         return stored
     name = hot_plug.pod_name(seen.vm, disk)
-    why = wait or _Wait("PodNotRunning", f"pod {name} does not run yet: kubectl describe pod {name}")
+    why = wait or _Wait(NOT_RUNNING, f"pod {name} does not run yet: kubectl describe pod {name}")
     return {**entry, "phase": hot_plug.PENDING, "reason": why.reason, "message": why.message}
 
 
@@ -115,8 +118,16 @@ def _delete(pod: Object) -> DeletePod:
     return DeletePod(name_of(pod), uid_of(pod))
 
 
-def _write(seen: Observed, found: list[Object]) -> tuple[WriteStatus, ...]:
+def _write(seen: Observed, found: list[Object]) -> tuple[Action, ...]:
     if found == list(hot_plug.entries(seen.vm)):
         return ()
     status = {key: value for key, value in statuses.status_of(seen).items() if key != hot_plug.FIELD}
-    return (WriteStatus({**status, hot_plug.FIELD: found} if found else status),)
+    return (WriteStatus({**status, hot_plug.FIELD: found} if found else status), *_warnings(seen, found))
+
+
+def _warnings(seen: Observed, found: list[Object]) -> Iterator[Emit]:
+    """Yield an Event for each disk that begins to wait for something that may need a user."""
+    for each in found:
+        stored = hot_plug.entry_of(seen.vm, str(each["name"])) or {}
+        if each.get("reason") not in (None, NOT_RUNNING, MIGRATING, stored.get("reason")):
+            yield Emit("Warning", str(each["reason"]), one_line(f"disk {each['name']}: {each['message']}", pod_state.MAX_MESSAGE))

@@ -77,7 +77,9 @@ def _lacks(vm: Object) -> str:
         return "the guest's file systems are frozen"
     if restart := _condition(vm, conditions.RESTART_REQUIRED).get("message"):
         return str(restart)
-    return next((f"{each.get('path')}: {each.get('message') or each.get('state')}" for each in dig_vm(vm, "status", "changes") or ()), "")
+    changes = [f"{each.get('path')}: {each.get('message') or each.get('state')}" for each in dig_vm(vm, "status", "changes") or ()]
+    disks = [f"disk {each.get('name')}: {each['message']}" for each in dig_vm(vm, "status", "volumeStatus") or () if each.get("message")]
+    return next(iter([*changes, *disks]), "")
 
 
 def _of_ended(vm: Object, phase: str) -> str:

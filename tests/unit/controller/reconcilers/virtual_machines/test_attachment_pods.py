@@ -10,7 +10,7 @@ from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.spec import hot_plug
 from apiserver.client.informer import Informer
 from apiserver.client.store import Store
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Requeue, WriteStatus
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.indexes import BY_HELD_STORAGE, BY_OWNER, Informers, held_storage_of_vm
 from controller.reconcilers.pods import ownership
 from controller.reconcilers.settings import Settings
@@ -96,6 +96,7 @@ def test_new_disk_gets_a_pod_on_the_guests_node() -> None:
     assert (spec["automountServiceAccountToken"], spec["securityContext"]["fsGroup"]) == (False, 107)
     (entry,) = entries(actions)
     assert (entry["phase"], entry["reason"]) == ("Pending", "PodNotRunning")
+    assert not [each for each in actions if isinstance(each, Emit)]
 
 
 def test_running_pod_is_recorded_once() -> None:
@@ -148,6 +149,9 @@ def test_wait_is_reported_and_no_pod_is_recorded(reason: str, given: dict[str, A
         assert (entry["phase"], entry["reason"]) == ("Pending", reason)
         assert "hotplugVolume" not in entry
         assert Requeue(attachment_pods.LOOK_SECONDS) in actions
+        told = [Emit("Warning", reason, f"disk data: {entry['message']}")] if reason != "Migrating" else []
+        assert [each for each in actions if isinstance(each, Emit)] == told
+        assert not [each for each in plan(a_machine(entries=(entry,)), *pods, **given) if isinstance(each, Emit)]
 
 
 @pytest.mark.parametrize("more", [{"refusal": "no"}, {"refusals": {"uid-of-the-pod {'limits': {}}": "no"}}], ids=["attempt", "resize"])
