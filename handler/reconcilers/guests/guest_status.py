@@ -46,6 +46,7 @@ WATCHDOG_FIRED: Final = "WatchdogFired"
 
 POWERED_OFF: Final = "PoweredOff"
 """The domain was destroyed, so the guest could not write data in its memory."""
+SEE_PANIC: Final = "to see its last output next time, start it and keep kubectl virt logs -f open"
 DISK_FULL: Final = "I/O error: no room"
 """Replaces libvirt's reason, the same for every I/O error."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
@@ -93,7 +94,9 @@ def end_of(ending: messages.Ending) -> End | None:
     message = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
         ending.kind, reason
     )
-    if result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:
+    if ending.panicked:
+        message = f"{message}; {SEE_PANIC}"
+    elif result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:
         message = f"{message}; last lines of QEMU's log: {' | '.join(ending.log[-3:])}"
     return End(result, reason, printable(message), ending.image_used)
 

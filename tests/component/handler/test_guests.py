@@ -434,7 +434,7 @@ async def test_a_panic_ends_the_attempt_as_a_failure_and_is_told(world: World) -
         await eventually(lambda: phase_is(world, "Failed"))
         await eventually(lambda: "GuestPanicked" in world.events())
     attempt = world.status()["attempts"][-1]
-    assert (attempt["result"], attempt["message"]) == ("Failed", "the guest panicked")
+    assert (attempt["result"], attempt["message"]) == ("Failed", f"the guest panicked; {guest_status.SEE_PANIC}")
     ready = objects.condition(world.status()["conditions"], "Ready") or {}
     assert ready["reason"] == "GuestPanicked"
 

@@ -380,6 +380,13 @@ def test_only_failures_quote_qemus_last_lines() -> None:
     assert stopped.message == "powered off"
 
 
+def test_panicked_guest_has_advice_instead_of_qemus_log() -> None:
+    log = ("terminating on signal 15 from pid 6 (libvirtd)",)
+    panicked = guest_status.end_of(messages.Ending("crashed", "the guest panicked", panicked=True, log=log))
+    assert panicked is not None
+    assert panicked.message == "the guest panicked; to see its last output next time, start it and keep kubectl virt logs -f open"
+
+
 def test_qemus_last_lines_are_not_repeated_from_libvirts_error() -> None:
     failed = guest_status.end_of(messages.Ending("start-failed", "process exited: Failed to get lock", log=("Failed to get lock",)))
     assert failed is not None
