@@ -99,7 +99,10 @@ def _with_link(interface: Wanted, links: Collection[str], *, is_coming: bool) ->
     if of_network in links:
         return dataclasses.replace(interface, uplink=of_network)
     if is_coming:
-        raise NotInPod(f"the pod has no network {interface.network}; migrate the machine (kubectl virt migrate) or restart it")
+        raise NotInPod(
+            f"the pod has no network {interface.network}; if this NetworkAttachmentDefinition exists, migrate the machine "
+            "(kubectl virt migrate) or restart it; else create it first, because a restarted machine waits for it"
+        )
     return interface
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from apiserver.apis.virt.places import network
@@ -46,7 +48,11 @@ def test_interfaces_use_the_link_of_their_network_first() -> None:
 
 
 def test_coming_card_does_not_use_another_networks_link() -> None:
-    with pytest.raises(setup.NotInPod, match=r"^the pod has no network default/lan; migrate the machine \(kubectl virt migrate\)"):
+    advice = (
+        "the pod has no network default/lan; if this NetworkAttachmentDefinition exists, migrate the machine (kubectl virt migrate) "
+        "or restart it; else create it first, because a restarted machine waits for it"
+    )
+    with pytest.raises(setup.NotInPod, match=f"^{re.escape(advice)}$"):
         setup.with_links([LAN], {LAN.uplink}, {"lan"})
     assert setup.with_links([LAN], {LINK}, {"lan"})[0].uplink == LINK
     assert setup.with_links([DEFAULT], set(), {"default"}) == (DEFAULT,)
