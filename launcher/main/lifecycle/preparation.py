@@ -22,6 +22,7 @@ from launcher.main.disks import (
     file_sizes,
     files,
     firmware_state,
+    kernel_files,
     made_disks,
     rbd_images,
     saved_images,
@@ -89,6 +90,7 @@ class Preparation:
         await disk_servers.require(machine.domain, self._network)
         await disk_certificates.prepare(self._children, machine.domain)
         await rbd_images.look(self._children, machine.domain)
+        await asyncio.to_thread(kernel_files.require, machine.domain)
         await asyncio.to_thread(zones.require, machine.domain)
         own = await asyncio.to_thread(processors.look, machine.domain)
         nodes = await asyncio.to_thread(processors.nodes, own)

@@ -31,8 +31,10 @@ MACHINE = messages.Machine("default", "testvm", "u-1", SPECIFICATION, "qemu", ()
 
 
 @pytest.fixture
-def secret(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
-    pod_directories(SOURCES=tmp_path / "sources")
+def secret(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, pod_directories: Callable[..., None]) -> Path:
+    kernel = tmp_path_factory.mktemp("kernel")
+    (kernel / "vmlinuz").touch()
+    pod_directories(SOURCES=tmp_path / "sources", KERNEL_BOOT=kernel)
     now = tmp_path / "sources/unit/..now"
     now.mkdir(parents=True)
     (now.parent / "..data").symlink_to("..now")

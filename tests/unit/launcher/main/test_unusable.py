@@ -21,8 +21,12 @@ EFI: dict[str, Any] = {"bootloader": {"efi": {"secureBoot": False, "persistent":
         ({"devices": {"disks": [DISK]}}, "disk 'files': Secret: it is not mounted"),
         ({"firmware": EFI}, "u-1: File exists"),
         ({"clock": {"timezone": "Middle/Earth"}}, "clock.timezone: time zone 'Middle/Earth' not found"),
+        (
+            {"firmware": {"kernelBoot": {"container": {"kernelPath": "/boot/nothere"}}}},
+            "firmware.kernelBoot.container.kernelPath: file /boot/nothere not found in its image",
+        ),
     ],
-    ids=["Secret", "state", "zone"],
+    ids=["Secret", "state", "zone", "kernel"],
 )
 async def test_a_start_that_cannot_be_is_told_and_ends_the_pod(
     world: World, tmp_path: Path, pod_directories: Callable[..., None], domain: dict[str, Any], told: str
