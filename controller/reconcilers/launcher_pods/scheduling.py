@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
+MAX_SELECTOR: Final = 300
+"""Maximum characters of a node selector in a message."""
 _NODE_NAME: Final = "metadata.name"
 _PASSED_ON: Final = ("topologySpreadConstraints", "priorityClassName", "schedulerName")
 STAYS: Final[tuple[Object, ...]] = tuple(
@@ -74,6 +77,11 @@ def tolerations(vm: Object) -> list[Object]:
     Of all tolerations that match a taint, Kubernetes uses the shortest time.
     """
     return [*(dig_vm(vm, "spec", "tolerations") or ()), *STAYS]
+
+
+def in_words(selector: Mapping[str, str]) -> str:
+    """Return the labels of a node selector for a message."""
+    return one_line(", ".join(f"{key}={value}" for key, value in sorted(selector.items())), MAX_SELECTOR)
 
 
 def _translated(selector: Mapping[str, str]) -> dict[str, str]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec import chosen_cpu
-from controller.reconcilers.launcher_pods import cpu
+from controller.reconcilers.launcher_pods import cpu, scheduling
 from controller.reconcilers.pods import pod_state
 
 MAX_INCOMPATIBLE: Final = 3
-MAX_SELECTOR: Final = 300
 LEFT_OUT: Final = (
     "the target pod excludes nodes that were not usable for guests when it was created. If such a node is usable now, cancel the "
     "migration and migrate again"
@@ -29,7 +27,8 @@ def reasons(migration: Object, vm: Object | None, target: Object, incompatible: 
     """
     source = dig_migration(migration, "status", "sourceNode")
     if selector := dig_migration(migration, "spec", "nodeSelector"):
-        yield f"the Migration requires a node other than {source}, where the guest runs, with {_shown(selector)}: see kubectl get nodes"
+        labels = scheduling.in_words(selector)
+        yield f"the Migration requires a node other than {source}, where the guest runs, with {labels}: see kubectl get nodes"
     elif source in _hostnames(dig_vm(vm, "spec", "nodeSelector") or {}):
         yield f"spec.nodeSelector of the virtual machine selects {source}, the guest's present node, but a migration needs another node"
     yield from sorted(incompatible.values())[:MAX_INCOMPATIBLE]
@@ -41,10 +40,6 @@ def reasons(migration: Object, vm: Object | None, target: Object, incompatible: 
         if cpu.is_the_nodes(vm):
             both = " and ".join(f"{each}…" for each in (names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS))
             yield f"the guest uses the CPU features of node {source}, so the target node needs all {both} labels of that node"
-
-
-def _shown(selector: Mapping[str, str]) -> str:
-    return one_line(", ".join(f"{key}={value}" for key, value in sorted(selector.items())), MAX_SELECTOR)
 
 
 def _hostnames(selector: Mapping[str, str]) -> tuple[str | None, ...]:

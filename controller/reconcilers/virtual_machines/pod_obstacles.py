@@ -7,17 +7,21 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.spec import attachments, chosen_cpu
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
-from controller.reconcilers.launcher_pods import cpu
+from controller.reconcilers.launcher_pods import cpu, scheduling
 from controller.reconcilers.pods import mounted_sources, networks, pod_state, sandboxes
 from controller.reconcilers.virtual_machines import start_rules, statuses
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 MAX_INCOMPATIBLE: Final = 3
+_NO_MATCH: Final = "didn't match Pod's node affinity/selector"
+_OF_NODES: Final = (_NO_MATCH, "taint", "unschedulable")
+"""In the scheduler's messages: causes that are not a lack of resources."""
 
 
 def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -39,12 +43,20 @@ def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbou
     demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
     foreign = "; ".join(sorted(seen.incompatible.values())[:MAX_INCOMPATIBLE]) if is_unschedulable else ""
     saved_by = start_rules.resumes_only_on(node) if is_unschedulable and (node := cpu.only_node(seen.vm)) else ""
-    text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands, saved_by, unbound, foreign)))
+    text = "; ".join(filter(None, (f"{_unmatched(seen.vm, message)}pod {name_of(pod)}: {message}", demands, saved_by, unbound, foreign)))
     status = _with_mounted_sources(seen, pod, statuses.ready(seen, "False", reason, text))
     if unbound:
         lacking = new_condition(seen.vm, conditions.DISKS_READY, "False", conditions.CLAIM_NOT_BOUND, unbound)
         status["conditions"] = with_condition(status["conditions"], lacking, now=times.to_rfc3339(seen.now))
     return statuses.write(seen, status, Emit("Warning", reason, text))
+
+
+def _unmatched(vm: Object, message: str) -> str:
+    """Return the node selector, if the scheduler found no node with its labels among those that take pods, else ""."""
+    causes = message.partition(". ")[0].partition(": ")[2].split(", ")
+    selector = dig_vm(vm, "spec", "nodeSelector") or {}
+    is_cause = any(_NO_MATCH in each for each in causes) and all(any(word in each for word in _OF_NODES) for each in causes)
+    return f"spec.nodeSelector {scheduling.in_words(selector)}: " if selector and is_cause else ""
 
 
 def _unbound(seen: Observed, pod: Object) -> str:

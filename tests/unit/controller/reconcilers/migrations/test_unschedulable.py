@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.places import names
+from controller.reconcilers.launcher_pods import scheduling
 from controller.reconcilers.migrations import unschedulable
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 
@@ -32,7 +33,7 @@ def test_a_selector_of_the_migration_is_named() -> None:
 
 def test_a_selector_of_any_length_is_told_in_short() -> None:
     (said,) = told({f"label{number}": "v" * 60 for number in range(32)})
-    assert len(said) < 2 * unschedulable.MAX_SELECTOR
+    assert len(said) < 2 * scheduling.MAX_SELECTOR
 
 
 @pytest.mark.parametrize("key", [names.HOSTNAME_LABEL, names.HOSTNAME_SELECTOR])

@@ -323,6 +323,28 @@ def test_obstacle_of_a_pod_is_reported_and_nothing_else_happens() -> None:
     assert kinds(actions) == ["WriteStatus", "Emit"]
 
 
+@pytest.mark.parametrize(
+    ("selector", "message", "prefix"),
+    [
+        ({"cpu": "faast"}, "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. preemption: none", True),
+        (
+            {"cpu": "faast"},
+            "0/2 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) didn't match Pod's node affinity/selector.",
+            True,
+        ),
+        ({"cpu": "faast"}, "0/2 nodes are available: 1 Insufficient memory, 1 node(s) didn't match Pod's node affinity/selector.", False),
+        ({"cpu": "faast"}, "0/2 nodes are available: 2 node(s) had untolerated taint(s).", False),
+        ({}, "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.", False),
+    ],
+)
+def test_node_selector_without_a_node_is_named(selector: dict[str, str], message: str, *, prefix: bool) -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()], nodeSelector=selector), a_pod(phase="Pending", node="")
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]
+    ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
+    assert ready is not None
+    assert ready["message"] == f"{'spec.nodeSelector cpu=faast: ' if prefix else ''}pod {name_of(pod)}: {message}"
+
+
 def test_unschedulable_pod_reports_its_cpu_demands() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending", node="")
     vm["spec"]["domain"]["cpu"] = {"model": "Skylake-Client"}
