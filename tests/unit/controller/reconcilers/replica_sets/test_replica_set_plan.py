@@ -159,7 +159,7 @@ def test_conditions_come_and_go() -> None:
     assert status(a_set(replicas=1, status=refused), ready, None, NOW)["conditions"] == []
 
 
-def test_reconciling_names_the_first_machine_that_is_not_available() -> None:
+def test_reconciling_names_the_first_unavailable_machine() -> None:
     refused = {"type": "Ready", "status": "False", "reason": "FailedCreate", "message": "exceeded quota: pods"}
     machines = (a_machine("a"), a_machine("b", phase="Pending", conditions=[refused]), a_machine("c", phase="Stopped", ready=None))
     assert _lack(a_set(replicas=3), *machines[:2], a_machine("c")) == "2 of 3 machines are available; b: exceeded quota: pods"
