@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
@@ -11,6 +11,8 @@ from apiserver.apis.virt.hardware import disks, filesystems, firmware, host_disk
 from apiserver.apis.virt.lifecycle import managed_save
 from apiserver.apis.virt.spec import disk_uses, running
 from apiserver.apis.virt.spec.described import domain_of
+
+SIZE: Final = "source.create.size"
 
 
 def claims_of(vm: Object) -> tuple[str, ...]:
@@ -51,9 +53,7 @@ def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...
         name = disks.claim_of(each)
         given = dig(claims.get(name), "status", "capacity", "storage") if name else None
         if given and 0 < _bytes(str(given)) < (size := disks.created_bytes(each)):
-            found.append(
-                f"disk {each['name']!r}: source.create.size is {quantity.of_bytes(size)}, but PersistentVolumeClaim {name} has only {given}"
-            )
+            found.append(f"disk {each['name']!r}: {SIZE} is {quantity.of_bytes(size)}, but PersistentVolumeClaim {name} has only {given}")
     return tuple(found)
 
 

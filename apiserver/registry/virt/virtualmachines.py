@@ -9,7 +9,7 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
-from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
+from apiserver.apis.virt.hardware import cpu, disks, firmware, host_disks, memory
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import names
@@ -117,6 +117,7 @@ class VirtualMachineStrategy(Strategy):
             else:
                 text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; the change takes effect at its next start'
             found.append("; ".join(filter(None, (f"{running.words(differences)}: {text}", live_changes.limit(obj)))))
+        found += _never_shrink(obj, old)
         if objects.labels_of(obj) != objects.labels_of(old):
             found.append(
                 f'metadata.labels: the present pod of virtual machine "{name}" keeps its labels, which Services select; the change '
@@ -165,8 +166,8 @@ class VirtualMachineStrategy(Strategy):
             who = f'virtual machine "{other}"' if namespace == objects.namespace_of(obj) else "a virtual machine of another namespace"
             return f"{path} of node {place} is in use by {who}; this virtual machine starts when that one is off"
         if kind == disk_uses.SERVER:
-            disks = disk_uses.server_uses(running.spec_of(obj).get("domain") or {})
-            disk = next((each for each in disks if disk_uses.digest(each) == name), "a disk of a server")
+            uses = disk_uses.server_uses(running.spec_of(obj).get("domain") or {})
+            disk = next((each for each in uses if disk_uses.digest(each) == name), "a disk of a server")
             return f'{disk} is in use by virtual machine "{other}"; this virtual machine starts when that one is off'
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this virtual machine starts when that one is off'
 
@@ -226,6 +227,20 @@ class VirtualMachineStrategy(Strategy):
             spec.get("runStrategy"),
             summary.reason(obj),
         ]
+
+
+def _never_shrink(obj: Object, old: Object) -> list[str]:
+    """Return a warning for each disk with a size that an edit makes smaller."""
+    before = {(each["name"], disks.claim_of(each)): disks.created_bytes(each) for each in _written_disks(old)}
+    return [
+        f"{hot_plug.path_of(each['name'])}.source.create.size: a disk never shrinks; it keeps {quantity.of_bytes(size)}"
+        for each in _written_disks(obj)
+        if 0 < disks.created_bytes(each) < (size := before.get((each["name"], disks.claim_of(each)), 0))
+    ]
+
+
+def _written_disks(vm: Object) -> list[Object]:
+    return disks.on_written_claims(vm["spec"].get("domain") or {})
 
 
 def add_finalizer(obj: Object, finalizer: str) -> None:

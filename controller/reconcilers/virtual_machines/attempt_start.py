@@ -15,7 +15,7 @@ from controller.reconcilers.actions import Action, CreatePod, Emit, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.nodes import baseline_cpu
 from controller.reconcilers.pods import pod_state
-from controller.reconcilers.virtual_machines import attempts, statuses
+from controller.reconcilers.virtual_machines import attempts, disk_sizes, statuses
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.statuses import Obstacle
 
@@ -71,7 +71,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: baseline_cp
     if choice is not None:
         status["cpu"] = choice.status()
     made = Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}")
-    return (WriteStatus(status, "podUID"), made, *_warn_of_namesakes(seen), *_warn_of_sizes(seen))
+    return (WriteStatus(status, "podUID"), made, *_warn_of_namesakes(seen), *disk_sizes.warnings(seen))
 
 
 def _conditions(seen: Observed, pod: Object) -> list[Object]:
@@ -111,11 +111,3 @@ def duplicate_mac(namesakes: tuple[str, ...]) -> Emit:
         "guests by MAC address may confuse them"
     )
     return Emit("Warning", "DuplicateMAC", message)
-
-
-def _warn_of_sizes(seen: Observed) -> tuple[Action, ...]:
-    """Warn of disks larger than their claims. Much storage enforces no size, until it is full for all its users."""
-    if not (found := disk_claims.too_small(seen.vm, seen.claims)):
-        return ()
-    message = f"{'; '.join(found)}: writes of the guest can fail before its disk is full, or use up space that others need"
-    return (Emit("Warning", conditions.CLAIM_TOO_SMALL, one_line(message, pod_state.MAX_MESSAGE)),)

@@ -41,7 +41,7 @@ def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object
 def disks_ready(seen: Observed) -> Object:
     """Return the condition DisksReady=True."""
     claims = disk_claims.claims_of(seen.vm)
-    message = f"found {', '.join(claims)}" if claims else "no disk needs a claim"
+    message = "; ".join([f"found {', '.join(claims)}" if claims else "no disk needs a claim", *disk_claims.too_small(seen.vm, seen.claims)])
     return new_condition(seen.vm, conditions.DISKS_READY, "True", conditions.DISKS_FOUND if claims else "NoClaims", message)
 
 

@@ -45,6 +45,7 @@ from controller.reconcilers.virtual_machines import (
     attempt_end,
     attempt_start,
     attempts,
+    disk_sizes,
     disruptions,
     image_removal,
     migration_record,
@@ -194,15 +195,15 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
 
 
 def _follow(seen: Observed) -> tuple[Action, ...]:
-    """Keep a running guest's status current: place, outdated pod, and edited hardware."""
+    """Keep a running guest's status current: place, outdated pod, edited hardware, and grown disks."""
     old = statuses.status_of(seen)
     status = dict(old)
     place = {key: str(old.get(key) or "") for key in ("nodeName", "podName")}
     newest = power.newest_attempt(seen.vm)
     if newest and all(place.values()) and not all(newest.get(key) == value for key, value in place.items()):
         status["attempts"] = attempts.changed(seen.vm, power.current_attempt(seen.vm), place)
-    status = restart_required.marked(seen, outdated.marked(seen, status))
-    return (WriteStatus(status), *restart_required.events(seen, status)) if status != old else ()
+    status = disk_sizes.marked(seen, restart_required.marked(seen, outdated.marked(seen, status)))
+    return (WriteStatus(status), *restart_required.events(seen, status), *disk_sizes.events(seen, status)) if status != old else ()
 
 
 def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:

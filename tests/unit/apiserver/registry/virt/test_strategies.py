@@ -867,6 +867,20 @@ def test_edit_beyond_max_sockets_names_the_limit(changes: list[str], *, tells: b
     assert "maxSockets" not in other[0]
 
 
+def test_smaller_size_of_a_disk_warns_that_it_stays() -> None:
+    def sized(size: str, claim: str = "c") -> dict[str, Any]:
+        return {"devices": {"disks": [{"name": "d", "type": "PersistentVolumeClaim", "source": {"name": claim, "create": {"size": size}}}]}}
+
+    vm = _vm(domain={"liveChanges": ["disk.size"]})
+    vm["spec"]["domain"] = sized("9Gi")
+    warnings = VirtualMachineStrategy().warnings_on_update
+    assert warnings(_edited(vm, domain=sized("2Gi")), vm) == (
+        "spec.domain.devices.disks[d].source.create.size: a disk never shrinks; it keeps 9Gi",
+    )
+    assert warnings(_edited(vm, domain=sized("11Gi")), vm) == ()
+    assert not any("shrinks" in each for each in warnings(_edited(vm, domain=sized("2Gi", "other")), vm))
+
+
 @pytest.mark.parametrize("has_status", [False, True])
 def test_running_hardware_is_kept_through_edit_and_end(*, has_status: bool) -> None:
     """Only virt-api writes the running hardware."""

@@ -304,6 +304,25 @@ def test_disk_larger_than_its_claim_warns_and_starts(size: str | None, capacity:
     assert [each.startswith(told) for each in warned] == ([True] if told else [])
 
 
+def test_disk_that_outgrows_its_claim_warns_once() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt(nodeName="node1")], domain=with_a_disk(create={"size": "11Gi"}))
+    vm["status"] |= {
+        "nodeName": "node1",
+        "conditions": [{"type": "DisksReady", "status": "True", "reason": "Found", "message": "found data"}],
+    }
+    claims = {"data": a_claim(status={"phase": "Bound", "capacity": {"storage": "2Gi"}})}
+    actions = plan(seen(vm, a_pod(), claims=claims))
+    text = "disk 'root': source.create.size is 11Gi, but PersistentVolumeClaim data has only 2Gi"
+    (warned,) = (each for each in actions if isinstance(each, Emit))
+    assert (warned.type, warned.reason, warned.message.startswith(f"{text}: ")) == ("Warning", "ClaimTooSmall", True)
+    vm["status"] = written(actions)
+    assert [each["message"] for each in vm["status"]["conditions"]] == [f"found data; {text}"]
+    assert plan(seen(vm, a_pod(), claims=claims)) == ()
+    expanded = plan(seen(vm, a_pod(), claims={"data": a_claim(status={"phase": "Bound", "capacity": {"storage": "20Gi"}})}))
+    assert kinds(expanded) == ["WriteStatus"]
+    assert [each["message"] for each in written(expanded)["conditions"]] == ["found data"]
+
+
 def test_a_start_is_on_no_node_yet() -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime=ENDED)])
     place = {"nodeName": "node1", "podIP": "10.0.0.1", "domain": {"state": "running"}, "interfaces": [], "graphics": []}
