@@ -20,7 +20,7 @@ def client() -> ssl.SSLContext:
 
 
 def trusting(*, file: str | None = None, pem: str | None = None) -> ssl.SSLContext:
-    """Return a client context that trusts a file's and a text's authorities, or else the system's.
+    """Return a client context that trusts the authorities in ``file`` and ``pem``; without both, the system's.
 
     Raises:
         ssl.SSLError, OSError: they are unreadable.
@@ -40,7 +40,7 @@ def server() -> ssl.SSLContext:
 
 
 def as_go(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Make a context verify certificates like Go, and return it."""
+    """Make ``context`` verify certificates like Go, and return it."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags = (context.verify_flags & ~ssl.VERIFY_X509_STRICT) | ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

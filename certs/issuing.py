@@ -54,7 +54,7 @@ def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
 
 
 def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime) -> Pair:
-    """Return a new key and its certificate, which ``authority`` outlives.
+    """Return a new key and its certificate, valid no longer than ``authority``.
 
     Raises:
         ValueError: the authority's PEM is unreadable, or an IP address invalid.
@@ -64,7 +64,7 @@ def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime)
 
 
 def sign(authority: Pair, public_key: ec.EllipticCurvePublicKey, profile: Profile, not_before: datetime, not_after: datetime) -> bytes:
-    """Return a signed certificate (PEM) for an existing public key. ``authority`` outlives it. Raises as :func:`issue`."""
+    """Return a certificate (PEM) for ``public_key``, valid no longer than ``authority``. Raises ValueError as :func:`issue`."""
     signer = x509.load_pem_x509_certificate(authority.certificate)
     signing_key = serialization.load_pem_private_key(authority.key, password=None)
     if not isinstance(signing_key, ec.EllipticCurvePrivateKey):

@@ -41,7 +41,7 @@ def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
 
 
 def described(certificate: object) -> Peer | None:
-    """Convert a certificate in the format of ``ssl.SSLSocket.getpeercert``; None for an unverified one."""
+    """Return the data of a certificate in the format of ``ssl.SSLSocket.getpeercert``; None for an unverified one."""
     if not isinstance(certificate, dict) or "notAfter" not in certificate:
         return None
     return Peer(

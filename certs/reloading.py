@@ -80,13 +80,13 @@ class Reloader:
         self._seen = signature
 
     async def run(self) -> None:
-        """Check every ``interval`` seconds until cancelled."""
+        """Load new versions of the files until cancelled."""
         while True:
             await asyncio.sleep(self._interval)
             self.refresh()
 
     def refresh(self) -> bool:
-        """Check now; return whether a new version was loaded."""
+        """Load changed files now; return whether it did. Errors are logged."""
         try:
             resolved, signature = self._look()
             if signature == self._seen:
@@ -141,11 +141,11 @@ class ServerTls:
 
     @property
     def material(self) -> Material:
-        """The current set without :meth:`trust`, for our other processes."""
+        """The current files as bytes, without :meth:`trust`."""
         return self._material
 
     async def run(self) -> None:
-        """Follow the files until cancelled."""
+        """Load new versions of the files until cancelled."""
         await self._reloader.run()
 
     def refresh(self) -> bool:
@@ -156,7 +156,7 @@ class ServerTls:
         """Also trust these client authorities (PEM), replacing those of the last call.
 
         Raises:
-            OSError: the PEM or the files cannot be loaded; the trust stays.
+            OSError, ValueError: the PEM or the files cannot be loaded; the trust stays.
         """
         if authorities == self._trusted:
             return
@@ -206,7 +206,7 @@ class ClientTls:
 
     @property
     def material(self) -> Material:
-        """The current set, for our other processes."""
+        """The current files as bytes."""
         return self._material
 
     def offering(self, protocol: str) -> ssl.SSLContext:
@@ -219,7 +219,7 @@ class ClientTls:
         return context
 
     async def run(self) -> None:
-        """Follow the files until cancelled."""
+        """Load new versions of the files until cancelled."""
         await self._reloader.run()
 
     def refresh(self) -> bool:

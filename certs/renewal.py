@@ -54,7 +54,7 @@ class Policy:
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
-    """Return why a certificate's dates require renewal, in the last third of its life, or None."""
+    """Return why a certificate's dates require renewal, or None."""
     if now >= certificate.not_after:
         return Reason.EXPIRED
     if now < certificate.not_before:
@@ -72,7 +72,7 @@ def renew_before(certificate: Certificate, lifetime: timedelta) -> timedelta:
 def needs_renewal(
     certificate_pem: bytes, key_pem: bytes, now: datetime, *, lifetime: timedelta, profile: Profile, authority: Certificate
 ) -> Reason | None:
-    """Return why a leaf must be renewed, or None."""
+    """Return why a leaf certificate must be renewed, or None."""
     if not certificate_pem or not key_pem:
         return Reason.MISSING
     certificate = reading.read_certificate(certificate_pem)
