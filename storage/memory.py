@@ -72,12 +72,12 @@ class MemoryStorage:
         self._closed = False
 
     async def get(self, key: str) -> Entry | None:
-        """Implement ``Storage.get``."""
+        """Return the current entry of ``key``, or None."""
         await self._turn()
         return self._latest(key)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Implement ``Storage.range``."""
+        """Return a page as ``Storage.range``."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"revision {revision} is not reached; the store is at {self._revision}")
@@ -99,7 +99,7 @@ class MemoryStorage:
         return next((entry for key in keys if (entry := self._latest(key))), None)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Implement ``Storage.commit``."""
+        """Apply ``writes`` as ``Storage.commit``; return the new revision."""
         check_size(writes)
         await self._turn()
         for condition in conditions:
@@ -114,7 +114,7 @@ class MemoryStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Implement ``Storage.watch``."""
+        """Watch ``prefix`` as ``Storage.watch``."""
         watch = _Watch(prefix, after, previous)
         batches = self._follow(watch)
         self._watches.add(watch)
@@ -125,19 +125,19 @@ class MemoryStorage:
             await batches.aclose()
 
     async def request_progress(self) -> None:
-        """Implement ``Storage.request_progress``."""
+        """Make every watch yield a batch soon."""
         await self._turn()
         for watch in self._watches:
             watch.wants_progress = True
             watch.woken.set()
 
     async def revision(self) -> int:
-        """Implement ``Storage.revision``."""
+        """Return the store's revision."""
         await self._turn()
         return self._revision
 
     async def compact(self, revision: int) -> None:
-        """Implement ``Storage.compact``."""
+        """Drop history below ``revision``. Raises FutureRevision."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"compact to revision {revision}: the store is at {self._revision}")
@@ -145,7 +145,7 @@ class MemoryStorage:
             self._compact(revision)
 
     async def close(self) -> None:
-        """Implement ``Storage.close``."""
+        """End watches; then all calls raise Unavailable."""
         self._closed = True
         for watch in self._watches:
             watch.woken.set()

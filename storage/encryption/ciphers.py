@@ -30,7 +30,7 @@ class Provider(Protocol):
 
     @property
     def prefix(self) -> bytes:
-        """Of its encrypted values."""
+        """The first bytes of its encrypted values."""
         ...
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:
@@ -53,8 +53,8 @@ class Fetching(Provider, Protocol):
         """Fetch the key for the part after the prefix.
 
         Raises:
-            Undecryptable: unavailable for good.
-            Unavailable: not now.
+            Undecryptable: the key is unavailable for good.
+            Unavailable: for now.
         """
         ...
 
@@ -66,11 +66,11 @@ class Identity:
     prefix: bytes = b""
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002 - the protocol's
-        """Implement ``Provider.encrypt``."""
+        """Return ``value`` unchanged."""
         return value
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
-        """Implement ``Provider.decrypt``."""
+        """Return ``data`` and False. Raises Undecryptable for encrypted data."""
         if data.startswith(ENCRYPTED):
             raise Undecryptable("the value is encrypted")
         return data, False
@@ -84,12 +84,12 @@ class AesGcm:
         self._cipher = AESGCM(key)
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:
-        """Implement ``Provider.encrypt``."""
+        """Return nonce, ciphertext and tag; the tag also authenticates ``about``."""
         nonce = os.urandom(_GCM_NONCE)
         return nonce + self._cipher.encrypt(nonce, value, about)
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Implement ``Provider.decrypt``."""
+        """Return the value, never stale. Raises Undecryptable."""
         if len(data) < _GCM_NONCE + _GCM_TAG:
             raise Undecryptable("the stored data is too short for aesgcm")
         try:
@@ -106,14 +106,14 @@ class AesCbc:
         self._algorithm = algorithms.AES(key)
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002 - the protocol's
-        """Implement ``Provider.encrypt``."""
+        """Return initialization vector and ciphertext; ``about`` has no effect."""
         vector = os.urandom(_BLOCK)
         padding = _BLOCK - len(value) % _BLOCK
         encryptor = Cipher(self._algorithm, modes.CBC(vector)).encryptor()
         return vector + encryptor.update(value + bytes([padding]) * padding) + encryptor.finalize()
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
-        """Implement ``Provider.decrypt``."""
+        """Return the value, never stale. Raises Undecryptable."""
         if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
             raise Undecryptable("the stored data has a length that aescbc cannot produce")
         decryptor = Cipher(self._algorithm, modes.CBC(data[:_BLOCK])).decryptor()
@@ -134,11 +134,11 @@ class Secretbox:
         self._box = SecretBox(key)
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002 - the protocol's
-        """Implement ``Provider.encrypt``."""
+        """Return nonce, tag and ciphertext; ``about`` has no effect."""
         return bytes(self._box.encrypt(value, os.urandom(_SECRETBOX_NONCE)))
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
-        """Implement ``Provider.decrypt``."""
+        """Return the value, never stale. Raises Undecryptable."""
         from nacl.exceptions import CryptoError
 
         if len(data) < _SECRETBOX_NONCE + _SECRETBOX_TAG:
@@ -157,7 +157,7 @@ class Chain:
     services: Sequence[Fetching] = field(default=(), repr=False)
 
     async def fetch(self, data: bytes) -> None:
-        """Fetch remote keys for ``unseal``. Raises Unavailable."""
+        """Fetch remote keys that ``unseal`` needs for ``data``. Raises Unavailable."""
         for each in self.services:
             if data.startswith(each.prefix):
                 with suppress(Undecryptable):

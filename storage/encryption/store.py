@@ -37,7 +37,7 @@ class EncryptedStorage:
         self._epoch = 0
 
     def use(self, chain_of: ChainOf) -> None:
-        """Use other keys. If values were undecryptable, end watches, so that clients read again."""
+        """Use other keys. If values were undecryptable, end watches (Compacted), so that clients read again."""
         self._chain_of = chain_of
         if self._failed:
             self._failed = False
@@ -46,7 +46,7 @@ class EncryptedStorage:
                 scope.reschedule(0)
 
     async def get(self, key: str) -> Entry | None:
-        """Implement ``Storage.get``."""
+        """Return the decrypted entry, or None; an undecryptable one as stored."""
         entry = await self._inner.get(key)
         if entry is None:
             return None
@@ -54,13 +54,13 @@ class EncryptedStorage:
         return self._opened(entry)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Implement ``Storage.range``."""
+        """Return a decrypted page as ``Storage.range``."""
         page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
         await self._fetch(page.entries)
         return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Implement ``Storage.commit``."""
+        """Encrypt and apply the writes; return the new revision."""
         sealed = [
             Put(each.key, self._chain_of(each.key).seal(each.value, self._about(each.key))) if isinstance(each, Put) else each
             for each in writes
@@ -75,24 +75,24 @@ class EncryptedStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Implement ``Storage.watch``."""
+        """Watch as ``Storage.watch``, with decrypted changes."""
         async with self._inner.watch(prefix, after=after, previous=previous) as batches, aclosing(self._follow(batches)) as opened:
             yield opened
 
     async def request_progress(self) -> None:
-        """Implement ``Storage.request_progress``."""
+        """Make every watch yield a batch soon."""
         await self._inner.request_progress()
 
     async def revision(self) -> int:
-        """Implement ``Storage.revision``."""
+        """Return the inner store's revision."""
         return await self._inner.revision()
 
     async def compact(self, revision: int) -> None:
-        """Implement ``Storage.compact``."""
+        """Drop history below ``revision``."""
         await self._inner.compact(revision)
 
     async def close(self) -> None:
-        """Implement ``Storage.close``."""
+        """Close the inner store."""
         await self._inner.close()
 
     async def _fetch(self, entries: Sequence[Entry]) -> None:

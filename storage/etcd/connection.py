@@ -77,7 +77,7 @@ class Endpoint:
         return self.link is not None and self.link.is_usable
 
     async def connect(self) -> None:
-        """Connect. Raises OSError, RpcError."""
+        """Connect to the member. Raises OSError, RpcError."""
         self.link = await connect(self._host, self._port, self._tls, self._server_name)
 
     def leave(self) -> None:

@@ -7,7 +7,7 @@ from storage.port import Entry
 
 
 def end_of(prefix: bytes) -> bytes:
-    """Return the first key after those with ``prefix``, or etcd's zero byte."""
+    """Return the first key after those with ``prefix``; without one, etcd's zero byte."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else b"\0"
 
@@ -19,11 +19,11 @@ class Keys:
         self._prefix = prefix.encode()
 
     def inner(self, key: str) -> bytes:
-        """Return the key in etcd."""
+        """Return etcd's key for the port's."""
         return self._prefix + key.encode(errors="surrogateescape")
 
     def outer(self, key: bytes) -> str:
-        """Return the key of the port."""
+        """Return the port's key for etcd's."""
         return key[len(self._prefix) :].decode(errors="surrogateescape")
 
     def bounds(self, prefix: str, start: str = "") -> tuple[bytes, bytes]:
@@ -32,5 +32,5 @@ class Keys:
         return max(begin, self.inner(start)) or b"\0", end
 
     def entry(self, value: rpc.KeyValue) -> Entry:
-        """Return the port's entry."""
+        """Return the port's entry for etcd's."""
         return Entry(self.outer(value.key), value.value, value.create_revision, value.mod_revision)

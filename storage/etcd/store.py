@@ -64,12 +64,12 @@ class EtcdStorage:
         self._newest = 0
 
     async def get(self, key: str) -> Entry | None:
-        """Implement ``Storage.get``."""
+        """Return the current entry of ``key``, or None."""
         response = await self._read(f"get {key}", rpc.RangeRequest(key=self._keys.inner(key)))
         return self._keys.entry(response.kvs[0]) if response.kvs else None
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Implement ``Storage.range``."""
+        """Return a page as ``Storage.range``."""
         begin, end = self._keys.bounds(prefix, start)
         entries: list[Entry] = []
         count = 0
@@ -88,7 +88,7 @@ class EtcdStorage:
             begin = response.kvs[-1].key + b"\0"
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Implement ``Storage.commit``."""
+        """Apply ``writes`` as ``Storage.commit``; return the new revision."""
         if len(writes) > 1 and len({write.key for write in writes}) < len(writes):
             raise ValueError("a key occurs twice in the writes of one commit")
         request = self._transaction(conditions, writes)
@@ -102,7 +102,7 @@ class EtcdStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Implement ``Storage.watch``."""
+        """Watch as ``Storage.watch``, across reconnections."""
         watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds, self.revision, previous=previous)
         self._watches.add(watch)
         try:
@@ -112,7 +112,7 @@ class EtcdStorage:
             self._watches.discard(watch)
 
     async def request_progress(self) -> None:
-        """Implement ``Storage.request_progress``."""
+        """Request progress of every watch. Raises Unavailable once closed."""
         if self._connection.closed:
             raise Unavailable("the store is closed")
         for watch in self._watches:
@@ -127,7 +127,7 @@ class EtcdStorage:
         return revision
 
     async def compact(self, revision: int) -> None:
-        """Implement ``Storage.compact``."""
+        """Drop history below ``revision``. Safe to repeat. Raises FutureRevision."""
         request = rpc.CompactionRequest(revision=revision).SerializeToString()
         with suppress(Compacted):
             await self._call(f"compact to {revision}", _COMPACT, request, repeat=True)
@@ -138,7 +138,7 @@ class EtcdStorage:
         return rpc.StatusResponse.FromString(answer).dbSize
 
     async def close(self) -> None:
-        """Implement ``Storage.close``."""
+        """Close all connections; running calls fail."""
         await self._connection.close()
 
     async def _read(self, doing: str, request: rpc.RangeRequest) -> rpc.RangeResponse:

@@ -29,7 +29,7 @@ _PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()).Serial
 
 
 def pause_seconds(failures: int) -> float:
-    """Return the pause before reopening a watch."""
+    """Return the seconds before a watch is reopened."""
     return min(0.02 * float(2 ** min(failures, _MOST_DOUBLINGS)), MAX_BACKOFF_SECONDS)
 
 
@@ -50,20 +50,20 @@ class Progress:
         return self._asked or self._again is not None
 
     def ask(self) -> None:
-        """Request progress."""
+        """Request progress, if necessary once an earlier request is answered."""
         if self._again is None:
             self._send()
         else:
             self._asked = True
 
     def answered(self) -> None:
-        """Handle a progress answer."""
+        """Handle an answer, and send a waiting request."""
         self.close()
         if self._asked:
             self._send()
 
     def close(self) -> None:
-        """Stop requesting."""
+        """Stop repeating the request."""
         if self._again is not None:
             self._again.cancel()
             self._again = None

@@ -123,7 +123,7 @@ class UnaryCall(Exchange):
         self._size = 0
 
     def receive(self, payload: bytes) -> int:
-        """Implement ``Exchange.receive``."""
+        """Keep a part of the answer; return its size, or -1 if too large."""
         size = len(payload)
         self._parts.append(payload)
         self._size += size
@@ -133,7 +133,7 @@ class UnaryCall(Exchange):
         return size
 
     def finish(self, trailers: Head | None) -> None:
-        """Implement ``Exchange.finish``."""
+        """Give the caller the message, or the error in ``trailers``."""
         if (trailers is None or trailers.grpc_status != OK) and (error := ending(trailers)):
             self.fail(error)
             return
@@ -144,13 +144,13 @@ class UnaryCall(Exchange):
             self._answer.set_result(whole[PREFIX_BYTES:])
 
     def fail(self, error: RpcError) -> None:
-        """Implement ``Exchange.fail``."""
+        """Give a waiting caller the error."""
         if not self._answer.done():
             self._answer.set_exception(error)
 
     @property
     def is_over(self) -> bool:
-        """Implement ``Exchange.is_over``."""
+        """True if no caller waits for the answer."""
         return self._answer.done()
 
 
@@ -189,7 +189,7 @@ class Stream(Exchange):
         return held
 
     def receive(self, payload: bytes) -> int:
-        """Implement ``Exchange.receive``."""
+        """Take a part of the messages; return the bytes to grant, or -1 after a failure."""
         self._parts.append(payload)
         self._size += len(payload)
         if self._size >= self._wanted:
@@ -221,18 +221,18 @@ class Stream(Exchange):
         self._size = len(rest)
 
     def finish(self, trailers: Head | None) -> None:
-        """Implement ``Exchange.finish``."""
+        """End the stream with the status in ``trailers``."""
         self.fail(ending(trailers) or RpcError(OK, "the server ended the stream"))
 
     def fail(self, error: RpcError) -> None:
-        """Implement ``Exchange.fail``."""
+        """End the stream with an error, which its reader gets after the messages."""
         if self._error is None:
             self._error = error
             self._wake()
 
     @property
     def is_over(self) -> bool:
-        """Implement ``Exchange.is_over``."""
+        """True if the stream has ended."""
         return self._error is not None
 
     def _wake(self) -> None:

@@ -69,7 +69,7 @@ class Link(asyncio.Protocol):
             raise
 
     def stream(self, block: bytes) -> Messages:
-        """Open a stream of messages."""
+        """Open a stream of messages both ways."""
         stream = Stream(block)
         self._session.open(stream)
         self._flush_soon()
@@ -87,7 +87,7 @@ class Link(asyncio.Protocol):
             self._flush_soon()
 
     def cancel(self, exchange: Exchange) -> None:
-        """Cancel a call."""
+        """Cancel a call at the server."""
         self._given_up(exchange)
 
     def leave(self) -> None:
@@ -129,7 +129,7 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes."""
+        """Process received bytes, or end the connection."""
         session = self._session
         self._heard_at = self._loop.time()
         try:
@@ -146,15 +146,15 @@ class Link(asyncio.Protocol):
             self._close_if_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail running calls."""
+        """Fail running calls with RpcError."""
         self._end(f"the connection was lost{f': {exc}' if exc else ''}")
 
     def pause_writing(self) -> None:
-        """Pause: the server does not read."""
+        """Pause output: the server does not read."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Resume."""
+        """Resume output."""
         self._paused = False
         self._flush()
 
@@ -219,7 +219,7 @@ class Messages:
         self._stream = stream
 
     def send(self, message: bytes) -> None:
-        """Send a message."""
+        """Send a message without waiting."""
         self._link.send(self._stream, message)
 
     async def read(self) -> bytes:
@@ -230,7 +230,7 @@ class Messages:
         return message
 
     def cancel(self) -> None:
-        """End the stream."""
+        """Cancel the stream, also for its reader."""
         self._link.cancel(self._stream)
         self._stream.fail(RpcError(CANCELLED, "cancelled"))
 

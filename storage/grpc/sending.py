@@ -69,7 +69,7 @@ class Sending:
             self._extend(stream)
 
     def cancel(self, exchange: Exchange) -> None:
-        """Forget a call, which the server may have carried out."""
+        """Reset a call's stream and forget it; the server may have carried it out."""
         if self.streams.pop(exchange.stream, None) is None:
             if exchange in self._waiting:
                 self._waiting.remove(exchange)
@@ -92,7 +92,7 @@ class Sending:
         return min((each.deadline for each in (*self.streams.values(), *self._waiting)), default=float("inf"))
 
     def ping(self) -> None:
-        """Send a ping."""
+        """Add a PING frame to the output."""
         self._out.append(frames.frame(frames.PING, 0, 0, b"virt-api"))
 
     def lost(self, message: str) -> None:

@@ -13,13 +13,13 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def published(module: str, version: str) -> Path:
-    """Return the source directory of a Go module."""
+    """Download a Go module; return its source directory."""
     found = subprocess.run(["go", "mod", "download", "-json", f"{module}@{version}"], check=True, capture_output=True)
     return Path(json.loads(found.stdout)["Dir"])
 
 
 def message(source: str, name: str) -> str:
-    """Return the top-level message ``name`` without comments and field options."""
+    """Return the top-level message ``name`` of a proto file, without comments and field options."""
     begin = source.index(f"\nmessage {name} {{") + 1
     text = source[begin : source.index("\n}\n", begin) + 3]
     text = re.sub(r"\s*//[^\n]*", "", text)

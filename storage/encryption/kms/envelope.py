@@ -58,7 +58,7 @@ class Envelope:
         return self._writing is not None and self._clock() < self._writing.until
 
     async def run(self, well_seconds: float, ill_seconds: float) -> None:
-        """Check the service until cancelled, at intervals after success and failure."""
+        """Check the service until cancelled, at intervals of these seconds after success and failure."""
         try:
             while True:
                 try:
@@ -102,7 +102,7 @@ class Envelope:
             self._know(source, await self.service.decrypt(source))
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:
-        """See ``Provider``. Raises Unavailable if no seed may encrypt."""
+        """Return ``value`` encrypted with the current seed. Raises Unavailable if no seed may encrypt."""
         writing = self._writing
         if writing is None or self._clock() >= writing.until:
             raise Unavailable(f"the key management service {self.name} is unhealthy: no data can be encrypted")
@@ -119,7 +119,7 @@ class Envelope:
         return made.SerializeToString()
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """See ``Provider``; ``fetch`` must have succeeded."""
+        """Return the value, and whether it is stale, after ``fetch``. Raises Undecryptable."""
         source, sealed = _parsed(data)
         key = self._known.get(source)
         if key is None:
