@@ -91,7 +91,7 @@ class Evictions:
     async def admit(self, namespace: str, name: str, *, dry_run: bool, peer: str = "") -> Decision:
         """Return the decision about this pod's eviction, after the writes that it needs, or without them if ``dry_run``.
 
-        ``peer`` is the client's IP address, for the log.
+        Refuses if kube-apiserver does not answer. ``peer`` is the client's IP address, for the log.
         """
         try:
             async with asyncio.timeout(self._seconds):
@@ -183,7 +183,7 @@ class Evictions:
         return decision if decision.migration is None else await self._create_migration(decision, decision.migration, peer)
 
     async def _write_status(self, vm: Object, decision: Decision, status: Object) -> Decision:
-        """Record the eviction in the machine's status. Return a refusal if the machine has changed."""
+        """Write ``status`` to the machine. Return ``decision``, or a refusal if the machine has changed."""
         name, patch = name_of(vm), applying.status_patch(vm, status)
         try:
             await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)

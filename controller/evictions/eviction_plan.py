@@ -126,7 +126,7 @@ def rehearsed(decision: Decision) -> Decision:
 
 
 def plan(seen: Observed) -> Decision:
-    """Return the decision about the eviction."""
+    """Return the answer to the eviction, and the Migration or status to write first."""
     pod, vm = seen.pod, seen.vm
     if pod is None or is_deleting(pod) or not liveness.may_run(pod):
         return ALLOWED
@@ -212,7 +212,7 @@ def _not_movable(seen: Observed, vm: Object) -> Decision | None:
 def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
     """Allow the eviction, which shuts the guest down.
 
-    The status has ``DisruptionTarget``, so that the machine starts elsewhere whatever its run strategy; None if it is already set.
+    The decision's status has ``DisruptionTarget``, so that the machine starts elsewhere whatever its run strategy; None if already set.
     """
     found = dig_vm(vm, "status", "conditions")
     if is_true(found, conditions.DISRUPTION_TARGET):

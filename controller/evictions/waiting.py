@@ -27,12 +27,12 @@ class Waiting:
         self._last: dict[Wait, datetime] = {}
 
     def note(self, where: str, namespace: str, now: datetime) -> None:
-        """Record that a namespace waits now, and remove expired entries."""
+        """Record that a namespace waits at ``where``, and remove expired entries."""
         self._last = {key: at for key, at in self._last.items() if _is_recent(at, now)}
         self._last[Wait(where, namespace)] = now
 
     def at(self, places: Iterable[str], now: datetime) -> Mapping[str, frozenset[str]]:
-        """Return the namespaces that recently waited, by place."""
+        """Return, for each of ``places``, the namespaces that recently waited there."""
         recent = [key for key, at in self._last.items() if _is_recent(at, now)]
         return {each: frozenset(wait.namespace for wait in recent if wait.where == each) for each in places}
 

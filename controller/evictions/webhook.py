@@ -49,7 +49,7 @@ class EvictionWebhook:
         return certificate_plan.fingerprint(certificate_plan.decoded(bundles.pop())) if len(bundles) == 1 else ""
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle and keep the path. Raises Conflict."""
+        """Write the bundle, not the path, into each webhook. Raises StatusError."""
         changed = copy.deepcopy(await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name))
         for each in webhooks_of(changed):
             each["clientConfig"]["caBundle"] = certificate_plan.encoded(bundle)
@@ -66,7 +66,7 @@ class SecretRotation:
         self._name = name
 
     async def run(self) -> None:
-        """Rotate until cancelled."""
+        """Write a new secret periodically until cancelled."""
         while True:
             try:
                 await self.rotate()
@@ -80,7 +80,7 @@ class SecretRotation:
             await asyncio.sleep(pause)
 
     async def rotate(self) -> None:
-        """Write a new secret into the path of the webhooks."""
+        """Write a new secret into the URL path of the webhooks."""
         changed = copy.deepcopy(await self._client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self._name))
         path = PREFIX + secrets.token_hex(SECRET_BYTES)
         for each in webhooks_of(changed):
@@ -95,5 +95,5 @@ def secret_of(configuration: Object) -> str:
 
 
 def webhooks_of(configuration: Object) -> list[Object]:
-    """Return the webhooks that call a Service."""
+    """Return the configuration's webhooks that call a Service."""
     return [each for each in configuration.get("webhooks") or () if dig(each, "clientConfig", "service")]
