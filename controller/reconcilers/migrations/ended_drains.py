@@ -29,7 +29,7 @@ REASON: Final = "DrainEnded"
 
 
 def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], now: datetime) -> bool:
-    """Return True if a guest's pod was on its node during a drain that ended before it left.
+    """Return True if a drain of the pod's node ended recently, and the pod was there during the drain.
 
     ``migrations`` are those of all machines; one without a name is being created.
     """
@@ -62,7 +62,7 @@ def may_end(migration: Object) -> bool:
 
 
 def end(migration: Object, now: datetime) -> tuple[Action, ...]:
-    """Return the actions that end a Migration that has not begun."""
+    """Return actions that fail a Migration that has not begun: its node was uncordoned."""
     message = f"node {evictions.node_left_by(migration)} was uncordoned before the migration began, which ended its drain"
     new = new_condition(migration, SUCCEEDED, "False", REASON, message)
     status = {

@@ -71,7 +71,7 @@ def owner_uid(migration: Object) -> str:
 
 
 def clean_up(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
-    """Return the deletion of a finished Migration if ``others`` has ``kept`` newer ones of its machine.
+    """Return the deletion of a finished Migration if ``others`` has ``kept`` newer ones of its machine, else nothing.
 
     A Requeue while its result is needed.
     """

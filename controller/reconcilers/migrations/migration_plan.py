@@ -108,23 +108,23 @@ class Observed:
 
 
 def may_bring(migration: Object) -> bool:
-    """Return True if the migration needs a target that may have further networks, as in its first attempt."""
+    """Return True if the migration still needs its first target, the only one that may get further networks."""
     return phases.phase_of(migration) in ("", phases.PENDING) and migration_attempts.number_of(migration) <= 1
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
-    """Return True if the migration needs a target for a guest with the CPU of its node."""
+    """Return True if the migration still needs a target, and its guest uses the CPU features of its present node."""
     begins = phases.phase_of(migration) in ("", phases.PENDING)
     return begins and vm is not None and pod_state.has_kvm(source) and cpu.is_the_nodes(vm)
 
 
 def begins(actions: tuple[Action, ...]) -> bool:
-    """Return True if the migration gets its target now, so that its policy is needed."""
+    """Return True if the actions create the target pod, so that the migration's policy is needed."""
     return any(isinstance(each, CreatePod) for each in actions)
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the next actions."""
+    """Return the next actions for the migration."""
     phase = phases.phase_of(seen.migration)
     if phase in phases.MIGRATION_FINAL:
         return _tidy_up(seen)
@@ -150,7 +150,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action]) -> Emit | None:
-    """Return the machine's Event about the end of a Migration, which is due with the removal of the finalizer."""
+    """Return the machine's Event about the end of a Migration, due with the removal of its finalizer; None before."""
     phase, name = phases.phase_of(migration), name_of(migration)
     if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
         return None
@@ -162,7 +162,7 @@ def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action
 
 
 def _is_stopped(migration: Object, vm: Object | None) -> bool:
-    """Return True if a user stopped, restarted or deleted the machine meanwhile."""
+    """Return True if a user stopped, restarted or deleted the machine during the migration."""
     if vm is None or not (source := dig_migration(migration, "status", "sourcePod")):
         return False
     left = (each for each in dig_vm(vm, "status", "attempts") or () if each.get("podName") == source)
@@ -170,7 +170,7 @@ def _is_stopped(migration: Object, vm: Object | None) -> bool:
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
-    """Report what a queued Migration waits for. One for an eviction fails after ``NODE_SECONDS`` without a drain."""
+    """Return actions that report what a queued Migration waits for, or fail one for an eviction after ``NODE_SECONDS`` without a drain."""
     first = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
     if _is_ours(seen) and not seen.turn.is_drain and first and ago(first[0]["time"], seen.now) >= NODE_SECONDS:
         # It would begin whenever there is room.
@@ -265,7 +265,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
 
 
 def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
-    """Return the fields ``policy`` and ``options``, unaffected by later changes of the policy."""
+    """Return the status fields ``policy`` and ``options``, unaffected by later changes of the policy."""
     domain = domain_of(vm)
     copied = sum(disks.overlay_bytes(each) for each in disks.defaulted(domain))
     options = migration_policies.options(policy, memory.guest_bytes(domain), settings.migrations, copied_bytes=copied)
@@ -306,7 +306,7 @@ def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Report why the kubelet cannot start the target."""
+    """Return actions that report why the kubelet cannot start the target."""
     waited = mounted_sources.waiting_seconds(target, seen.now)
     if waited is None or seen.vm is None:
         return _forget_kubelet(seen, target)
@@ -325,7 +325,7 @@ def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Remove the kubelet's report once the target has its volumes and networks."""
+    """Return actions that remove the kubelet's report once the target has its volumes and networks."""
     stored = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     if stored.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
         return ()
@@ -348,7 +348,7 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
 
 
 def _oversee(seen: Observed) -> tuple[Action, ...]:
-    """While the guest may be moving, act only on what the pods' states make certain."""
+    """Return the actions while the guest may be moving: only those that the pods' states justify."""
     target_name = dig_migration(seen.migration, "status", "targetPod")
     if seen.vm is None:
         return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
@@ -384,7 +384,7 @@ def _absent_target(seen: Observed) -> Unknown | None:
 
 
 def _wait_out(seen: Observed) -> tuple[Action, ...]:
-    """Wait while the guest, or a QEMU for it, may run in the deleted target pod."""
+    """Return the actions while the guest, or a QEMU for it, may run in the deleted target pod."""
     is_new = migration_attempts.number_of(seen.migration) and migration_attempts.failure_of(seen.migration) is None
     if is_new and not release.is_released(seen.migration) and (ended := _target_ended(seen)) is not None:
         return ended  # so that the source can report that the guest stayed
@@ -429,7 +429,7 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
 
 
 def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
-    """Report that the machine's node is unreachable, or reachable again, for eviction decisions; None if nothing changed."""
+    """Return actions that report, for evictions, that the machine's node is unreachable or reachable again; None if unchanged."""
     phase, conditions = phases.phase_of(seen.migration), dig_migration(seen.migration, "status", "conditions")
     if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
         node = dig_migration(seen.migration, "status", "sourceNode")
@@ -440,7 +440,7 @@ def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
 
 
 def _source_ended(seen: Observed) -> tuple[Action, ...]:
-    """Act when the source runs nothing. If the guest did not leave, the target's copy may be stale."""
+    """Return the actions when the source runs nothing. If the guest did not leave, the target's copy may be stale."""
     name = dig_migration(seen.migration, "status", "sourcePod")
     how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
     if how.startswith(pod_state.MIGRATED):
@@ -470,7 +470,7 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
 
 
 def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
-    """Act on the end of the target pod. Before ``Running`` it is certain that the guest stayed."""
+    """Return the actions after the end of the target pod. Before ``Running`` it is certain that the guest stayed."""
     phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
     does_not_fit = phase == phases.SCHEDULING and not pod_state.lacked_devices(seen.target)
     if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):

@@ -95,7 +95,7 @@ class _Places:
         self._all: Counter[str] = Counter()
 
     def take(self, node: str, only_for: str = "") -> None:
-        """Count a migration, for all namespaces or for one."""
+        """Count a migration from ``node`` for all namespaces, or for ``only_for``."""
         self._by_node[node, only_for] += 1
         self._all[only_for] += 1
 

@@ -109,7 +109,7 @@ class Migrations:
         self._informers.pods.subscribe(pod_changed)
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile one migration."""
+        """Adopt, advance, end or clean up one Migration."""
         migration = self._informers.migrations.get(request.namespace, request.name)
         if migration is None or phases.phase_of(migration) == phases.SUCCEEDED:
             self._targets.forget(request)  # the target is the machine's own pod now
