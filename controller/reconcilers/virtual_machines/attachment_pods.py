@@ -35,7 +35,7 @@ class _Wait(NamedTuple):
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the creation and deletion of pods, and the write of their records."""
+    """Return actions that create, delete and record the pods of hot-plugged disks."""
     phase = phases.phase_of(seen.vm)
     if phase != phases.RUNNING:
         return () if phase in phases.WITH_GUEST else tuple(map(_delete, seen.attachment_pods))
@@ -92,7 +92,7 @@ def _wait_for_claim(seen: Observed, disk: Object, name: str) -> _Wait | None:
 
 
 def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None) -> Object:
-    """Return the record of a disk. A recorded pod stays recorded until another one runs, because the guest may have the disk."""
+    """Return a disk's entry in ``status.volumeStatus``. It keeps a pod until another one runs, because the guest may have the disk."""
     claim = disks.claim_of(disk)
     entry: Object = {"name": disk["name"], **({"claimName": claim} if claim else {})}
     if wait is None and pod is not None and pod_state.is_running(pod) and not is_deleting(pod) and _is_with_guest(seen, pod):

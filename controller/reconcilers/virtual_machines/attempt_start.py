@@ -21,7 +21,7 @@ from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 
 def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Create the pod of the wanted attempt and record it. The pod's name is the lock."""
+    """Return actions that create and record the wanted attempt's pod. The pod's name is the lock."""
     if seen.refusal:
         return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
@@ -47,7 +47,7 @@ def _avoided(seen: Observed) -> tuple[str, ...]:
 
 
 def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu.Choice | None:
-    """Return the CPU of this attempt's guest; None without a choice."""
+    """Return the CPU chosen for this attempt's guest; None without a choice."""
     if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
         return None
     wanted = (str(each.get("name") or "") for each in dig_vm(seen.vm, "spec", "domain", "cpu", "features") or ())
@@ -90,7 +90,7 @@ def _conditions(seen: Observed, pod: Object) -> list[Object]:
 
 
 def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
-    """Return the conditions; NodeLost=False counts the first start after a loss as a restart."""
+    """Return ``found`` with NodeLost=False after a loss, which counts this start as a restart; else without NodeLost."""
     if not node_loss.is_lost(seen.vm):
         return without_condition(found, conditions.NODE_LOST)
     message = "a new attempt began after the loss of a node"
@@ -99,7 +99,7 @@ def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
 
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
-    """Warn of machines with one MAC address: software may confuse the guests."""
+    """Return a warning if other machines have its MAC address: software may confuse the guests."""
     return (duplicate_mac(seen.namesakes),) if seen.namesakes else ()
 
 

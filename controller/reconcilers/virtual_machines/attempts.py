@@ -83,7 +83,7 @@ def pause_before(decision: power.Power, rested: float) -> float:
 
 
 def pause_seconds(decision: power.Power) -> float:
-    """Return the whole delay before the next attempt."""
+    """Return the whole delay before the next attempt, in seconds."""
     return backoff.pause_seconds(decision.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
 
@@ -113,7 +113,7 @@ def _container_began(vm: Object, pod: Object) -> str | None:
 
 
 def start_seconds(vm: Object) -> int:
-    """Return the time limit of a start."""
+    """Return the time limit of a start, in seconds."""
     return int(dig_vm(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
 
 

@@ -75,7 +75,7 @@ def until_settled(seen: Observed) -> tuple[Action, ...]:
 
 
 def added(seen: Observed, message: str) -> str:
-    """Return how an attempt ended, including the disruption if there was one."""
+    """Return the message of an attempt's end, with the disruption if there was one."""
     stored = _stored(seen)
     return message if stored is None else f"{stored.get('message')} ({message})"
 

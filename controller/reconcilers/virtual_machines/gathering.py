@@ -110,7 +110,7 @@ class Gathering:
         )
 
     async def _lost(self, vm: Object) -> restart_turns.Queue:
-        """Return the machines of lost nodes, if this is one that may restart."""
+        """Return the queue of machines of lost nodes; empty unless this one may restart."""
         if attempts.is_open(vm) or not node_loss.is_lost(vm):
             return restart_turns.Queue()
         priorities = await self._priorities.awaited(self._read_priorities)

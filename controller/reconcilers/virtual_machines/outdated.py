@@ -84,7 +84,7 @@ def marked(seen: Observed, status: Object) -> Object:
 
 
 def over(seen: Observed) -> tuple[Action, ...]:
-    """Return the action that removes the condition after the guest ended."""
+    """Return the action that removes the condition LauncherOutdated from a machine without a guest."""
     status = statuses.status_of(seen)
     if phases.phase_of(seen.vm) in _WITH_LAUNCHER or condition(status.get("conditions"), conditions.LAUNCHER_OUTDATED) is None:
         return ()

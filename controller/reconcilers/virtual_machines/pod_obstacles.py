@@ -25,7 +25,7 @@ _OF_NODES: Final = (_NO_MATCH, "taint", "unschedulable")
 
 
 def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report why the machine's pod does not run, or look again."""
+    """Return actions that report why the machine's pod does not run, or requeue the machine."""
     found, unbound = pod_state.obstacle(pod), _unbound(seen, pod)
     if conditions.Wait.VOLUME in conditions.waits_for(seen.vm) and not unbound:
         changed = with_condition(statuses.status_of(seen).get("conditions"), statuses.disks_ready(seen), now=times.to_rfc3339(seen.now))
@@ -38,7 +38,7 @@ def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbound: str) -> tuple[Action, ...]:
-    """Report the pod's own status: no node takes it, or its container cannot start."""
+    """Return actions that report the pod's own status: no node takes it, or its container cannot start."""
     is_unschedulable = pod_state.is_unschedulable(pod)
     demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
     foreign = "; ".join(sorted(seen.incompatible.values())[:MAX_INCOMPATIBLE]) if is_unschedulable else ""
@@ -84,7 +84,7 @@ def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report the network that plugins refuse to the pod, which has its volumes by then."""
+    """Return actions that report the network that plugins refuse to the pod, which has its volumes by then."""
     fault = sandboxes.fault(seen.networks.definitions, pod_state.node_of(pod), seen.sandbox_events, seen.mount_events)
     if fault is None:
         return ()
@@ -97,7 +97,7 @@ def _of_network(seen: Observed, fault: tuple[str, str]) -> Obstacle:
 
 
 def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report the Secret or ConfigMap that the kubelet does not find, or look again."""
+    """Return actions that report a Secret or ConfigMap that the kubelet does not find, or a requeue."""
     again = mounted_sources.requeue_seconds(seen.vm, pod, seen.now)
     if again is None:
         return ()
@@ -107,7 +107,7 @@ def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report a pod that has a node for :data:`pod_state.SLOW_SECONDS` and does not run, or look again then."""
+    """Return actions that report a pod with a node for :data:`pod_state.SLOW_SECONDS` that does not run, or a requeue until then."""
     bound_at = pod_state.bound_at(pod)
     if bound_at is None:
         return ()

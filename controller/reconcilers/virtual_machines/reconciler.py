@@ -87,7 +87,7 @@ class VirtualMachines:
         self._reports.subscribe(node_changed)
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile one machine."""
+        """Plan and apply the next actions for one machine."""
         vm = self._informers.vms.get(request.namespace, request.name)
         if vm is None:
             self._warned.pop(request, None)
@@ -122,7 +122,7 @@ class VirtualMachines:
                 self._recorder.event(node, NODES, "Warning", "NonOperational", verdict.message())
 
     def _warn_of_namesakes(self, old: Object | None, new: Object | None) -> None:
-        """Warn of other machines with a MAC address that an edit gives a running guest."""
+        """Record a warning of other machines with a MAC address that an edit gives a running guest."""
         if old is None or new is None or old.get("spec") == new.get("spec") or not hot_plug_interfaces.takes_interfaces(new):
             return
         if namesakes := self._gathering.namesakes(new, set(macs_of_vm(new)) - set(macs_of_vm(old))):

@@ -22,7 +22,7 @@ class Refusals:
         self._refused: dict[NamespacedName, dict[str, _Refusal]] = {}
 
     def add(self, machine: NamespacedName, messages: Mapping[str, str]) -> None:
-        """Remember the messages by request."""
+        """Store the messages by request, for ``REFUSED_SECONDS``."""
         until = self._elapsed() + REFUSED_SECONDS
         self._refused.setdefault(machine, {}).update({request: _Refusal(message, until) for request, message in messages.items()})
 
@@ -34,7 +34,7 @@ class Refusals:
         return {request: each.message for request, each in lasting.items()}
 
     def left(self, machine: NamespacedName) -> float | None:
-        """Return the seconds until the first request may be repeated, or None."""
+        """Return the seconds until the machine's first request may be repeated, or None."""
         now = self._elapsed()
         return min((each.until - now for each in self._refused.get(machine, {}).values()), default=None)
 

@@ -39,7 +39,7 @@ def _message(vm: Object, fields: str) -> str:
 
 
 def report(seen: Observed) -> tuple[Action, ...]:
-    """Return the write of the condition, with one Event when it appears; empty if nothing changes."""
+    """Return the write of RestartRequired, with one Event when it appears; empty if nothing changes."""
     old = statuses.status_of(seen)
     status = marked(seen, old)
     return (WriteStatus(status), *events(seen, status)) if status != old else ()
@@ -54,5 +54,5 @@ def events(seen: Observed, status: Object) -> tuple[Emit, ...]:
 
 
 def over(seen: Observed) -> tuple[Action, ...]:
-    """Return the write that removes the condition of a machine without a guest, or sets it for a suspended one."""
+    """Return the write that removes RestartRequired from a machine without a guest, or sets it for a suspended one."""
     return () if phases.phase_of(seen.vm) in phases.WITH_GUEST else report(seen)

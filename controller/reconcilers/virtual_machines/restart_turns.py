@@ -100,7 +100,7 @@ def _age(vm: Object, now: datetime) -> float:
 
 
 def priorities_of(classes: Iterable[Object]) -> dict[str, int]:
-    """Return the values of PriorityClasses by name."""
+    """Return the values of PriorityClasses by name; the default's by an empty one."""
     found: dict[str, int] = {}
     for each in classes:
         value = each.get("value")

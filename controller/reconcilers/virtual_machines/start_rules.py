@@ -31,7 +31,7 @@ def first_obstacle(seen: Observed, decision: power.Power) -> Obstacle | None:
 
 
 def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report a claim that does not exist."""
+    """Return an obstacle if a claim does not exist."""
     if not (missing := disk_claims.missing(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
@@ -41,7 +41,7 @@ def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report a claim that is being deleted. Kubernetes keeps it while a pod uses it, so a new pod would keep it for ever."""
+    """Return an obstacle if a claim is being deleted. Kubernetes keeps it while a pod uses it, so a new pod would keep it for ever."""
     if not (going := disk_claims.going(seen.vm, seen.claims)):
         return None
     message = (
@@ -52,7 +52,7 @@ def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def claim_of_firmware_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report a block device as the claim for the firmware's files."""
+    """Return an obstacle if the claim for the firmware's files is a block device."""
     if not (claim := disk_claims.without_directory(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim {claim} is a block device: spec.domain.firmware.persistentState needs volume mode Filesystem"
@@ -60,7 +60,7 @@ def claim_of_firmware_is_block(seen: Observed, _: power.Power) -> Obstacle | Non
 
 
 def claim_of_filesystem_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report a block device as the claim of a shared file system."""
+    """Return an obstacle if the claim of a shared file system is a block device."""
     if not (on_devices := disk_claims.filesystems_on_devices(seen.vm, seen.claims)):
         return None
     named = one_line(", ".join(on_devices), pod_state.MAX_MESSAGE)
@@ -69,7 +69,7 @@ def claim_of_filesystem_is_block(seen: Observed, _: power.Power) -> Obstacle | N
 
 
 def claim_of_images_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report a block device as the claim for images of the guest's memory."""
+    """Return an obstacle if the claim for images of the guest's memory is a block device."""
     if not (claim := disk_claims.images_on_device(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim {claim} is a block device: spec.managedSave needs volume mode Filesystem"
@@ -77,7 +77,7 @@ def claim_of_images_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def claim_of_lun_is_filesystem(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report a file system as the claim of a disk with ``device: lun``."""
+    """Return an obstacle if the claim of a disk with ``device: lun`` is not a block device."""
     if not (without := disk_claims.luns_without_device(seen.vm, seen.claims)):
         return None
     named = one_line(", ".join(without), pod_state.MAX_MESSAGE)
@@ -86,25 +86,25 @@ def claim_of_lun_is_filesystem(seen: Observed, _: power.Power) -> Obstacle | Non
 
 
 def storage_in_use(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report a claim, or a disk of a server, that another machine uses and both cannot have at once."""
+    """Return an obstacle if another machine uses a claim, or a disk of a server, and both cannot have it at once."""
     return Obstacle(conditions.DISKS_READY, conditions.DISK_IN_USE, in_use(seen)) if seen.claims_in_use or seen.servers_in_use else None
 
 
 def network_not_usable(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report a NetworkAttachmentDefinition that is missing or invalid. No informer watches them."""
+    """Return an obstacle if a NetworkAttachmentDefinition is missing or invalid. No informer watches them."""
     if (found := networks.fault(seen.networks)) is None:
         return None
     return Obstacle(conditions.NETWORK_READY, *found, requeue_seconds=seen.settings.times.networks)
 
 
 def handler_not_understood(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report that virt-handler of ``spec.nodeName`` is incompatible."""
+    """Return an obstacle if virt-handler of ``spec.nodeName`` is incompatible."""
     foreign = seen.incompatible.get(dig_vm(seen.vm, "spec", "nodeName") or "")
     return None if foreign is None else Obstacle(conditions.READY, conditions.HANDLER_NOT_UNDERSTOOD, foreign)
 
 
 def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report that node ``spec.nodeName`` is missing. Kubernetes deletes its pods after 40 s, and each would count as failed."""
+    """Return an obstacle if node ``spec.nodeName`` is missing. Kubernetes deletes its pods after 40 s, and each would count as failed."""
     if dig_vm(seen.vm, "spec", "nodeName") not in seen.evidence.unreachable.missing:
         return None
     message = (
@@ -115,7 +115,7 @@ def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Report that ``spec.nodeName`` is not the only node where a suspended guest can resume."""
+    """Return an obstacle if ``spec.nodeName`` is not the only node where a suspended guest can resume."""
     wanted, node = dig_vm(seen.vm, "spec", "nodeName"), cpu.only_node(seen.vm)
     if not wanted or node in ("", wanted):
         return None
@@ -123,7 +123,7 @@ def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
-    """Report the wait after attempts that ended soon. The machine keeps its phase."""
+    """Return the wait after attempts that ended soon as an obstacle, or None. The machine keeps its phase."""
     if not (pause := attempts.pause_before(decision, seen.rested)):
         return None
     seconds, words = attempts.pause_seconds(decision), attempts.last_words(seen.vm)
@@ -132,7 +132,7 @@ def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
 
 
 def turn_to_restart(seen: Observed, decision: power.Power) -> Obstacle | None:
-    """Report that other machines of lost nodes start first. A start that a user requested does not wait."""
+    """Return an obstacle while other machines of lost nodes start first. A start that a user requested does not wait."""
     if decision.reason == "Requested" or not node_loss.is_lost(seen.vm):
         return None
     if (turn := restart_turns.turn(seen.vm, seen.lost, seen.settings.restarts, seen.now)) is None:
@@ -160,7 +160,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def resumes_only_on(node: str) -> str:
-    """Return the words for a suspended guest that needs the node that saved it."""
+    """Return the message for a suspended guest that needs the node that saved it."""
     return (
         f"the suspended guest has the CPU of node {node}, and resumes only there; to boot it without its memory: kubectl virt stop, "
         "then kubectl virt start --discard-state"
@@ -168,7 +168,7 @@ def resumes_only_on(node: str) -> str:
 
 
 def without_memory(name: str, claim: str) -> str:
-    """Return the words for a suspended guest of a claim that was deleted."""
+    """Return the message for a suspended guest when the claim with its memory was deleted."""
     return (
         f"the suspended guest's memory was in {claim}, and a new claim does not have it; to boot without it: kubectl virt stop {name}, "
         f"create the claim, then kubectl virt start {name} --discard-state"
@@ -176,7 +176,7 @@ def without_memory(name: str, claim: str) -> str:
 
 
 def in_use(seen: Observed) -> str:
-    """Return the words for storage that other machines use."""
+    """Return the message about storage that other machines use."""
     claims, servers = ([f"{what} by virtual machine {other}" for what, other in each] for each in (seen.claims_in_use, seen.servers_in_use))
     kinds = (("PersistentVolumeClaim", claims), ("disk of a server", servers), ("file", seen.files_in_use))
     held = one_line("; ".join(f"{kind} in use: {', '.join(found)}" for kind, found in kinds if found), pod_state.MAX_MESSAGE)

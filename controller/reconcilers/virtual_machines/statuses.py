@@ -32,7 +32,7 @@ def status_of(seen: Observed) -> Object:
 
 
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
-    """Return the conditions with this Ready, and without Stalled, because virt-controller works on the machine again."""
+    """Return the machine's conditions with this Ready, and without Stalled, because virt-controller works on it again."""
     stored = without_condition(dig_vm(seen.vm, "status", "conditions"), conditions.STALLED)
     new = new_condition(seen.vm, conditions.READY, status, reason, message)
     return with_condition(stored, new, now=times.to_rfc3339(seen.now))
@@ -61,7 +61,7 @@ def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, .
 
 
 def report(seen: Observed, status: str, reason: str, message: str) -> tuple[Action, ...]:
-    """Return the write of this Ready, and a Warning Event with the same words, once."""
+    """Return the write of this Ready, and a Warning Event with the same words; empty if unchanged."""
     return write(seen, {**status_of(seen), "conditions": ready(seen, status, reason, message)}, Emit("Warning", reason, message))
 
 

@@ -29,7 +29,7 @@ def until_unreachable(seen: Observed) -> tuple[Action, ...]:
 
 
 def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Report pods on unreachable nodes, and what a person can do. The plan never assumes that such a node is off."""
+    """Return actions that report pods on unreachable nodes, and what a person can do; the plan never assumes that such a node is off."""
     handled = phases.phase_of(seen.vm) in phases.HANDLED
     own = own_pod(seen, pods)
     if handled and own is not None:
@@ -45,7 +45,7 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report a kubelet that neither starts nor ends the pod. virt-handler writes no status now, so it contradicts nothing."""
+    """Return actions that report a kubelet that neither starts nor ends the pod. virt-handler writes no status that contradicts this."""
     node = pod_state.node_of(pod)
     message = (
         f"the kubelet of node {node} does not report, but virt-handler on that node does, so the node is on. Pod {name_of(pod)} can "
@@ -55,7 +55,7 @@ def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report a missing node: spec.nodeName bound the pod to it, and nothing ever ran in the pod."""
+    """Return actions that report a missing node: spec.nodeName bound the pod to it, and nothing ever ran in the pod."""
     node = pod_state.node_of(pod)
     message = f'node "{node}" not found; pod {name_of(pod)} was scheduled to it'
     pinned = dig_vm(seen.vm, "spec", "nodeName") == node
@@ -69,7 +69,7 @@ def _report_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
 
 
 def report_deleted(seen: Observed, pod: Absent) -> tuple[Action, ...]:
-    """Report a pod that was deleted before its node became unreachable: the node may not have ended it."""
+    """Return actions that report a pod deleted before its node became unreachable: the node may not have ended it."""
     message = f"pod {pod.name} was deleted before node {pod.node} stopped reporting, and may still run there{if_off(pod.node)}"
     return _report_unknown(seen, POD_MAY_RUN, message)
 

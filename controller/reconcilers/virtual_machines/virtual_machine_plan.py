@@ -65,7 +65,7 @@ QUICK_SECONDS: Final = 1
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the next actions."""
+    """Return the next actions for the machine."""
     actions = disruptions.report(seen) or outdated.over(seen) or restart_required.over(seen) or _decide(seen)
     recorded = (*actions, *_record_migration(seen, actions))
     return (
@@ -78,13 +78,13 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def _hold(seen: Observed) -> tuple[Action, ...]:
-    """Restore a removed finalizer, without which a deletion would not wait for the guest."""
+    """Return the action that restores a removed finalizer, without which a deletion would not wait for the guest."""
     held = is_deleting(seen.vm) or names.VM_FINALIZER in finalizers_of(seen.vm)
     return () if held else (AddFinalizer(names.VM_FINALIZER),)
 
 
 def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Write the migration's progress, in a pass that writes nothing else."""
+    """Return the write of ``status.migration``, in a pass that writes nothing else."""
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
     record = migration_record.record(seen.vm, seen.migrations, seen.now)
@@ -92,7 +92,7 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
 
 
 def _attach(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Plan pods with disks of the guest, and its memory, in a pass that writes nothing else."""
+    """Return actions for pods with disks of the guest, and for its memory, in a pass that writes nothing else."""
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
     found = attachment_pods.plan(seen)
@@ -139,7 +139,7 @@ def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """End the attempt and record it: the user may want the machine on again before its pods are over."""
+    """Return actions that end the attempt and record it: the user may want the machine on again before its pods are over."""
     if not attempts.is_open(seen.vm) or attempts.is_stopped(seen.vm):
         return (*_end_all(seen, alive), *unreachable_nodes.wait_for(seen, alive))
     stopped = attempts.changed(seen.vm, power.current_attempt(seen.vm), {"stopTime": times.to_rfc3339(seen.now)})
@@ -147,7 +147,7 @@ def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _end_all(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Delete pods with the grace periods of their guests; a short one without a guest, and again if the verb stop shortened it.
+    """Return the deletions of pods, with their guests' grace periods; a short one without a guest, and again if the verb stop shortened it.
 
     No other pass assigns the pod to virt-handler: the status has the ``stopTime``, or the machine is being deleted, so a write that another
     pass decided before that fails. The pod object stays until its kubelet has seen the container end, as with any grace period but 0.
@@ -178,7 +178,7 @@ def _delete_all(pods: tuple[Object, ...]) -> tuple[DeletePod, ...]:
 
 
 def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Assign the attempt's pod to virt-handler once it runs, report what prevents that, and notice a lost node."""
+    """Return actions that assign the attempt's pod to virt-handler once it runs, or report what prevents that, or a lost node."""
     phase, pod = phases.phase_of(seen.vm), own_pod(seen, alive)
     if pod is None:
         return _without_own_pod(seen, alive)
@@ -207,12 +207,12 @@ def _follow(seen: Observed) -> tuple[Action, ...]:
 
 
 def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Delete the other pods after the attempt's pod is over, except targets of Migrations."""
+    """Return the deletions of other pods after the attempt's pod is over, except targets of Migrations."""
     return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *unreachable_nodes.wait_for(seen, alive))
 
 
 def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Wait for containers of pods that a user deleted by force. virt-handler writes the end of the guest when it sees it.
+    """Return the wait for containers of pods that a user deleted by force. virt-handler writes the end of the guest when it sees it.
 
     virt-handler of a migration's target cannot do so before it has the machine, so the plan always waits for a guest that may have arrived
     there. A machine that is off and should be off does not wait.
@@ -251,7 +251,7 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
 
 
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """After the guest ended, delete its pod only if it hangs, because a deletion removes its log."""
+    """Return actions after the guest ended: its pod is deleted only if it hangs, because a deletion removes its log."""
     left = POD_END_SECONDS - seen.rested
     if left > 0 and dig_vm(seen.vm, "status", "attempts"):
         return (*unreachable_nodes.wait_for(seen, alive), Requeue(max(left, MIN_REQUEUE_SECONDS)))
@@ -259,7 +259,7 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Delete a pod with a guest that does not run in time; the next attempt prefers another node."""
+    """Return the deletion of a pod once its guest is late; the next attempt prefers another node."""
     left = attempts.start_left(seen.vm, pod, seen.now)
     if left is None:
         return ()
@@ -284,7 +284,7 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
-    """Delete pods that are over; that of a failed attempt only with the next, because its log tells why."""
+    """Return the deletions of pods that are over; that of a failed attempt only with the next, because its log tells why."""
     attempts = dig_vm(seen.vm, "status", "attempts")
     kept = attempts[-1].get("podName") if attempts and attempts[-1].get("result") == power.RESULT_FAILED else ""
     return _delete_all(tuple(pod for pod in seen.pods if name_of(pod) != kept and not liveness.may_run(pod, seen.evidence)))
