@@ -55,7 +55,7 @@ ABOUT: Final[Mapping[str, str]] = {
 
 
 async def page(vms: Sequence[Object], migrations: Sequence[Object], strategy: evictions.Strategy) -> bytes:
-    """Return the text of all metrics, between batches for other tasks; ``strategy`` is the cluster's for evictions."""
+    """Return the metrics of machines and Migrations as text, pausing for other tasks; ``strategy`` is the cluster's for evictions."""
     found: dict[str, list[str]] = {name: [] for name in ABOUT}
     for index, (name, labels, value) in enumerate(_rows(vms, migrations, strategy)):
         if index % BATCH == 0:
@@ -65,7 +65,7 @@ async def page(vms: Sequence[Object], migrations: Sequence[Object], strategy: ev
 
 
 def group_of(vm: Object) -> str:
-    """Return KubeVirt's group of a machine's state."""
+    """Return KubeVirt's group of a machine's state, such as ``running``."""
     return _GROUP_OF.get(summary.word(vm), _ERROR)
 
 

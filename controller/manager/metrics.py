@@ -39,24 +39,24 @@ class Metrics:
         self._registry.add(Read("kubevirt_outdated_launchers", "gauge", about, (), lambda: [((), self._outdated())]))
 
     def watch_queue(self, controller: Controller) -> None:
-        """Report the length of the loop's queue."""
+        """Add the length of this loop's queue to the metrics."""
         self._queues[controller.name] = controller
 
     def watch_informers(self, informers: Sequence[Informer]) -> None:
-        """Report how many received objects could not be processed."""
+        """Add the number of received objects that informers could not process."""
         self._faults = lambda: sum(each.faults for each in informers)
 
     def watch_machines(self, machines: Callable[[], Sequence[Object]], strategy: evictions.Strategy) -> None:
-        """Report each machine; only the leader has them. ``strategy`` is the cluster's for evictions."""
+        """Add metrics of each machine; only the leader has them. ``strategy`` is the cluster's for evictions."""
         self._machines = machines
         self._strategy = strategy
 
     def watch_outdated(self, count: Callable[[], int]) -> None:
-        """Report how many guests run in pods of another release."""
+        """Add the number of guests in pods of another release."""
         self._outdated = count
 
     def watch_migrations(self, migrations: Informer) -> None:
-        """Report unfinished Migrations by phase; each phase has a value, even if 0."""
+        """Add the unfinished Migrations by phase; each phase has a value, even if 0."""
         self._migrations = migrations.list
 
         def by_phase() -> list[tuple[tuple[str, ...], float]]:

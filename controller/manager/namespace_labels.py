@@ -30,7 +30,7 @@ class NamespaceLabels:
         self._namespace = namespace
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Ensure the label until cancelled."""
         told = ""
         while True:
             pause = RESYNC_SECONDS
@@ -50,7 +50,7 @@ class NamespaceLabels:
             await asyncio.sleep(pause)
 
     async def ensure(self) -> str:
-        """Return the namespace's level, after setting it if there was none. Raises StatusError, TransportError."""
+        """Return the namespace's Pod Security level, after setting it if there was none. Raises StatusError, TransportError."""
         namespace = await self._client.get(NAMESPACES, self._namespace)
         level = labels_of(namespace).get(ENFORCE)
         if level:

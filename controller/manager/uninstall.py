@@ -47,13 +47,13 @@ class Left:
         return bool(self.sets or self.migrations or self.machines or self.pods)
 
     def to_delete(self) -> tuple[tuple[Resource, Object], ...]:
-        """Return pairs to delete now: sets while any exist, then Migrations, then machines."""
+        """Return (resource, object) pairs to delete now: replica sets while any exist, then Migrations, then machines."""
         in_order = ((REPLICA_SETS, self.sets), (MIGRATIONS, self.migrations), (VIRTUAL_MACHINES, self.machines))
         resource, objects = next((pair for pair in in_order if pair[1]), (VIRTUAL_MACHINES, ()))
         return tuple((resource, each) for each in objects if not is_deleting(each))
 
     def summary(self) -> str:
-        """Return the counts as a phrase."""
+        """Return the number of each kind, as a phrase."""
         objects = f"{len(self.machines)} virtual machines, {len(self.migrations)} migrations, {len(self.pods)} pods of guests"
         return f"{len(self.sets)} replica sets, {objects}" if self.sets else objects
 
@@ -146,7 +146,7 @@ async def _run(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Run the command and return its exit code."""
+    """Run the command; return 0, 1 if guests remain, 2 if the configuration is invalid."""
     logging.basicConfig(level=logging.WARNING)
     try:
         return asyncio.run(_run(parser().parse_args()))

@@ -61,7 +61,7 @@ class Runnable(Protocol):
     """A part of the process."""
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run the part until cancelled."""
         ...
 
 

@@ -22,7 +22,7 @@ class CreatePod:
 
     @property
     def request(self) -> str:
-        """The key of its refusal."""
+        """The key of its message in ``HotPlugRefused``."""
         return name_of(self.pod)
 
 
@@ -55,7 +55,7 @@ class ResizePod:
 
     @property
     def request(self) -> str:
-        """The key of its refusal; another size is another request."""
+        """The key of its message in ``HotPlugRefused``; another size has another key."""
         return f"{self.uid} {self.resources}"
 
 

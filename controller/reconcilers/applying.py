@@ -70,12 +70,12 @@ class Applier:
         self._pods = pods
 
     async def apply(self, obj: Object, actions: Iterable[Action]) -> float | None:
-        """Apply the actions in order; return the shortest delay until the object must be queued again, or None.
+        """Apply the actions in order; return the seconds until the object must be queued again, or None.
 
         Raises:
             Conflict: the object changed since it was observed.
             PodRefused: its pod is refused, or another pod has its name.
-            HotPlugRefused: the other actions are applied, but not the status.
+            HotPlugRefused: a hot-plug is refused; the actions before the status are applied.
         """
         requeue_after: float | None = None
         made = ""
@@ -231,7 +231,7 @@ class Applier:
             return obj
 
     async def _add_owner(self, obj: Object, reference: Object) -> Object:
-        """Write the owner and return the object. An older chart's policy may refuse this, which is harmless."""
+        """Make ``reference`` the first owner; return the object, unchanged if refused, as an older chart's policy does."""
         given: list[Object] = dig(obj, "metadata", "ownerReferences") or []
         ours = next((each for each in given if all(dig(each, key) == value for key, value in reference.items())), reference)
         owners = [ours, *(each for each in given if each != ours)]
@@ -268,7 +268,7 @@ class Applier:
 
 
 def sooner(first: float | None, second: float | None) -> float | None:
-    """Return the shorter of two delays; None means no delay."""
+    """Return the shorter of two delays; None only if both are None."""
     return min((each for each in (first, second) if each is not None), default=None)
 
 

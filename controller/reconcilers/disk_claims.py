@@ -31,17 +31,17 @@ def _of_filesystems(domain: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the names of claims that do not exist."""
+    """Return the names of the machine's claims that do not exist."""
     return tuple(name for name in claims_of(vm) if claims.get(name) is None)
 
 
 def going(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the names of claims that are being deleted, which must not be used."""
+    """Return the names of the machine's claims that are being deleted, which must not be used."""
     return tuple(name for name in claims_of(vm) if (claim := claims.get(name)) is not None and is_deleting(claim))
 
 
 def unbound(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return ``name (phase)`` of each claim without a volume. An unknown phase counts as bound."""
+    """Return ``name (phase)`` of each claim that is not bound. An unknown phase counts as bound."""
     found = ((name, str(dig(claims.get(name), "status", "phase") or "Bound")) for name in claims_of(vm))
     return tuple(f"{name} ({phase})" for name, phase in found if phase != "Bound")
 
@@ -58,7 +58,7 @@ def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...
 
 
 def _bytes(capacity: str) -> int:
-    """Return the bytes, or 0 for an invalid quantity of the storage driver."""
+    """Return a capacity in bytes, or 0 for an invalid quantity of the storage driver."""
     try:
         return quantity.parse(capacity).bytes
     except ValueError:
@@ -89,7 +89,7 @@ def servers_of(vm: Object) -> tuple[str, ...]:
 
 
 def claimed(vm: Object) -> Claimed:
-    """Return how the machine uses its claims."""
+    """Return how the machine's disks, file systems and firmware use its claims."""
     return Claimed(disk_uses.uses(domain_of(vm)), _of_filesystems(domain_of(vm)), *_state(vm))
 
 
@@ -111,13 +111,13 @@ def clashes(claim: str, use: disk_uses.Use, other: Object) -> bool:
 
 
 def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's claims that conflict with ``others`` of its namespace."""
+    """Return the machine's claims that conflict with ``others`` of its namespace, with the others' names."""
     mine = claimed(vm)
     return tuple(InUse(claim, name_of(other)) for other in others for claim in contested(mine, claimed(other)))
 
 
 def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's server disks that conflict with ``others`` of its namespace."""
+    """Return the machine's server disks that conflict with ``others`` of its namespace, with the others' names."""
     mine = disk_uses.server_uses(domain_of(vm))
     return tuple(InUse(disk, name_of(other)) for other in others for disk in _contested_servers(mine, other)) if mine else ()
 

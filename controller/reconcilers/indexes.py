@@ -113,7 +113,7 @@ class Informers:
         return self.vms.by_index(BY_LOSS, LOST)
 
     def non_operational(self, now: datetime) -> dict[str, failed_starts.Verdict]:
-        """Return the nodes that starts should avoid."""
+        """Return the nodes with failed starts that new starts should avoid, with verdicts."""
         suspects = {node for vm in self.vms.by_index(BY_FAILED_START, FAILED) for node in failed_starts.nodes_of_failures(vm, now)}
         if not suspects:
             return {}
@@ -121,23 +121,23 @@ class Informers:
         return failed_starts.non_operational(nodes, {node: list(self.vms.by_index(BY_TRIED_NODE, node)) for node in suspects}, now)
 
     def machines_with_mac(self, mac: Mac) -> Iterable[Object]:
-        """Return the machines that have this address, at most ``MAX_NAMESAKES``."""
+        """Return the machines that specify this MAC address, at most ``MAX_NAMESAKES``."""
         return self.vms.by_index(BY_MAC, mac, MAX_NAMESAKES)
 
 
 def machine_of(migration: Object) -> list[NamespacedName]:
-    """Return the key in ``BY_MACHINE``."""
+    """Return a Migration's key in ``BY_MACHINE``: its machine."""
     return [evictions.machine_of(migration)]
 
 
 def node_of_pod(pod: Object) -> list[str]:
-    """Return the key in ``BY_NODE``, if the pod has a node."""
+    """Return the key in ``BY_NODE``: the pod's node; none without one."""
     node = pod_state.node_of(pod)
     return [node] if node else []
 
 
 def wanted_node_of_vm(vm: Object) -> list[str]:
-    """Return the key in ``BY_WANTED_NODE``, if ``spec.nodeName`` is set."""
+    """Return the key in ``BY_WANTED_NODE``: ``spec.nodeName``; none if unset."""
     node = dig_vm(vm, "spec", "nodeName")
     return [node] if node and isinstance(node, str) else []
 
@@ -148,12 +148,12 @@ def age_of_vm(vm: Object) -> list[str]:
 
 
 def loss_of_vm(vm: Object) -> list[str]:
-    """Return the key in ``BY_LOSS`` if the machine has the condition. The machine may be invalid."""
+    """Return the key in ``BY_LOSS`` if the machine has the condition ``NodeLost``. The machine may be invalid."""
     return [LOST] if condition(_conditions(vm), conditions.NODE_LOST) is not None else []
 
 
 def failures_of_vm(vm: Object) -> list[str]:
-    """Return the key in ``BY_FAILED_START``. The machine may be invalid."""
+    """Return the key in ``BY_FAILED_START`` after failed starts. The machine may be invalid."""
     return [FAILED] if failed_starts.nodes_of_failures(vm) else []
 
 

@@ -29,7 +29,7 @@ MAX_NAME: Final = 254
 
 
 def trim_claim(claim: Object) -> Object:
-    """Return the relevant fields of a claim."""
+    """Return the fields of a claim that virt-controller reads."""
     kept = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
     spec = claim.get("spec") or {}
     phase, capacity = dig(claim, "status", "phase"), dig(claim, "status", "capacity", "storage")
@@ -73,7 +73,7 @@ def trim_migration(migration: Object) -> Object:
 
 
 def trim_pod(pod: Object) -> Object:
-    """Return the relevant fields of a pod. Any user can create pods with our labels and a size of 1 MB or more."""
+    """Return the fields of a pod that are read. Any user can create pods with our labels and a size of 1 MB or more."""
     spec = pod.get("spec") or {}
     return {
         "metadata": _trim_pod_metadata(pod.get("metadata") or {}),
@@ -98,7 +98,7 @@ def _trim_pod_metadata(metadata: Object) -> Object:
 
 
 def _trim_pod_status(status: Object) -> Object:
-    """Keep our container, one other that runs, and a limited number of conditions."""
+    """Return the status with our container, one other that runs, and a limited number of conditions."""
     conditions = sorted(status.get("conditions") or (), key=lambda each: each.get("type") not in _OF_CONDITION_TYPES)
     statuses = status.get("containerStatuses") or []
     ours = [each for each in statuses if each.get("name") == names.CONTAINER][:1]
@@ -147,7 +147,7 @@ def _trim_node_spec(node: Object) -> Object:
 
 
 def trim_node(node: Object) -> Object:
-    """Return the relevant fields of a node, which heartbeats do not change."""
+    """Return the relevant fields of a node. Heartbeats change only its resourceVersion."""
     kept = ("name", "uid", "resourceVersion")
     ready = condition(dig(node, "status", "conditions"), "Ready") or {}
     return {

@@ -91,11 +91,11 @@ class Controller:
         self._turn = Turn(turn_seconds)
 
     def enqueue(self, request: Request) -> None:
-        """Enqueue an object."""
+        """Enqueue an object, once."""
         self.queue.add(request)
 
     async def run(self, ready: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Run until cancelled; awaits ``ready`` first (for informers to sync)."""
+        """Run the workers until cancelled; awaits ``ready`` first (for informers to sync)."""
         if ready is not None:
             await ready()
         async with asyncio.TaskGroup() as tasks:

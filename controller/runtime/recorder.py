@@ -169,7 +169,7 @@ class Recorder:
             logger.debug("event dropped", extra={"reason": reason, "object": identity})
 
     async def run(self) -> None:
-        """Write events until cancelled."""
+        """Write queued events until cancelled."""
         while True:
             waiting = await self._waiting.get()
             try:

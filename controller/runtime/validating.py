@@ -26,7 +26,7 @@ class Events(Protocol):
     """Records events for users."""
 
     def event(self, obj: Object, resource: Resource, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an event."""
+        """Record an Event of ``obj``."""
         ...
 
 

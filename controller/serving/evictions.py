@@ -148,7 +148,7 @@ class EvictionServer:
         self.bound_port = 0
 
     async def run(self) -> None:
-        """Serve until cancelled, as soon as there is a certificate."""
+        """Serve eviction reviews until cancelled, as soon as there is a certificate."""
         tls = await certificate(self._files)
         app = web.Application(client_max_size=MAX_BYTES)
         app.router.add_post(self._prefix + "{secret}", self._serve)

@@ -32,7 +32,7 @@ class Connections:
 
     @contextmanager
     def answering(self, request: web.Request) -> Iterator[None]:
-        """Protect an authorized client's connection while the block runs."""
+        """Keep an authorized client's connection from :meth:`make_room` while the block runs."""
         self._answered[request.protocol] += 1
         try:
             yield

@@ -45,7 +45,7 @@ class MetricsServer:
         self.bound_port = 0
 
     async def run(self) -> None:
-        """Serve until cancelled, as soon as there is a certificate."""
+        """Serve ``/metrics`` until cancelled, as soon as there is a certificate."""
         tls = await certificate(self._files)
         app = web.Application()
         app.router.add_get(PATH, self._serve)

@@ -18,6 +18,6 @@ class ReconcileMetrics:
         registry.add(self._total, self._seconds)
 
     def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
-        """Count one pass."""
+        """Count one pass of the loop ``name``."""
         self._total.increment(name, outcome)
         self._seconds.observe(seconds, name)

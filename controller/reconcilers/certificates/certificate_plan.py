@@ -176,7 +176,7 @@ def encoded(value: bytes) -> str:
 
 
 def staged_pair(data: Data) -> Pair:
-    """Return the staged authority of a Secret's data."""
+    """Return the next authority, staged in a Secret's data."""
     return Pair(data[NEXT_CERTIFICATE], data[NEXT_KEY])
 
 
@@ -228,7 +228,7 @@ def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: da
 
 
 def _still_valid(data: Data, now: datetime) -> bytes:
-    """Return the bundle's unexpired authorities, which may have leaves in use."""
+    """Return the bundle's unexpired authorities (PEM), which may have leaves in use."""
     return reading.write_bundle(
         tuple(each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
     )

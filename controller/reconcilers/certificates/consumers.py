@@ -32,7 +32,7 @@ class Consumer(Protocol):
         """Return the fingerprint of the object's bundle; None if the object does not exist."""
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle."""
+        """Write the bundle into the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class TrustBundle:
     name: str = trust.CONFIG_MAP
 
     async def fingerprint(self) -> str:
-        """Return the fingerprint; empty without the ConfigMap, because ``inject`` creates it."""
+        """Return the fingerprint of the ConfigMap's bundle; empty without it, because ``inject`` creates it."""
         try:
             config_map = await self.client.get(CONFIG_MAPS, self.name, self.namespace)
         except errors.NotFound:
@@ -94,7 +94,7 @@ class EtcdRestart:
     name: str = ETCD
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint that all pods run with; empty while older pods remain."""
+        """Return the fingerprint that all pods run with; empty while older pods remain, None without the StatefulSet."""
         try:
             stateful_set = await self.client.get(STATEFUL_SETS, self.name, self.namespace)
         except errors.NotFound:
@@ -107,7 +107,7 @@ class EtcdRestart:
         return annotations_of(stateful_set).get(ETCD_BUNDLE_ANNOTATION, "") if rolled_out else ""
 
     async def inject(self, bundle: bytes) -> None:
-        """Record the bundle. If pods are running, also put it into the pod template, which replaces them one by one.
+        """Record the bundle's fingerprint. If pods are ready, also put it into the pod template, which replaces them one by one.
 
         At installation the pods wait for the Secret, and a changed template would start them twice.
         """

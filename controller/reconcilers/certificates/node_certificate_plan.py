@@ -81,7 +81,7 @@ def is_open(request: Mapping[str, Any]) -> bool:
 
 
 def plan(request: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Action:
-    """Return the action; ``namespace`` is that of the installation."""
+    """Return whether to approve, sign or refuse the request; ``namespace`` is the installation's."""
     if not is_open(request):
         return Nothing()
     verified = _verify(request["spec"], namespace, revocations, now)

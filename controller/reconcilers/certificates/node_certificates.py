@@ -152,7 +152,7 @@ class Signing:
         self._requests.subscribe(lambda _, new: self.loop.enqueue(objects.key_of(new)) if new is not None else None)
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run informer and loop until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._requests.run())
             tasks.create_task(self.loop.run(self._synced))
@@ -162,7 +162,7 @@ class Signing:
 
 
 def _begins(now: datetime, revoked_before: datetime | None) -> datetime:
-    """Return the start of validity: in the past, for slow clocks, but not before a revocation."""
+    """Return when a certificate's validity starts: in the past, for slow clocks, but not before a revocation."""
     begins = now - SKEW
     return max(begins, revoked_before) if revoked_before is not None else begins
 

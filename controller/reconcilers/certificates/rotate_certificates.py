@@ -147,7 +147,7 @@ class CertificateRotation:
             await asyncio.sleep(self._interval)
 
     async def reconcile(self) -> None:
-        """Update every Secret and consumer, and delete ``OBSOLETE``.
+        """Update every Secret and consumer, and delete the Secret ``OBSOLETE``.
 
         A failure for one authority does not stop the other; a Conflict waits for the next pass. Raises StatusError, TransportError.
         """

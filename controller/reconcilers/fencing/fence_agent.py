@@ -33,13 +33,13 @@ class Agent(Protocol):
 
     @property
     def name(self) -> str:
-        """Return its name for messages."""
+        """Return the agent's name for messages."""
 
     async def switch_off(self, node: Object) -> None:
-        """Return once the node is proved to be off. May be repeated.
+        """Switch the node off; return once that is proved. May be repeated.
 
         Raises:
-            Failed: nothing is known about the node.
+            Failed: it is not proved that the node is off.
         """
 
 
@@ -56,7 +56,7 @@ class Executable:
         return self._path.name
 
     async def switch_off(self, node: Object) -> None:
-        """Run the file, and check its answer. No process of its process group survives the call."""
+        """Run the file; raise Failed without proof that the node is off. No process of its process group survives the call."""
         child = await self._started()
         try:
             async with asyncio.timeout(self._seconds):
@@ -68,7 +68,7 @@ class Executable:
         check(status, output, errors)
 
     async def _started(self) -> asyncio.subprocess.Process:
-        """Start the file. A cancelled start leaves no process: asyncio alone would kill only the first one."""
+        """Start the file. Raises Failed. A cancelled start leaves no process: asyncio alone would kill only the first one."""
         starting = asyncio.ensure_future(  # noqa: TID251  # it is awaited below
             asyncio.create_subprocess_exec(
                 self._path,
@@ -105,7 +105,7 @@ async def _talk(child: asyncio.subprocess.Process, document: bytes) -> tuple[int
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    """Kill the process group, and wait until its pipes are closed."""
+    """Kill the process group, and wait up to ``_GONE_SECONDS`` until its pipes are closed."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     with contextlib.suppress(TimeoutError):
@@ -114,7 +114,7 @@ async def _end(child: asyncio.subprocess.Process) -> None:
 
 
 async def _read(pipe: asyncio.StreamReader) -> bytes:
-    """Return the first bytes of a pipe, and drop the rest."""
+    """Return the first ``MAX_OUTPUT`` + 1 bytes of a pipe, and drop the rest."""
     kept = bytearray()
     while chunk := await pipe.read(MAX_OUTPUT):
         kept += chunk[: MAX_OUTPUT + 1 - len(kept)]
@@ -122,7 +122,7 @@ async def _read(pipe: asyncio.StreamReader) -> bytes:
 
 
 def request(node: Object) -> bytes:
-    """Return the document for the agent's standard input."""
+    """Return the JSON that describes the node, for the agent's standard input."""
     described = {
         "name": name_of(node),
         "uid": uid_of(node),

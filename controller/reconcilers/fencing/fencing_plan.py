@@ -71,7 +71,7 @@ class Observed:
 
 
 def plan(seen: Observed) -> Decision:
-    """Return what to do about the node."""
+    """Return whether to fence, unfence, refuse or wait."""
     if node_states.is_fenced(seen.node):
         return Unfence() if has_restarted(seen.node) else Nothing()
     if seen.reports_for is None:
@@ -111,7 +111,7 @@ def contradiction(before: Object, after: Object) -> str:
 
 
 def restarts_elsewhere(vm: Object, node: str) -> bool:
-    """Return True if the machine's attempt is on the node, and restarts once the node is fenced."""
+    """Return True if the machine's pod is on the node, and the machine restarts elsewhere once the node is fenced."""
     is_there = dig_vm(vm, "status", "nodeName") == node and bool(dig_vm(vm, "status", "podUID"))
     return is_there and dig_vm(vm, "spec", "onNodeLoss") != node_loss.WAIT and power.decide(vm).on
 

@@ -23,5 +23,5 @@ def requirements(spec: Mapping[str, Any]) -> Requirements:
 
 
 def volume(position: int) -> str:
-    """Return the name of an element's volume."""
+    """Return the volume's name for the credential at this position."""
     return f"access-credential-{position}"

@@ -37,7 +37,7 @@ class NodeLabel:
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory and time of the processors."""
+    """Return the memory, CPU request and CPU limit of the processors."""
     del claims
     return Requirements(
         overhead_bytes=VCPU_BYTES * cpu.max_vcpus(domain),

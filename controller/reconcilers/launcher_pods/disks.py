@@ -37,12 +37,12 @@ def requirements(domain: Object, claims: Claims) -> Requirements:
 
 
 def volume(position: int) -> str:
-    """Return the name of a disk's volume; the disk's own name may be too long."""
+    """Return the volume's name for the disk at this position; the disk's own name may be too long."""
     return f"disk-{position}"
 
 
 def overlays_bytes(domain: Object) -> int:
-    """Return the maximum bytes of all overlays."""
+    """Return the maximum bytes of the machine's overlays."""
     limits = [disks.overlay_bytes(each) for each in disks.defaulted(domain) if disks.is_overlaid(each)]
     return sum(limit + limit // OVERLAY_SHARE + OVERLAY_BYTES for limit in limits)
 

@@ -29,7 +29,7 @@ def annotations_read(vm: Object) -> dict[str, str]:
 
 
 def source(disk: Object, domain: Object) -> Object:
-    """Return the source of a projected volume with a disk's files."""
+    """Return the source of a projected volume with the files of a DownwardAPI disk."""
     known = _names(domain)
     return {"downwardAPI": {"items": [_item(each, known) for each in dig(disk, "source", "items") or ()]}}
 

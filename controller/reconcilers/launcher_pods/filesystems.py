@@ -27,7 +27,7 @@ def requirements(domain: Object, claims: Claims) -> Requirements:
 
 
 def volume(position: int) -> str:
-    """Return the name of a file system's volume."""
+    """Return the volume's name for the file system at this position."""
     return f"filesystem-{position}"
 
 

@@ -13,7 +13,7 @@ PLACE_BYTES: Final = 8192
 
 
 def requirements(disk: Object, volume: str) -> Requirements:
-    """Return the directory for the file, and its memory."""
+    """Return the volume of the file's directory, and its memory."""
     return Requirements(
         overhead_bytes=PLACE_BYTES,
         volumes=({"name": volume, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(MIB)}},),

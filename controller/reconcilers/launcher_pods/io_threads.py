@@ -8,6 +8,6 @@ from controller.reconcilers.launcher_pods.requirements import Claims, Requiremen
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory of the threads."""
+    """Return the memory of the disks' threads."""
     del claims
     return Requirements(overhead_bytes=io_threads.THREAD_BYTES * io_threads.total(domain))

@@ -19,7 +19,7 @@ def removal_requirements(claim: str, uid: str) -> Requirements:
 
 
 def requirements(spec: Mapping[str, Any]) -> Requirements:
-    """Return the claim's volume and its mount."""
+    """Return the volume and mount of the claim in ``spec.managedSave``, if any."""
     claim = managed_save.claim_of(spec)
     if not claim:
         return Requirements()

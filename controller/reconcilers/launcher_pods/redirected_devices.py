@@ -13,6 +13,6 @@ SLOT_BYTES: Final = 16 * MIB
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory of the slots."""
+    """Return the memory of the USB redirection slots."""
     del claims
     return Requirements(overhead_bytes=SLOT_BYTES * redirected_devices.slots(domain))

@@ -135,7 +135,7 @@ class NodeReports:
         self._signs.heard(node)
 
     def left(self, node: str) -> float:
-        """As :meth:`SignsOfLife.left`."""
+        """Return the seconds until virt-handler's last report expires, at least 0."""
         return self._signs.left(node)
 
     def census(self) -> Census:
@@ -196,13 +196,13 @@ def contract_of(lease: Object) -> list[str]:
 
 
 def incompatible_nodes(leases: Informer) -> dict[str, str]:
-    """Return the nodes without a common version of the contract, each with a message."""
+    """Return the nodes where virt-handler has no contract version in common with virt-controller, each with a message."""
     found = leases.by_index(BY_CONTRACT, INCOMPATIBLE)
     return {node: contract.refusal(node, each) for each in found if (node := name_of(each).removeprefix(names.handler_lease("")))}
 
 
 def trim_lease(lease: Object) -> Object:
-    """Return the relevant fields of a Lease."""
+    """Return the fields of a Lease that virt-controller reads."""
     metadata, spec = lease.get("metadata") or {}, lease.get("spec") or {}
     spoken = annotations_of(lease).get(contract.ANNOTATION)
     return {

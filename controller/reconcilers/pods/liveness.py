@@ -114,7 +114,7 @@ NOTHING: Final = Evidence()
 
 
 def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdict:
-    """Return the verdict on a pod."""
+    """Return whether a pod's containers run, have ended, or may run."""
     if pod is None:
         return Over(Witness.ABSENCE)
     if isinstance(pod, Absent):

@@ -101,7 +101,7 @@ def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
 
 
 def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
-    """Return True if the kubelet may have reported missing volumes."""
+    """Return True if the kubelet has had time to report missing volumes."""
     waited = waiting_seconds(pod, now)
     return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
 

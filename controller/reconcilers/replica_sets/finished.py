@@ -44,7 +44,7 @@ def is_finished(vm: Object) -> bool:
 
 
 def judge(machines: Sequence[Object], now: datetime) -> Finished:
-    """Return when to replace and delete these finished machines."""
+    """Return which of these machines keep their places, which to delete, and the next change."""
     ends = [(min(_end_of(vm, now), now), vm) for vm in machines]
     recent = sum(1 for end, _ in ends if now - end < KEPT)
     pause = timedelta(seconds=pause_seconds(recent, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))

@@ -82,7 +82,7 @@ def controller_of_vm(vm: Object) -> list[str | Orphans]:
 
 
 def namespace_of_set(replica_set: Object) -> list[str]:
-    """Return a set's key in the index of namespaces."""
+    """Return a set's key in ``BY_NAMESPACE``."""
     return [namespace_of(replica_set)]
 
 

@@ -77,7 +77,7 @@ class ReplicaSets:
         self._informers.vms.subscribe(machine_changed)
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile one set."""
+        """Adopt, release, create and delete a set's machines; write its status."""
         replica_set = self._informers.replica_sets.get(request.namespace, request.name)
         if replica_set is None:
             return Result()  # the garbage collector has its machines
@@ -99,7 +99,7 @@ class ReplicaSets:
         ]
 
     async def _present(self, replica_set: Object) -> list[Object]:
-        """Return the machines that match on the server, and the informer's that do not."""
+        """Return virt-api's machines that match the set's selector, and the informer's that do not."""
         selector = membership.selector_of(replica_set)
         listed = await self._client.list(
             VIRTUAL_MACHINES, namespace_of(replica_set), label_selector=str(selector), trim=without_managed_fields
@@ -176,7 +176,7 @@ class ReplicaSets:
         self._tell(replica_set, "Normal", "SuccessfulDelete", f"Deleted virtual machine: {name_of(vm)}")
 
     async def _each(self, replica_set: Object, reason: str, writes: Sequence[Coroutine[Any, Any, None]]) -> Failure | None:
-        """Do these writes concurrently; return the first refusal.
+        """Do these writes concurrently; record and return the first refusal, if any.
 
         Raises:
             Conflict: the set is being deleted, or is another one.

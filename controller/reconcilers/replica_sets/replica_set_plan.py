@@ -44,12 +44,12 @@ class Plan:
 
     @property
     def acts(self) -> bool:
-        """Return True if it writes machines."""
+        """Return True if the plan changes machines."""
         return bool(self.adopted or self.released or self.create or self.delete)
 
 
 def plan(seen: Observed) -> Plan:
-    """Return what the set does."""
+    """Return the machines to adopt, release, delete and count, and how many to create."""
     found = membership.judge(seen.replica_set, seen.machines)
     present = [vm for vm in found.members if not is_deleting(vm)]
     over: list[Object] = []
@@ -88,11 +88,11 @@ def _next(seen: Observed, active: Sequence[Object], ended: Finished) -> float | 
 
 
 def wanted_replicas(replica_set: Object) -> int:
-    """Return ``spec.replicas``."""
+    """Return ``spec.replicas``; 1 if unset."""
     wanted = dig_replica_set(replica_set, "spec", "replicas")
     return 1 if wanted is None else int(wanted)
 
 
 def min_ready_seconds(replica_set: Object) -> int:
-    """Return ``spec.minReadySeconds``."""
+    """Return ``spec.minReadySeconds``; 0 if unset."""
     return int(dig_replica_set(replica_set, "spec", "minReadySeconds") or 0)

@@ -43,7 +43,7 @@ def in_order(machines: Sequence[Object]) -> list[Object]:
 
 
 def deletion_cost(vm: Object) -> int:
-    """Return the machine's deletion cost; 0 without a valid one."""
+    """Return the deletion cost in the machine's annotation; 0 without a valid one."""
     given = annotations_of(vm).get(DELETION_COST, "")
     number = int(given) if _COST.fullmatch(given) else 0
     return number if -_LIMIT <= number < _LIMIT else 0

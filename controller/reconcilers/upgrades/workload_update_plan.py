@@ -77,7 +77,7 @@ def mark(settings: Settings) -> str:
 
 
 def plan(seen: Observed) -> Plan:
-    """Return the guests to move or shut down."""
+    """Return the Migrations and evictions that begin now."""
     update = seen.settings.workload_update
     ours = [each for each in seen.migrations if _is_ours(each, seen)]
     since = seen.now - timedelta(seconds=update.batch_seconds)
@@ -111,7 +111,7 @@ class _Movable:
 def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Object, Object, str]]:
     """Return machines, pods and reasons in turns of the namespaces, each with the fewest attempts first.
 
-    ``held``: how many of this batch each namespace has; updated.
+    ``held``: how many of this batch each namespace has; changed in place.
     """
     order: list[tuple[int, int, NamespacedName, _Movable]] = []
     for each in sorted(found, key=lambda each: (each.tries, key_of(each.vm))):
