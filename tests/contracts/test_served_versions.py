@@ -359,7 +359,7 @@ async def test_cancelmigration_deletes_the_migration_of_the_machine(version: Ver
     assert left.code == 404 or left.body["metadata"]["deletionTimestamp"]
 
 
-async def test_a_repeated_migrate_with_an_id_answers_with_its_migration(version: Version) -> None:
+async def test_repeated_migrate_with_an_id_returns_its_migration(version: Version) -> None:
     assert (await version.put_status(RUNNING)).code == 200
     answers = [await version.ask("PUT", VIRTUAL_MACHINES, "vm1", "migrate", body={"id": "once"}) for _ in range(2)]
     assert [each.code for each in answers] == [201, 200], answers
