@@ -141,7 +141,7 @@ class ServerTls:
 
     @property
     def material(self) -> Material:
-        """The current files as bytes, without :meth:`trust`."""
+        """The current certificate, key and authorities as bytes, without :meth:`trust`."""
         return self._material
 
     async def run(self) -> None:
@@ -206,7 +206,7 @@ class ClientTls:
 
     @property
     def material(self) -> Material:
-        """The current files as bytes."""
+        """The current certificate, key and authorities as bytes."""
         return self._material
 
     def offering(self, protocol: str) -> ssl.SSLContext:

@@ -43,7 +43,7 @@ class Metrics:
         self._queues[controller.name] = controller
 
     def watch_informers(self, informers: Sequence[Informer]) -> None:
-        """Add the number of received objects that informers could not process."""
+        """Add the number of received objects that informers could not process to the metrics."""
         self._faults = lambda: sum(each.faults for each in informers)
 
     def watch_machines(self, machines: Callable[[], Sequence[Object]], strategy: evictions.Strategy) -> None:
@@ -52,11 +52,11 @@ class Metrics:
         self._strategy = strategy
 
     def watch_outdated(self, count: Callable[[], int]) -> None:
-        """Add the number of guests in pods of another release."""
+        """Add the number of guests in pods of another release to the metrics."""
         self._outdated = count
 
     def watch_migrations(self, migrations: Informer) -> None:
-        """Add the unfinished Migrations by phase; each phase has a value, even if 0."""
+        """Add metrics of unfinished Migrations by phase; each phase has a value, even if 0."""
         self._migrations = migrations.list
 
         def by_phase() -> list[tuple[tuple[str, ...], float]]:

@@ -105,7 +105,7 @@ def _allowed(migration: Object) -> int:
 
 
 def ago(moment: str, now: datetime) -> float:
-    """Return the seconds since a moment."""
+    """Return the seconds since ``moment`` (RFC 3339)."""
     return (now - times.parse(moment)).total_seconds()
 
 

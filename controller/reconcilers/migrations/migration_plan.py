@@ -372,7 +372,7 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
 
 
 def _absent_target(seen: Observed) -> Unknown | None:
-    """Return the verdict on an absent target pod if something of the guest may run in it.
+    """Return the verdict on an absent target pod if something of the guest may run in it, else None.
 
     Nothing of the guest goes there before ``Running`` is written. After that no write succeeds that was decided before.
     """

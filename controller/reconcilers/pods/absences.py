@@ -76,7 +76,7 @@ class Absences:
         return max(0.0, known.absent_since + lingering_seconds(known.grace_seconds) - self._elapsed())
 
     def hold(self, obj: Object) -> None:
-        """Record that the kubelet of this deleted pod is unreachable: the time restarts when it reports."""
+        """Record that this deleted pod's kubelet is unreachable: the containers' time restarts when it reports."""
         if (known := self._known.get(key_of(obj))) is not None:
             known.is_held = True
 

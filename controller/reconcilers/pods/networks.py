@@ -43,7 +43,7 @@ class Found:
 
 
 async def gather(client: Client, vm: Object) -> Found:
-    """Return the machine's NetworkAttachmentDefinitions, and the missing ones, without those that virt-controller may not read."""
+    """Return the machine's networks and missing networks, without those that virt-controller may not read."""
     missing, definitions = [], []
     for namespace, name in dict.fromkeys((each.namespace, each.name) for each in attachments.of(vm)):
         try:

@@ -17,12 +17,12 @@ from controller.reconcilers.virtual_machines.observed import Observed
 
 
 def warnings(seen: Observed) -> tuple[Emit, ...]:
-    """Return the warning of a start with disks larger than their claims."""
+    """Return a warning for a start with disks larger than their claims; empty without one."""
     return _warning(disk_claims.too_small(seen.vm, seen.claims))
 
 
 def marked(seen: Observed, status: Object) -> Object:
-    """Return the status with DisksReady, if it is True, that names the disks larger than their claims."""
+    """Return the status; its condition DisksReady, if True, names the disks larger than their claims."""
     stored = condition(status.get("conditions"), conditions.DISKS_READY)
     if stored is None or stored.get("status") != "True":
         return status

@@ -42,7 +42,7 @@ class Queue:
 
     @cached_property
     def restarts(self) -> list[tuple[datetime, NamespacedName]]:
-        """Return when which machines restarted, newest first."""
+        """Return the times and names of machines that restarted, newest first."""
         restarted = [each for each in self.machines if not node_loss.is_lost(each)]
         return sorted(((moment, key_of(each)) for each in restarted if (moment := times.parsed(_written(each)))), reverse=True)
 

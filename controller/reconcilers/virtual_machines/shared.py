@@ -25,7 +25,7 @@ class Shared(Generic[T]):
         return self._found[1]
 
     async def awaited(self, compute: Callable[[], Awaitable[T]]) -> T:
-        """Return the value like :meth:`value`."""
+        """Return the value, from an awaited ``compute`` if the last one is too old."""
         now = self._elapsed()
         if self._found is None or now - self._found[0] >= self._seconds:
             self._found = (now, await compute())

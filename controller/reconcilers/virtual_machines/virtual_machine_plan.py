@@ -195,7 +195,7 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
 
 
 def _follow(seen: Observed) -> tuple[Action, ...]:
-    """Keep a running guest's status current: place, outdated pod, edited hardware, and grown disks."""
+    """Return the write that keeps a running guest's status current: place, outdated pod, edited hardware, and grown disks."""
     old = statuses.status_of(seen)
     status = dict(old)
     place = {key: str(old.get(key) or "") for key in ("nodeName", "podName")}
