@@ -35,7 +35,7 @@ def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
     return tuple(name for name in claims_of(vm) if claims.get(name) is None)
 
 
-def going(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
+def being_deleted(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
     """Return the names of the machine's claims that are being deleted, which must not be used."""
     return tuple(name for name in claims_of(vm) if (claim := claims.get(name)) is not None and is_deleting(claim))
 

@@ -90,7 +90,7 @@ def is_unwatched(pod: Object, vm: Object | None) -> bool:
     return not is_labelled(pod) or vm is None or not is_controlled_by(pod, vm)
 
 
-def mending(pod: Object, vm: Object) -> str:
+def to_restore(pod: Object, vm: Object) -> str:
     """Return how a user restores the pod's labels and owner, as text; empty if none is lost.
 
     virt-controller has no right to change labels.

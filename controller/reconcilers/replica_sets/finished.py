@@ -43,7 +43,7 @@ def is_finished(vm: Object) -> bool:
     return not decision.on and decision.reason in _FOR_GOOD
 
 
-def judge(machines: Sequence[Object], now: datetime) -> Finished:
+def by_age(machines: Sequence[Object], now: datetime) -> Finished:
     """Return which of these machines keep their places, which to delete, and the next change."""
     ends = [(min(_end_of(vm, now), now), vm) for vm in machines]
     recent = sum(1 for end, _ in ends if now - end < KEPT)

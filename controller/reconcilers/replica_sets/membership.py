@@ -48,7 +48,7 @@ def selector_of(replica_set: Object) -> Selector:
     return labels.from_json(dig_replica_set(replica_set, "spec", "selector"))
 
 
-def judge(replica_set: Object, machines: Iterable[Object]) -> Membership:
+def of_set(replica_set: Object, machines: Iterable[Object]) -> Membership:
     """Return which of these machines of its namespace the set controls, adopts and releases.
 
     A set in deletion adopts and releases none, because the garbage collector has its machines. No set adopts a finished machine, because it

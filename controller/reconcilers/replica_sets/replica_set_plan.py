@@ -50,13 +50,13 @@ class Plan:
 
 def plan(seen: Observed) -> Plan:
     """Return the machines to adopt, release, delete and count, and how many to create."""
-    found = membership.judge(seen.replica_set, seen.machines)
+    found = membership.of_set(seen.replica_set, seen.machines)
     present = [vm for vm in found.members if not is_deleting(vm)]
     over: list[Object] = []
     active: list[Object] = []
     for vm in present:
         (over if finished.is_finished(vm) else active).append(vm)
-    ended = finished.judge(over, seen.now)
+    ended = finished.by_age(over, seen.now)
     create, delete = _changes(seen.replica_set, active, ended)
     return Plan(
         adopted=found.adopted,

@@ -83,7 +83,7 @@ def marked(seen: Observed, status: Object) -> Object:
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
 
 
-def over(seen: Observed) -> tuple[Action, ...]:
+def without_guest(seen: Observed) -> tuple[Action, ...]:
     """Return the action that removes the condition LauncherOutdated from a machine without a guest."""
     status = statuses.status_of(seen)
     if phases.phase_of(seen.vm) in _WITH_LAUNCHER or condition(status.get("conditions"), conditions.LAUNCHER_OUTDATED) is None:

@@ -146,7 +146,7 @@ class VirtualMachines:
         for uid in found.keys() - told:
             name = name_of(found[uid])
             message = f"the labels or the owner of pod {name} were removed; virt-controller still recognizes it by its uid; "
-            message += f"to restore them: {ownership.mending(found[uid], seen.vm)}"
+            message += f"to restore them: {ownership.to_restore(found[uid], seen.vm)}"
             self._recorder.event(seen.vm, VIRTUAL_MACHINES, "Warning", "PodNotMarked", message)
         if found:
             self._warned[key_of(seen.vm)] = frozenset(found)

@@ -53,6 +53,6 @@ def events(seen: Observed, status: Object) -> tuple[Emit, ...]:
     return (Emit("Normal", conditions.RESTART_REQUIRED, str(found["message"])),)
 
 
-def over(seen: Observed) -> tuple[Action, ...]:
+def without_guest(seen: Observed) -> tuple[Action, ...]:
     """Return the write that removes RestartRequired from a machine without a guest, or sets it for a suspended one."""
     return () if phases.phase_of(seen.vm) in phases.WITH_GUEST else report(seen)

@@ -42,7 +42,7 @@ def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
 
 def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
     """Return an obstacle if a claim is being deleted. Kubernetes keeps it while a pod uses it, so a new pod would keep it for ever."""
-    if not (going := disk_claims.going(seen.vm, seen.claims)):
+    if not (going := disk_claims.being_deleted(seen.vm, seen.claims)):
         return None
     message = (
         f"PersistentVolumeClaim is being deleted: {', '.join(going)}; stop the pods that use it, then create a new claim with that "

@@ -66,7 +66,7 @@ QUICK_SECONDS: Final = 1
 
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return the next actions for the machine."""
-    actions = disruptions.report(seen) or outdated.over(seen) or restart_required.over(seen) or _decide(seen)
+    actions = disruptions.report(seen) or outdated.without_guest(seen) or restart_required.without_guest(seen) or _decide(seen)
     recorded = (*actions, *_record_migration(seen, actions))
     return (
         *_hold(seen),

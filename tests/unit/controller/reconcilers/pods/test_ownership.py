@@ -48,7 +48,7 @@ def test_repair_message_names_what_the_pod_lacks(lost: tuple[str, ...]) -> None:
     pod["metadata"] |= {each: [] for each in lost if each != "labels"}
     labels = f"kubectl label pod {OWN} -n default --overwrite kubevirt.io=virt-launcher kubevirt.io/created-by={UID}"
     owner = "restart the virtual machine, so that it gets a pod with the right owner"
-    assert ownership.mending(pod, a_vm()) == "; ".join(
+    assert ownership.to_restore(pod, a_vm()) == "; ".join(
         ([labels] if "labels" in lost else []) + ([owner] if "ownerReferences" in lost else [])
     )
 

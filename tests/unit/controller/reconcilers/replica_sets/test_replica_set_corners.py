@@ -58,7 +58,7 @@ def test_a_machine_is_available_from_the_moment_on() -> None:
 
 @pytest.mark.parametrize("other", [600, 700])
 def test_only_recent_ends_lengthen_the_pause(other: float) -> None:
-    found = finished.judge([a_finished_machine("new", 15), a_finished_machine("old", other)], NOW)
+    found = finished.by_age([a_finished_machine("new", 15), a_finished_machine("old", other)], NOW)
     assert found.waiting == ()
     assert [name_of(each) for each in found.expired] == ["old"]
 
@@ -68,11 +68,11 @@ def test_an_end_without_a_time_is_that_of_the_creation() -> None:
     vm["metadata"]["creationTimestamp"] = ago(700)
     for each in vm["status"]["attempts"]:
         del each["endTime"]
-    assert finished.judge([vm], NOW).expired == (vm,)
+    assert finished.by_age([vm], NOW).expired == (vm,)
 
 
 def test_a_machine_of_another_controller_is_no_member() -> None:
-    assert membership.judge(a_set(), [a_machine(owner="aaa"), a_machine(owner="zzz")]).members == ()
+    assert membership.of_set(a_set(), [a_machine(owner="aaa"), a_machine(owner="zzz")]).members == ()
 
 
 @pytest.mark.parametrize(

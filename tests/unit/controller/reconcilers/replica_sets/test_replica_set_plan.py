@@ -213,7 +213,7 @@ def test_only_sound_sets_of_the_namespace_match() -> None:
 
 @pytest.mark.parametrize(("ended", "waiting", "expired", "next_change"), [(9, 1, 0, 1), (10, 0, 0, 590), (599, 0, 0, 1), (600, 0, 1, None)])
 def test_a_finished_machine_is_replaced_and_deleted_in_time(ended: float, waiting: int, expired: int, next_change: int | None) -> None:
-    found = finished.judge([a_finished_machine("a", ended)], NOW)
+    found = finished.by_age([a_finished_machine("a", ended)], NOW)
     seconds = None if found.next_change is None else (found.next_change - NOW).total_seconds()
     assert (len(found.waiting), len(found.expired), seconds) == (waiting, expired, next_change)
 
