@@ -24,7 +24,7 @@ LOG_BYTES: Final = 128 * MIB
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory, disk space and volumes of each pod."""
+    """Return the memory, disk space and volumes that each launcher pod needs."""
     del domain, claims
     place = Requirements(
         overhead_bytes=PLACES_BYTES,
