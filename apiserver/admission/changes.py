@@ -16,17 +16,17 @@ class Changes:
         self._unknown: list[asyncio.Event] = []
 
     def note(self, old: Object | None = None, new: Object | None = None) -> None:
-        """Count a change; informers call it."""
+        """Add one to ``number``; informers call it for every change."""
         del old, new
         self.number += 1
 
     def follow(self, informer: Informer) -> None:
-        """Count every change of an informer's objects; cache nothing before its first list."""
+        """Count every change of an informer's objects; plans are not cached before its first list."""
         informer.subscribe(self.note)
         self.wait_for(informer.synced)
 
     def wait_for(self, known: asyncio.Event) -> None:
-        """Cache nothing before ``known`` is set; plug-ins then handle (and delay) every request."""
+        """Prevent caching of plans until ``known`` is set; until then plug-ins handle (and delay) every request."""
         self._unknown.append(known)
 
     @property

@@ -29,7 +29,7 @@ class ParsedSelector:
 
     @classmethod
     def read(cls, selector: Mapping[str, Json] | None) -> ParsedSelector:
-        """Parse a ``LabelSelector``; an error goes to ``problem``."""
+        """Parse a ``LabelSelector``; for an invalid one, return a selector with the error in ``problem``."""
         try:
             return cls(labels.from_json(selector))
         except (KeyError, TypeError, AttributeError) as error:
@@ -55,7 +55,7 @@ class Matching:
 
     @classmethod
     def of_resources(cls, given: Mapping[str, Any] | None) -> Matching:
-        """Parse a ``MatchResources``, which matches everything by default."""
+        """Parse a ``MatchResources``; an empty one matches every request."""
         given = given or {}
         return cls(_rules(given.get("resourceRules")), _rules(given.get("excludeResourceRules")), **_rest(given), everything=True)
 
@@ -100,7 +100,7 @@ def _rest(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def matches(matching: Matching, attributes: Attributes, namespaces: Namespaces, versions: Versions) -> Resource | None:
-    """Return the matching resource: the requested one, or an equivalent version; None without match.
+    """Return the matching resource: the requested one, or an equivalent version of it; None if the request does not match.
 
     Raises a StatusError for an invalid selector or an unavailable namespace.
     """

@@ -62,7 +62,7 @@ class ResourceQuotas:
         self._queues: dict[str, _Queue] = {}
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the request creates a namespaced object, and quotas may exist."""
+        """Return whether the request creates a namespaced object, and quotas exist or are not loaded."""
         if operation != "CREATE" or subresource or not resource.namespaced:
             return False
         return len(self.informer) > 0 or not self.informer.synced.is_set()
@@ -71,9 +71,9 @@ class ResourceQuotas:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Charge every quota that counts the object.
+        """Add the object to the stored usage of every quota that counts it; a dry run only checks.
 
-        Raises Forbidden by an exhausted or uncounted quota; InternalError without decision in time.
+        Raises Forbidden by a quota that is exhausted or has no usage yet; InternalError without decision in time.
         """
         try:
             async with asyncio.timeout(SECONDS):
@@ -91,7 +91,7 @@ class ResourceQuotas:
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Wait until one request evaluates all that wait; return this one's refusal, or None."""
+        """Wait until this or another request has evaluated all of the namespace's waiting ones; return this one's refusal, or None."""
         queue = self._queues.setdefault(attributes.namespace, _Queue())
         waiter = _Waiter(attributes)
         queue.waiting.append(waiter)
@@ -159,7 +159,7 @@ class ResourceQuotas:
         return failed, error
 
     async def _look_again(self, quota: Object, why: Exception) -> None:
-        """Read a quota again after a conflict: the informer may lag. Log other errors."""
+        """After a Conflict, read the quota into the informer, which may lag; log other errors of its update."""
         if not isinstance(why, Conflict):
             logger.warning(
                 "cannot write the usage of a quota", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}
@@ -187,13 +187,13 @@ class Usage:
 
     @classmethod
     def of(cls, quotas: Sequence[Object], counted: str) -> Usage:
-        """Return the usage of ``counted`` in quotas that count it."""
+        """Return the usage of the resource ``counted`` in ``quotas``, which all limit it."""
         hard = [quantity.parse(str(each["status"]["hard"][counted])) for each in quotas]
         used = [dig(each, "status", "used", counted) for each in quotas]
         return cls(quotas, counted, hard, [None if each is None else quantity.parse(str(each)) for each in used])
 
     def check(self, attributes: Attributes) -> StatusError | None:
-        """Return the refusal if one more object does not fit, or None."""
+        """Return the refusal if a quota's usage is unknown or leaves no room for one more object, or None."""
         for quota, hard, used in zip(self._quotas, self._hard, self._used, strict=True):
             if used is None:
                 return forbidden(attributes, f"status unknown for quota: {name_of(quota)}, resources: {self._counted}")
@@ -203,12 +203,12 @@ class Usage:
         return None
 
     def take(self) -> None:
-        """Count one more in every quota."""
+        """Add one object to the usage, in memory, of every quota."""
         self._taken += 1
         self._used = [None if each is None else each + _ONE for each in self._used]
 
     def charged(self) -> list[Object]:
-        """Return the quotas with their new usage; empty if it did not change."""
+        """Return copies of the quotas with their new usage; empty if :meth:`take` added nothing."""
         if not self._taken:
             return []
         return [

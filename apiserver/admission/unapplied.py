@@ -14,7 +14,7 @@ _KNOWN: Final = ", "
 
 
 def why(error: StatusError, patch: Sequence[dict[str, Any] | None]) -> str:
-    """Return the reason for an error from applying ``patch``."""
+    """Return in Go's words why ``patch`` failed to apply, from our ``error``."""
     found = _OPERATION.search(error.message)
     if found is None:
         return error.message

@@ -16,15 +16,18 @@ class Versions(Protocol):
     """Versions of a resource, and conversions of the stored one."""
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        """Return every served version of the resource, itself included."""
+        """Return all served versions of the resource, ``resource`` itself included."""
         ...
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Convert ``obj`` to ``target``: a copy, except in the stored version."""
+        """Return ``obj`` in the version ``target``: a converted copy, but ``obj`` itself if that is the stored version."""
         ...
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Convert a changed object from ``source`` to the stored version, without unknown fields; raises InternalError."""
+        """Return an object that admission changed, in version ``source``, in the stored version, without unknown fields.
+
+        Raises InternalError.
+        """
         ...
 
 
@@ -42,12 +45,12 @@ class ServedVersions:
         return [each.resource for each in self._strategies.values() if each.hub is strategy.hub]
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Convert ``obj`` to ``target``: a copy, except in the stored version."""
+        """Return ``obj`` in the version ``target``: a converted copy, but ``obj`` itself if that is the stored version."""
         strategy = self._strategies[target]
         return obj if strategy.hub is strategy else strategy.from_hub(deepcopy(obj))
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Convert a changed object to the stored version; raises InternalError."""
+        """Return an object that admission changed, in version ``source``, in the stored version; raises InternalError."""
         strategy = self._strategies[source]
         if strategy.hub is strategy:
             return strategy.to_hub(obj)  # the registry validates it

@@ -26,7 +26,10 @@ _SHOWN_OF_NAMESPACE: Final = frozenset(
 def environment(
     *, params: bool = False, authorizer: bool = False, patches: bool = False, variables: tuple[str, ...] | None = None
 ) -> Environment:
-    """Return the names that expressions may use; ``variables`` are the policy's earlier ones, None outside policies."""
+    """Return the environment that expressions are compiled in: which names they may use.
+
+    ``variables``: names of the policy's earlier variables; None outside policies.
+    """
     names = set(_ALWAYS)
     if params:
         names.add("params")
@@ -75,7 +78,7 @@ class Input:
         return ResourceCheck(self.authorizer, resource.group, resource.plural, *where)
 
     def variables(self, params: Object | None, *, authorizer: bool) -> dict[str, Any]:
-        """Return the variables' values by name, most computed on first use."""
+        """Return a mapping from names (``object``, ``params``) to values, most computed on first use."""
         names = _Names({"object": self.versioned.obj, "oldObject": self.versioned.old, "params": params})
         names.given = self
         names.authorizer = authorizer

@@ -37,7 +37,7 @@ class Compiled:
 
     @classmethod
     def of(cls, environment: Environment, text: str) -> Compiled:
-        """Compile ``text``; evaluation returns errors, for the policy's ``failurePolicy``."""
+        """Compile ``text``; evaluation reports an error of compiling, as the policy's ``failurePolicy`` applies to it."""
         from apiserver.cel.compiler import compile_expression  # late: 0.6 MiB
 
         try:
@@ -97,7 +97,7 @@ class Evaluation:
             names["variables"] = self._composed
 
     async def evaluate(self, compiled: Compiled) -> Result:
-        """Evaluate an expression and deduct its cost; errors are in Go's words. Raises OutOfBudget."""
+        """Return an expression's Result, with a value or an error in Go's words; deduct its cost. Raises OutOfBudget."""
         if compiled.program is None:
             return Result(None, 0, f"compilation error: {compiled.problem}")
         result = await asking.evaluate(compiled.program, self._names, self._answers, self._ask, limit=PER_CALL_LIMIT)
@@ -116,7 +116,7 @@ class Evaluation:
 
 
 def compose(expressions: Sequence[Expression], *, params: bool, environment_of: Any) -> dict[str, Compiled]:  # noqa: ANN401 - see activation
-    """Compile a policy's ``variables``, by name; each may use earlier ones."""
+    """Return a policy's compiled ``variables`` by name; each may use earlier ones."""
     compiled: dict[str, Compiled] = {}
     for each in expressions:
         known = environment_of(params=params, authorizer=True, variables=tuple(compiled))

@@ -52,7 +52,7 @@ def _key(key: Value) -> str:
 
 
 def check_type_names(value: Value, path: str) -> list[str]:
-    """Return an error for each object in ``value`` that has a wrong type name: ``Object.spec{template: Object.spec.wrong{}}``."""
+    """Return an error per object in ``value`` with a type name other than its ``path``: ``Object.spec{template: Object.spec.wrong{}}``."""
     found: list[str] = []
     if isinstance(value, Message):
         if value.type_name != path:

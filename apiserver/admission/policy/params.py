@@ -51,7 +51,7 @@ class Params:
         self._changed = asyncio.Event()
 
     def want(self, kinds: set[ParamKind]) -> None:
-        """Follow the objects of exactly these kinds."""
+        """Follow the objects of these kinds, and stop following all others."""
         for each in kinds - self._followed.keys():
             self._followed[each] = _Followed(each)
             self._changed.set()
@@ -71,9 +71,10 @@ class Params:
                 await self._changed.wait()
 
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
-        """Return a binding's parameters: ``[None]`` if its policy takes none, empty if none exists and it does not apply.
+        """Return a binding's parameter objects: ``[None]`` if the policy or binding names none.
 
-        Raises ConfigurationError if absent with ``Deny``, not loaded, or misconfigured; UnknownKind.
+        Empty if none exists: the binding does not apply; with ``Deny``, raises ConfigurationError. So do a wrong binding and
+        parameters that are not loaded. Raises UnknownKind.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:

@@ -81,13 +81,13 @@ class ValidatingPolicies:
     name = "ValidatingAdmissionPolicy"
 
     def __init__(self, dispatcher: PolicyDispatcher[Compilation], metrics: ValidatingMetrics, budget: int = RUNTIME_BUDGET) -> None:
-        """``budget``: cost limit per request."""
+        """``budget``: the most that one request's expressions may cost."""
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._budget = budget
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a policy may match the request."""
+        """Return whether a bound policy's rules match the request, or policies are not loaded."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def mutate(self, attributes: Attributes) -> None:
@@ -207,7 +207,10 @@ class _Evaluated:
         return Decision(position, message, "", error_type(message), seconds, self._policy.fails_open)
 
     async def _messages(self, budget: int) -> tuple[Sequence[Any], str]:
-        """Return the results of ``messageExpression`` (None: absent or failed), and the error of an exceeded budget, or ""."""
+        """Return one ``messageExpression``'s result per validation (None: absent or failed), and an error, else "".
+
+        The error is that of an exceeded ``budget``; the results are then empty.
+        """
         if not any(self._compiled.messages):
             return [None] * len(self._compiled.messages), ""
         evaluation = self._evaluation(budget, authorizer=False)
@@ -221,7 +224,7 @@ class _Evaluated:
         return said, ""
 
     async def annotations(self) -> list[tuple[str, str, str]]:
-        """Return key, value and problem of each audit annotation; a problem refuses the request."""
+        """Return (key, value, problem) of each audit annotation; a non-empty problem refuses the request."""
         if not self._compiled.annotations:
             return []
         evaluation = self._evaluation(self._budget, authorizer=False)

@@ -67,7 +67,7 @@ class Target:
 
 
 def target(address: Address) -> Target:
-    """Return the server of a webhook; for a Service, its DNS name. Raises ValueError for an invalid address."""
+    """Return a webhook's Target: URL, host, port, and a Service's DNS name. Raises ValueError for an invalid address."""
     if address.problem:
         raise ValueError(address.problem)
     if address.service:
@@ -106,7 +106,7 @@ class Caller:
             await connections.close()
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
-        """Send an encoded review; return the answer, or raise CallFailed."""
+        """Send an encoded AdmissionReview; return the answer's body. Raises CallFailed, also after the webhook's time limit."""
         try:
             where = target(webhook.address)
             headers, authority = self._as_ourselves(where)
@@ -168,9 +168,9 @@ class Caller:
 
 
 def tls(authority: str) -> ssl.SSLContext:
-    """Return a context that verifies as Go: SANs only, and any given certificate is a trust anchor.
+    """Return a TLS context that verifies like Go: it ignores common names, and trusts each certificate in ``authority`` (PEM).
 
-    Raises ValueError, OSError.
+    Without one, the system's authorities. Raises ValueError, OSError.
     """
     try:
         context = contexts.trusting(pem=authority)

@@ -56,13 +56,13 @@ class WebhookDispatcher:
         return self.source.candidates(attributes.operation, attributes.resource, attributes.subresource)
 
     async def wants(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
-        """Return whether a webhook's selectors and conditions match the request."""
+        """Return whether the request matches a webhook's selectors and ``matchConditions``."""
         if not await selects(webhook.matching, versioned.attributes, self.namespaces):
             return False
         return await self.matcher.wanted(webhook, versioned)
 
     def versioned(self, candidate: Candidate, attributes: Attributes) -> VersionedAttributes:
-        """Return the request converted to the version of the webhook's rules."""
+        """Return the request with its objects in the version that the webhook's rules name."""
         return VersionedAttributes.of(attributes, candidate.resource, self.versions)
 
     async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
@@ -113,7 +113,7 @@ class WebhookDispatcher:
                 self.metrics.webhook(*about, seconds, 0, rejected=True)
 
     def failed(self, webhook: Webhook, attributes: Attributes, error: CallFailed, prefix: str, place: str) -> StatusError | None:
-        """Return the client's error for a failed call; None if ignored."""
+        """Return the error for the client after a failed call; None if ``failurePolicy`` is Ignore, which is logged and annotated."""
         about = {"webhook": webhook.name, "configuration": webhook.configuration, "error": str(error)}
         if not webhook.fails_open:
             logger.warning("cannot call a webhook: the request is rejected", extra=about)

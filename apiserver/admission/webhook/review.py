@@ -36,24 +36,24 @@ class VersionedAttributes:
 
     @classmethod
     def of(cls, attributes: Attributes, wanted: Resource, versions: Versions) -> VersionedAttributes:
-        """Convert the request's objects to ``wanted``; other kinds, such as ``Scale``, stay."""
+        """Convert the request's objects to the version ``wanted``, except objects of other kinds, such as ``Scale``."""
         obj, old = (
             versions.shown(each, wanted) if each and each.get("kind") == wanted.kind else each for each in (attributes.obj, attributes.old)
         )
         return cls(attributes, wanted, obj, old)
 
     def taken(self, made: Object, versions: Versions) -> HubObject:
-        """Convert a changed object to the stored version; raises InternalError for an invalid one."""
+        """Return an object that the webhook changed, in the stored version; raises InternalError for an invalid one."""
         return versions.taken(made, self.resource) if made.get("kind") == self.resource.kind else HubObject(made)
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """Group, version and kind of the sent object, such as ``autoscaling/v1 Scale``, else of the resource."""
+        """Group, version and kind of the object that the webhook gets (``autoscaling/v1 Scale``); without one, of the resource."""
         return _kind_of(self.obj or self.old, self.resource)
 
     @property
     def request_kind(self) -> tuple[str, str, str]:
-        """Group, version and kind of the object in the request's version."""
+        """Group, version and kind of the object as the client sent it, before conversion."""
         requested = self.attributes.resource
         group, version, kind = _kind_of(self.attributes.obj or self.attributes.old, requested)
         return (group, requested.version if (group, kind) == (requested.group, requested.kind) else version, kind)
@@ -85,7 +85,7 @@ def version(accepted: Sequence[str]) -> str | None:
 
 
 def question(uid: str, versioned: VersionedAttributes, speaks: str) -> bytes:
-    """Encode the ``AdmissionReview`` to send, in version ``speaks``."""
+    """Return the request as encoded ``AdmissionReview`` of version ``speaks``."""
     given = versioned.attributes
     requested = given.resource
     request: Object = {"uid": uid, "kind": _kind(versioned.kind), "resource": _resource(versioned.resource)}
@@ -129,7 +129,7 @@ def _user(given: Attributes) -> Object:
 
 
 def answer(raw: bytes, uid: str, speaks: str, *, mutating: bool) -> Answer:
-    """Parse a webhook's answer. Raises WrongAnswer, also for another request's."""
+    """Parse a webhook's answer. Raises WrongAnswer, in v1 also for the answer to another request."""
     try:
         body = orjson.loads(raw)
     except ValueError:
@@ -183,7 +183,7 @@ def _patch(given: Object, *, strict: bool, mutating: bool) -> tuple[bytes, str]:
 
 
 def _result(given: Object) -> Object | None:
-    """Return the Status or None, with checked types, because it becomes our answer."""
+    """Return the answer's Status, or None. Raises WrongAnswer for wrong types, because clients get it."""
     status = given.get("status")
     if status is None:
         return None
