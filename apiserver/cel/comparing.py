@@ -48,7 +48,7 @@ def compare(left: Value, right: Value) -> int:
 
 
 def has_order(value: Value) -> bool:
-    """Return whether values of this type are ordered."""
+    """Return whether ``<`` can compare values of this value's type."""
     return type(value) in _ORDERED or type(value) in _NUMBERS
 
 

@@ -22,7 +22,7 @@ _FIELDLESS = frozenset({type(None), bool, int, UInt, float, str, bytes, Duration
 
 
 def field(value: Value, name: str) -> Value:
-    """Return ``value.name`` (of an optional, an optional), or raise CelError."""
+    """Return ``value.name``; for an optional ``value``, an optional. Raises CelError."""
     kind = type(value)
     if kind is dict:
         try:
@@ -48,7 +48,7 @@ def optional_field(value: Value, name: str) -> Optional:
 
 
 def has(value: Value, name: str) -> bool:
-    """Return ``has(value.name)``, or raise CelError."""
+    """Return whether ``value`` has the field, as ``has(value.name)``; raises CelError for types without fields."""
     if type(value) is Optional:
         if not value.present:
             return False
@@ -65,7 +65,7 @@ def has(value: Value, name: str) -> bool:
 
 
 def index(value: Value, key: Value) -> Value:
-    """Return ``value[key]`` (of an optional, an optional), or raise CelError."""
+    """Return ``value[key]``; for an optional ``value``, an optional. Raises CelError."""
     kind = type(value)
     if kind is dict:
         wanted = _wanted(key)

@@ -98,7 +98,7 @@ class Opaque:
     type_name: ClassVar[str] = "opaque"
 
     def equals(self, other: Opaque) -> bool:
-        """Return whether a value of the same class is equal."""
+        """Return whether ``other``, of the same class, is equal."""
         return self is other
 
 
@@ -109,11 +109,11 @@ class Lazy(Opaque):
     type_name: ClassVar[str] = "kubernetes.variables"
 
     def has(self, name: str) -> bool:
-        """Return whether the field exists."""
+        """Return whether this value has the field ``name``."""
         raise NotImplementedError
 
     def get(self, name: str) -> Value:
-        """Return a field, or raise CelError."""
+        """Return the value of the field ``name``, or raise CelError."""
         raise NotImplementedError
 
 
@@ -152,7 +152,7 @@ _KEYS: Final = frozenset({str, int, UInt, Duration, Timestamp, type(None), Optio
 
 
 def key_of(value: Value) -> Value:
-    """Return a value's key in maps: for a bool, a :class:`BoolKey`. Raises CelError."""
+    """Return the Python map's key for a CEL value: for a bool, a :class:`BoolKey`. Raises CelError."""
     kind = type(value)
     if kind in _KEYS:
         return value
@@ -164,7 +164,7 @@ def key_of(value: Value) -> Value:
 
 
 def from_key(key: Value) -> Value:
-    """Return the value of a map's key."""
+    """Return the CEL value of a Python map's key: the inverse of :func:`key_of`."""
     return key.value if type(key) is BoolKey else key
 
 
