@@ -46,7 +46,7 @@ class Answer:
         self._parser: httptools.HttpResponseParser
 
     def take(self, data: memoryview) -> None:
-        """Parse further input. Raises NotHTTP; earlier parts stay available."""
+        """Parse input of the server into ``head`` and body. Raises NotHTTP; parts parsed before stay available."""
         try:
             if self.head is None:
                 data = self._after_heads(data)
@@ -80,7 +80,7 @@ class Answer:
             self.parts.append(part)
 
     def on_headers_complete(self) -> None:
-        """Set ``head``, unless the response is interim."""
+        """Set ``head``, unless the response is interim (1xx)."""
         if self.head is None and (status := self._parser.get_status_code()) >= 200:
             self.head = Head(status, self._reason, self._fields)
             if not self._has_body:
@@ -88,7 +88,7 @@ class Answer:
         self._reason, self._fields = b"", []
 
     def on_message_complete(self) -> None:
-        """Set ``is_whole``, unless the response is interim."""
+        """Set ``is_whole``, unless the response is interim (1xx)."""
         if self.head is not None and not self.is_whole:
             self._finish()
 
@@ -124,7 +124,7 @@ class Answer:
         self._is_endless = not codings and all(name != b"content-length" for name, _ in head.fields)
 
     def _take_body(self, data: memoryview) -> None:
-        """Parse the last byte separately, because llhttp does not report bytes after it."""
+        """Parse the input's last byte separately: llhttp does not report bytes after a body's end."""
         for each in (data[:-1], data[-1:]):
             if self.is_whole:
                 self.is_last = True

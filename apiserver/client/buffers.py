@@ -7,9 +7,9 @@ import socket
 
 
 def narrow(transport: asyncio.BaseTransport | None, size: int) -> None:
-    """Limit a socket's buffers to ``size`` bytes each way (Linux doubles it, socket(7)).
+    """Set the kernel's socket buffers to ``size`` bytes each way (Linux doubles it, socket(7)); no effect without a socket.
 
-    At a round trip of a millisecond, ``size`` bytes per millisecond remain.
+    At a round trip of a millisecond, that allows ``size`` bytes per millisecond.
     """
     connection: socket.socket | None = None if transport is None else transport.get_extra_info("socket")
     if connection is not None:

@@ -67,7 +67,7 @@ class Response:
 
     @property
     def certificate(self) -> Mapping[str, object]:
-        """The server's verified certificate; empty without TLS or after the body."""
+        """The server's verified certificate, as ``getpeercert`` returns it; empty without TLS or after the body."""
         return self._connection.certificate if self._connection is not None else {}
 
     @functools.cached_property
@@ -104,7 +104,7 @@ class Response:
         return b"".join(parts)
 
     def release(self) -> None:
-        """End the exchange; safe to repeat."""
+        """End the exchange; keep its connection for others if reusable, else close it. Safe to repeat."""
         if self._connection is not None:
             self._connection = None
             self._left()
@@ -169,8 +169,8 @@ class Connections:
     ) -> Response:
         """Send a request and return its response, with any status.
 
-        ``target``: path and query, quoted. ``headers``: besides Host and Content-Length. ``timeouts``: in total and per step.
-        ``refusal`` returns why the server's certificate is not trusted, before anything is sent. Raises NotTrusted,
+        ``target``: path and query, quoted. ``headers``: without Host and Content-Length. ``timeouts``: in total and per step.
+        ``refusal`` returns why not to trust the server's certificate, or empty, before anything is sent. Raises NotTrusted,
         ExchangeFailed, TimeoutError.
         """
         request = _request(origin, method, target, headers, body)
@@ -272,7 +272,7 @@ class Connections:
             self._drop(host)
 
     def _drop(self, host: _Host) -> None:
-        """Forget an unused origin: TLS contexts are replaced."""
+        """Forget an origin without connections, because each new TLS context makes a new origin."""
         if not host.users and not host.idle and self._hosts.get(host.origin) is host:
             del self._hosts[host.origin]
 

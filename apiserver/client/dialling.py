@@ -16,14 +16,14 @@ class Abortable(Protocol):
     """Result of dialling an address."""
 
     def abort(self) -> None:
-        """Discard the result."""
+        """Close the connection that was dialled but is not needed."""
 
 
 _Made = TypeVar("_Made", bound=Abortable)
 
 
 async def addresses(host: str, port: int) -> list[str]:
-    """Resolve a host, alternating between families, the system's preferred one first. Raises gaierror."""
+    """Return a host's addresses, alternating between IPv4 and IPv6, the system's preferred first. Raises gaierror."""
     try:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -35,14 +35,14 @@ async def addresses(host: str, port: int) -> list[str]:
 
 
 def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> list[str]:
-    """Return ``getaddrinfo``'s addresses, alternating between families."""
+    """Return ``getaddrinfo``'s addresses, alternating between IPv4 and IPv6."""
     preferred = [str(address[0]) for family, *_, address in found if family == found[0][0]]
     others = [str(address[0]) for family, *_, address in found if family != found[0][0]]
     return [each for pair in itertools.zip_longest(preferred, others) for each in pair if each is not None]
 
 
 async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _Made:
-    """Return the first result of ``dial``; try the next address when one is slow or fails. Raises the last OSError."""
+    """Return what ``dial`` returns first; dial the next address when one is slow or fails. Raises the last OSError."""
     if len(given) == 1:
         return await dial(given[0])
     made: list[_Made] = []

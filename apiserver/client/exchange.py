@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """True if an exchange can start."""
+        """True if the connection is open and no exchange runs."""
         return not (self.is_busy or self._is_over or self._transport is None or self._transport.is_closing())
 
     @property
@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         return part
 
     def finish(self) -> bool:
-        """End the exchange; return whether the connection is reusable, else close it."""
+        """End the exchange; return whether the connection can carry another one; if not, close it."""
         self._forget_time()
         with contextlib.suppress(ExchangeFailed, TimeoutError):
             while self._part():
@@ -159,12 +159,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport, with keepalive."""
+        """Keep the transport; enable TCP keepalive."""
         self._transport = cast("asyncio.Transport", transport)
         keep_alive(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a memoryview, because asyncio's slices would copy a bytearray."""
+        """Return the receive buffer as memoryview, because asyncio's slices would copy a bytearray."""
         del sizehint
         return self._buffer
 
@@ -283,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._quiet = None
 
     def _look(self, idle_seconds: float) -> None:
-        """Fail the exchange if the server is silent, unless we stopped reading."""
+        """Fail the exchange after ``idle_seconds`` without input, unless we paused reading; else look again later."""
         now = self._loop.time()
         if self._reads and now - self._heard_at >= idle_seconds:
             self.fail(TimeoutError(f"nothing came for {idle_seconds:g} s"))

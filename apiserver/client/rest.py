@@ -89,7 +89,7 @@ class Client:
     ) -> Object:
         """Return the whole List, read in pages of ``limit`` objects; items have ``kind`` and ``apiVersion``.
 
-        ``trim`` returns what to keep. After an expired continue token, list again without pages.
+        ``trim`` returns the part of an object to keep. If a continue token expires, lists again without pages.
         """
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))
@@ -110,7 +110,7 @@ class Client:
         return {**page, "metadata": metadata, "items": items}
 
     async def page(self, resource: Resource, namespace: str, *, field_selector: str, limit: int) -> tuple[Object, ...]:
-        """Return at most the first ``limit`` objects of a namespace."""
+        """Return the first ``limit`` objects of a namespace that the field selector selects; fewer if there are not as many."""
         query = _query(fieldSelector=field_selector, limit=str(limit))
         return tuple(_kept(await self._object("GET", resource.path(namespace), params=query), None))
 
@@ -141,7 +141,7 @@ class Client:
         return await self._object("PATCH", path, params=_query(fieldManager=field_manager), body=patch, headers=headers)
 
     async def delete(self, resource: Resource, name: str, namespace: str | None = None, *, options: Object | None = None) -> Object:
-        """Delete an object; return the Status, or the object held by finalizers or grace period."""
+        """Delete an object; return a Status, or the object while finalizers or a grace period keep it."""
         return await self._object("DELETE", resource.path(namespace, name), body=options)
 
     async def watch(
@@ -156,10 +156,10 @@ class Client:
         initial_events: bool = False,
         idle_seconds: float | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield changes after ``resource_version`` until the server ends the watch, by ``timeout_seconds``.
+        """Yield changes after ``resource_version`` until the server ends the watch after ``timeout_seconds``.
 
-        With ``initial_events``, existing objects come first, ADDED, and a BOOKMARK with ``INITIAL_EVENTS_END``. Silence of
-        ``idle_seconds`` is an error. Use ``contextlib.aclosing`` to leave early. Raises Expired.
+        With ``initial_events``, existing objects come first, ADDED, and a BOOKMARK with ``INITIAL_EVENTS_END``. Raises
+        TransportError, also after ``idle_seconds`` without input, and Expired. Use ``contextlib.aclosing`` to leave early.
         """
         params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
         params |= {"resourceVersion": resource_version} if resource_version else {}
@@ -204,7 +204,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Response:
-        """Return a successful response, a context manager with unread body; raise StatusError for others."""
+        """Send a request; return a successful response with unread body, a context manager. Raises StatusError for others."""
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
@@ -277,7 +277,7 @@ async def _error(response: Response, method: str, path: str) -> errors.StatusErr
 
 
 def _retry_after(response: Response) -> float | None:
-    """Return the seconds of ``Retry-After``, at most 30, or None; Kubernetes does not use dates."""
+    """Return the seconds of ``Retry-After``, at most 30; None without, or for a date, which Kubernetes does not send."""
     after = response.headers.get("Retry-After", "")
     if (response.status == 429 or response.status >= 500) and after.isdecimal():
         return min(float(after), MAX_RETRY_SECONDS)

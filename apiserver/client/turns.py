@@ -21,18 +21,18 @@ class Turn:
         self._ends = clock() + seconds
 
     def is_over(self) -> bool:
-        """Return whether the next step must wait; otherwise count it."""
+        """Return whether this turn's steps or time are used up; if not, count one step."""
         if self._done >= self._most or self._clock() >= self._ends:
             return True
         self._done += 1
         return False
 
     async def another(self) -> None:
-        """Let other tasks run; start the next turn, with one step counted."""
+        """Let other tasks run; then start a new turn and count its first step."""
         await asyncio.sleep(0)
         self._done, self._ends = 1, self._clock() + self._seconds
 
     async def rest(self) -> None:
-        """Let other tasks run if this turn is over."""
+        """Count one step; if this turn is over, first let other tasks run."""
         if self.is_over():
             await self.another()
