@@ -71,7 +71,7 @@ class Authenticator:
         expiry: HistogramCell | None = None,
         max_certificates: int = MAX_CERTIFICATES,
     ) -> None:
-        """``now`` is the wall clock.
+        """``now`` returns the current UTC time.
 
         ``review`` validates bearer tokens (None rejects all), ``anonymous`` allows ``system:anonymous``, ``expiry`` records
         certificates' remaining lifetimes, ``max_certificates`` are cached.
@@ -149,7 +149,7 @@ def _read(carrier: Carrier) -> Certificate:
 
 
 def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
-    """Return whether the certificate's holder may act for other users."""
+    """Return whether a front-proxy authority issued the certificate, and to an allowed common name."""
     allowed = not trust.allowed_names or certificate.common_name in trust.allowed_names
     return allowed and certificate.issuer in trust.authorities
 

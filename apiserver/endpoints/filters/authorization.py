@@ -48,7 +48,7 @@ class CachingAuthorizer(Authorizer, Protocol):
     """An authorizer with a cache."""
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """Return a current decision, bypassing the cache; raises InternalError."""
+        """Return a current decision, not a cached one; raises InternalError."""
         ...
 
 
@@ -86,7 +86,7 @@ class Delegated:
         self._answers: Expiring[_Question, Decision] = Expiring(_SIZE, now)
 
     def known(self, user: User, info: RequestInfo) -> Decision | None:
-        """Return a decision that needs no review: cached, ``system:masters``, or a health path."""
+        """Return the decision if it needs no SubjectAccessReview (cached, ``system:masters``, a health path), else None."""
         if MASTERS in user.groups:
             return ALLOWED
         answer = self._answers.get(_key(user, info))
@@ -97,7 +97,7 @@ class Delegated:
         return None
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Return the known decision, else kube-apiserver's; raises InternalError."""
+        """Return a decision as by :meth:`known`, else kube-apiserver's; raises InternalError."""
         known = self.known(user, info)
         return known if known is not None else await self._asked(user, info)
 
@@ -130,7 +130,7 @@ def _key(user: User, info: RequestInfo) -> _Question:
 
 
 def _size(info: RequestInfo) -> int:
-    """Return the characters of a cache key that the client chose: long keys could fill memory."""
+    """Return the number of characters in a cache key that the client chose: long keys could fill memory."""
     texts = (
         info.verb, info.path, info.group, info.version, info.namespace, info.resource, info.subresource, info.name,
         info.label_selector, info.field_selector,
@@ -162,7 +162,7 @@ def review_spec(user: User, info: RequestInfo) -> Object:
 
 
 def _selectors(info: RequestInfo) -> Object:
-    """Return a list's selectors for the review: an authorizer may allow only narrow lists.
+    """Return the selectors for the SubjectAccessReview: an authorizer may allow only lists with certain ones.
 
     Empty if either is malformed; without label operators unknown to the review.
     """

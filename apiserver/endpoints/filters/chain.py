@@ -60,11 +60,11 @@ class Application(Protocol):
     """Answers the requests that pass the chain."""
 
     def is_long_running(self, info: RequestInfo) -> bool:
-        """Return whether the client ends the request: a watch or a stream."""
+        """Return whether the request lasts until the client ends it: a watch or a stream."""
         ...
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the coroutine of the answer. Failures are StatusErrors."""
+        """Return an awaitable of the response; awaiting raises StatusError for a failure."""
         ...
 
 
@@ -90,7 +90,7 @@ class Chain:
         self.accounting = Accounting(self.requests)
 
     async def __call__(self, request: Request) -> Response:
-        """Answer and account for one request. Errors become answers, except ConnectionError."""
+        """Answer one request, count and log it. Exceptions become answers, except ConnectionError."""
         started = time.perf_counter()  # uvloop's clock stands still within an iteration
         info = requestinfo.of(request)
         context = RequestContext(request, info, audit_id(request.given_audit_id))
@@ -210,7 +210,7 @@ class Chain:
                 return
 
     async def _answer_in_time(self, context: RequestContext) -> Response:
-        """Answer within the deadline; its cancellation, and no other, becomes a Timeout."""
+        """Answer within the deadline; if that cancels the task, raise Timeout; other cancellations propagate."""
         if context.info.verb == "patch":  # only the store finds out that an apply creates
             context.authorize = partial(self._authorize_also, context)
         if "timeout=" in context.request.target:

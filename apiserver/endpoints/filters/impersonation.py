@@ -41,9 +41,9 @@ class Impersonation:
         self._authorizer = authorizer
 
     async def __call__(self, request: Request, user: User, info: RequestInfo) -> User | None:
-        """Return the impersonated user; None without the headers.
+        """Return the impersonated user; None without impersonation headers.
 
-        Raises BadRequest without a user name, Forbidden, or InternalError without decision.
+        Raises BadRequest if they name no user, Forbidden, or InternalError if authorization cannot decide.
         """
         wanted = wanted_user(request.headers)
         if wanted is None:
@@ -97,7 +97,7 @@ class Mode:
         return f"impersonate:{self.name}" if self.name else "impersonate"
 
     def applies(self, wanted: User, requestor: User) -> bool:
-        """Return whether this mode fits the wanted user and the requestor."""
+        """Return whether ``requestor`` may try this mode for ``wanted``, by the kinds of both; permissions come later."""
         bare = not wanted.groups and not wanted.uid and not wanted.extra
         node, account = node_name(wanted.name), service_account(wanted.name)
         match self.name:
@@ -114,13 +114,13 @@ class Mode:
                 return True
 
     def requestor(self, user: User) -> User:
-        """Return the requestor to authorize; associated-node keeps only keys of ``extra``, so that a DaemonSet's pods share answers."""
+        """Return the user to authorize; associated-node keeps only the keys of ``extra``, so that a DaemonSet's pods share answers."""
         if self.name != "associated-node":
             return user
         return User(user.name, user.groups, user.uid, {_NODE_KEYS: tuple(sorted(user.extra))})
 
     def checks(self, wanted: User, requestor: User) -> Iterator[Checks]:
-        """Yield the required permissions, first for the name, so that its refusal does not reveal groups and extra.
+        """Yield groups of required permissions, first for the name: its refusal must not reveal groups and extra.
 
         Raises Forbidden for groups or extra that the mode never allows.
         """
@@ -183,7 +183,7 @@ def wants(request: Request) -> bool:
 
 
 def wanted_user(headers: Mapping[str, str]) -> User | None:
-    """Return the user that the headers name, or None. Raises BadRequest without a name."""
+    """Return the user that the headers describe; None without impersonation headers. Raises BadRequest without a name."""
     extra: dict[str, list[str]] = {}
     groups: list[str] = []
     name = uid = ""
@@ -205,7 +205,7 @@ def wanted_user(headers: Mapping[str, str]) -> User | None:
 
 
 def acting(wanted: User, *, constrained: bool) -> User:
-    """Return the impersonated user with groups of its kind, such as ``system:authenticated``."""
+    """Return the impersonated user with the groups that Kubernetes adds, such as ``system:authenticated``."""
     groups = wanted.groups
     account = service_account(wanted.name)
     if not groups and account is not None:

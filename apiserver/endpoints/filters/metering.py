@@ -70,7 +70,7 @@ class Series:
         self.bodies: HistogramCell | None = None
 
     def ended(self, code: int, seconds: float, waited: float, size: int) -> None:
-        """Count one answer; ``waited``: seconds on webhooks and queues."""
+        """Count one answer; ``waited``: seconds of it spent on webhooks and queues."""
         try:
             self.codes[code] += 1
         except KeyError:
@@ -92,11 +92,11 @@ class Series:
         self.waited_total += min(seconds, waited)
 
     def durations(self) -> list[int]:
-        """Return the total durations as counts per bucket."""
+        """Return the number of requests per bucket of total duration."""
         return self.counts if self.waited is None else [a + b for a, b in zip(self.counts, self.waited, strict=True)]
 
     def sli_durations(self) -> list[int]:
-        """Return the durations without waiting, as counts per SLI bucket."""
+        """Return the number of requests per SLI bucket of duration without waiting."""
         whole = self.counts if self.sli is None else [a + b for a, b in zip(self.counts, self.sli, strict=True)]
         return [sum(whole[: _SLI_FROM + 1]), *whole[_SLI_FROM + 1 :]]
 
@@ -119,11 +119,11 @@ class Requests:
         self.watches = WatchMeters()
 
     def serve(self, served: Subresources) -> None:
-        """Add served resources."""
+        """Add served resources, which get series of their own."""
         self._served.update(served)
 
     def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
-        """Return the series that counts a request."""
+        """Return the Series that counts requests like this one; create it if needed."""
         if not self._serves(info):
             key: tuple[str | bool, ...] = (*self.labels(info, apply=apply, connect=connect), dry_run)
         else:
@@ -217,7 +217,7 @@ def dry_run(query: Mapping[str, str]) -> str:
 
 
 def compressed(name: str) -> str:
-    """Return a user's label: a known name, ``email_id`` or OTHER, because labels must not name people."""
+    """Return the metrics' label for a user: a known name, ``email_id`` or OTHER, because labels must not name people."""
     return name if name in _KNOWN_USERS else "email_id" if "@" in name else OTHER
 
 

@@ -29,14 +29,14 @@ Answered = Callable[[str, float], None]
 
 
 def uncounted(code: str, seconds: float) -> None:
-    """Ignore the result of a try."""
+    """Do nothing: the default for callers that do not count tries."""
     del code, seconds
 
 
 async def ask(
     client: Client, resource: Resource, review: Object, answered: Answered, *, pause_seconds: float = FIRST_PAUSE_SECONDS
 ) -> Object:  # fmt: skip
-    """Create a review and return it answered; ``pause_seconds`` before the second try. Raises the last try's error."""
+    """Create a review; return it with kube-apiserver's answer. Retries after growing pauses; raises the last try's error."""
     for attempt in range(1, TRIES + 1):
         try:
             return await _once(client, resource, review, answered)

@@ -52,7 +52,7 @@ class Anew:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Return a decision at most seconds old; raises InternalError without one."""
+        """Return a decision, at most a few seconds old, that callers share; raises InternalError."""
         key = (user, info)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
@@ -82,7 +82,7 @@ class Withdrawing:
         self._impersonation = Impersonation(self._authorizer)
 
     async def withdrawn(self, context: RequestContext, verbs: Sequence[str]) -> End:
-        """Wait until the caller loses a verb, or checks fail for too long; return the stream's end."""
+        """Wait until the caller loses one of ``verbs``, or checks fail for too long; return the End to close the stream with."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
@@ -102,7 +102,7 @@ class Withdrawing:
                 return end
 
     async def authorize(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
-        """Repeat the checks of the stream's opening; return why it must end, or None. Raises StatusError if undecided."""
+        """Repeat the checks of the stream's opening; return the End if it must close, or None. Raises StatusError if undecided."""
         try:
             user = await self._authenticator(context.request)
         except Unauthorized:

@@ -26,7 +26,7 @@ class Allowance:
     """Kernel buffers each way, part of the pod's memory; 0: the default."""
 
     def bound(self, transport: asyncio.BaseTransport) -> None:
-        """Set the kernel's buffers to half of ``socket_bytes``, because it doubles them; 0: no change."""
+        """Limit the kernel's memory for the transport's buffers to ``socket_bytes`` each way; 0: no change."""
         if self.socket_bytes:
             buffers.narrow(transport, self.socket_bytes // 2)
 

@@ -20,7 +20,7 @@ class Member(Hashable, Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """True if the client waits for us rather than we for it."""
+        """True if the client waits for us, rather than we for the client."""
         ...
 
     def abort(self) -> None:
@@ -42,7 +42,10 @@ M = TypeVar("M", bound=Member)
 
 
 def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, newcomer: Who) -> Who | None:
-    """Return the holder that must lose a place, or None. ``held``: in order of arrival."""
+    """Return the holder that must lose a connection, or None: the newcomer above its limit, else the one with most.
+
+    ``held``: connections by holder, ``newcomer``'s new one included.
+    """
     if len(held[newcomer]) > caps.each:
         return newcomer
     if total > caps.total:
@@ -67,7 +70,7 @@ class Places(Generic[M]):
         return iter(self._holders)
 
     def take(self, member: M, holder: Hashable) -> None:
-        """Add a connection. Above the limits, abort the chosen holder's oldest idle one, else its oldest."""
+        """Add a connection; above a limit, abort one: the chosen holder's oldest idle one, else its oldest."""
         self._holders[member] = holder
         self._held.setdefault(holder, {})[member] = None
         who = gives_up(self.caps, self._held, len(self._holders), holder)

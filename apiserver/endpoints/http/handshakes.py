@@ -55,19 +55,19 @@ class Handshakes:
         self.turns = Turns(_STEPS)
 
     def __call__(self) -> Tls:
-        """Return the protocol of a new socket."""
+        """Return a protocol for a new socket, which begins with the TLS handshake."""
         return Tls(self)
 
     def __len__(self) -> int:
         return len(self.under_way)
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """Count a handshake by address; return its timeout's handle."""
+        """Count a running handshake by the client's address; return the timer that aborts it."""
         self.under_way.take(tls, tls.origin)
         return self._loop.call_later(self.limits.seconds, tls.abort)
 
     def shaken(self, tls: Tls, certificate: bytes | None) -> None:
-        """After a handshake, count the connection by certificate, or by address without one."""
+        """After the handshake, count the connection by client certificate, or by address if None."""
         self.under_way.leave(tls)
         if certificate is None:
             self.unverified.take(tls, tls.origin)

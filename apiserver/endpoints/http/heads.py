@@ -87,7 +87,7 @@ class Heads:
         self._known: dict[bytes, Fields] = {}
 
     def read(self, raw: bytes) -> Head:
-        """Parse a head; ``raw`` ends before the empty line. Raises ProtocolError, also if ambiguous."""
+        """Parse a head; ``raw`` ends before the empty line. Raises ProtocolError, also for ambiguous heads."""
         own, raw = _without_own(raw)
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)

@@ -24,7 +24,10 @@ class Hello(Enum):
 
 
 def completeness(hello: bytes | bytearray) -> Hello:
-    """Return the first record's state. What is not a handshake counts as whole: OpenSSL refuses it."""
+    """Return whether the client's first TLS record is PARTIAL, WHOLE or TOO_LONG.
+
+    Bytes that are no ClientHello count as WHOLE: OpenSSL refuses them.
+    """
     if len(hello) < _HEADER:
         return Hello.WHOLE if hello and hello[0] != _HANDSHAKE else Hello.PARTIAL
     if hello[0] != _HANDSHAKE or hello[5] != _CLIENT_HELLO:

@@ -50,7 +50,10 @@ class Reader:
             self._buffer = bytearray(self._buffer) + data
 
     def head(self) -> Head | None:
-        """Return the next head after a complete body, or None if incomplete. Raises ProtocolError."""
+        """Remove the next request's head from the buffer and return it, parsed; None if incomplete. Raises ProtocolError.
+
+        Call it only once the previous body is :attr:`complete`.
+        """
         buffer = self._buffer
         end = buffer.find(_END, self._searched)
         if end < 0:
@@ -77,7 +80,10 @@ class Reader:
         return head
 
     def body(self) -> bytes:
-        """Return the buffered part of the body; empty at the end (:attr:`complete`) or without input. Raises ProtocolError."""
+        """Remove and return the buffered part of the body; empty at the end (:attr:`complete`) or without input.
+
+        Raises ProtocolError.
+        """
         if self.complete:
             return b""
         buffer = self._buffer
@@ -131,7 +137,7 @@ class _Chunks:
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Decode and remove what is possible; return the data."""
+        """Decode as many chunks as ``buffer`` has, removing them from it; return their data."""
         pieces = []
         while not self.complete:
             if self._left:

@@ -48,11 +48,11 @@ class Owner(Protocol):
     turns: Turns
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """Register a handshake; return its timeout's handle."""
+        """Count a running handshake; return the timer that aborts it."""
         ...
 
     def shaken(self, tls: Tls, certificate: bytes | None) -> None:
-        """After a handshake, count the connection by certificate, or by address without one."""
+        """After the handshake, count the connection by client certificate, or by address if None."""
         ...
 
     def ended(self, tls: Tls) -> None:
@@ -142,7 +142,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting this connection; tell its protocol, if any."""
+        """Stop counting this connection; inform the HTTP connection, if the handshake made one."""
         self._transport = None
         self._closing = True
         self._handshakes.ended(self)
@@ -152,7 +152,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.connection_lost(exc)
 
     def _begin(self, hello: bytearray, nbytes: int) -> None:
-        """Pass the first record to OpenSSL once complete: it allocates 50 KiB at the first byte."""
+        """Collect the first TLS record, and pass it to OpenSSL when complete: OpenSSL allocates 50 KiB at the first byte."""
         hello += self._arrivals[:nbytes]
         match completeness(hello):
             case Hello.PARTIAL:
@@ -253,7 +253,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         return default if self._transport is None else self._transport.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes; discard them after the end."""
+        """Encrypt and send bytes; after the end, discard them."""
         if self._transport is None or self._closing:
             return
         try:

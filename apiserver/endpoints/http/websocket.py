@@ -27,7 +27,7 @@ _ABNORMAL: Final = 1006
 
 
 def texts(messages: Iterable[bytes]) -> bytes:
-    """Encode text messages (UTF-8) as frames for all of our websockets."""
+    """Return text messages (UTF-8) as a server's frames; any of our websockets may send these bytes."""
     return b"".join([Frame(Opcode.TEXT, data).serialize(mask=False) for data in messages])
 
 
@@ -92,7 +92,7 @@ class WebSocket(Response):
             self._beat()
 
     async def receive_frames(self) -> bytes:
-        """Return the next message, or a fragment of one, as a client's frames. Raises Closed."""
+        """Return the next message, or a fragment of one, encoded as a client's frames. Raises Closed."""
         while not self._messages:
             if self._decode():
                 continue
@@ -103,7 +103,7 @@ class WebSocket(Response):
         return self._messages.popleft()
 
     def push(self, frames: bytes) -> bool:
-        """Send a server's frames, such as :func:`texts`; return whether there is room for more, else await :meth:`room`.
+        """Send encoded server's frames, such as :func:`texts`; return whether there is room for more, else await :meth:`room`.
 
         Raises ConnectionError.
         """
@@ -135,7 +135,7 @@ class WebSocket(Response):
         await self._ready.wait()
 
     def _received(self, data: bytes) -> None:
-        """Receive bytes; empty: the connection is gone."""
+        """Take input of the client; empty: the connection is gone."""
         self._heard = True
         if data:
             self._held.add(data)
@@ -151,11 +151,11 @@ class WebSocket(Response):
 
     @property
     def _is_full(self) -> bool:
-        """True while reading pauses; an incomplete message needs more input."""
+        """True if decoded messages wait and much input is held: reading pauses."""
         return bool(self._messages) and len(self._held) > _HELD
 
     def _decode(self) -> bool:
-        """Take one message, or decode one slice; return False if that needs more input, or after the end."""
+        """Queue one whole message, or decode one slice of input; return False if more input is needed, or after the end."""
         if self._ended:
             return False
         if self._on_close is None and (whole := self._held.message(self._max_bytes, masked=True)) is not None:
@@ -191,7 +191,7 @@ class WebSocket(Response):
         return b"".join(self._protocol.data_to_send())
 
     def _beat(self) -> None:
-        """Ping. Abort if nothing came since the last ping while we read."""
+        """Send a ping; instead abort if nothing came since the last one, unless we paused reading."""
         if not self._heard and not self._is_full:
             self._carrier.abort()
             return
