@@ -168,6 +168,23 @@ def test_guest_gets_processors_up_to_its_maximum() -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "supported", "expected"),
+    [
+        (4, live_changes.KNOWN, ""),
+        (5, live_changes.KNOWN, "live, sockets go up to maxSockets (4)"),
+        (9, live_changes.KNOWN, "live, sockets go up to maxSockets (4)"),
+        (3, live_changes.KNOWN, ""),
+        (5, ["disk.ioTune"], ""),
+        (5, None, ""),
+    ],
+)
+def test_processors_beyond_the_maximum_are_told(number: int, supported: Any, expected: str) -> None:
+    vm = edited(a_guest_with_room(), sockets(number, maxSockets=9))
+    vm["status"]["domain"] = {"liveChanges": supported}
+    assert live_changes.limit(vm) == expected
+
+
+@pytest.mark.parametrize(
     ("given", "edit"),
     [
         ({}, sockets(1)),
