@@ -36,26 +36,24 @@ MAX_CHANGES: Final = 64
 class Setting:
     """A setting's place in ``spec.domain``, and the comparison of its values."""
 
-    devices: str
-    """List in ``devices``; empty for a setting of a member of ``spec.domain``."""
+    place: str
+    """``devices.`` and the list of devices with this setting, or another member of ``spec.domain``."""
     field: str
     """With dots for a field of a field."""
     defaulted: Callable[[Domain], list[Object]]
     """Returns the devices with this setting, with defaults."""
     value: Callable[[Mapping[str, Any]], str]
     """Returns a device's setting; equal texts have the same effect."""
-    member: str = ""
-    """The member of ``spec.domain``, where ``devices`` is empty."""
 
 
 SETTINGS: Final[Mapping[What, Setting]] = MappingProxyType(
     {
-        "disk.ioTune": Setting("disks", "ioTune", disks.defaulted, lambda disk: disk_io_tune.text(disk_io_tune.limits(disk))),
-        "disk.size": Setting("disks", "source.create", disks.on_written_claims, lambda disk: str(disks.created_bytes(disk))),
-        "interface.state": Setting("interfaces", "state", interfaces.on_taps, interfaces.state_of),
-        "cpu.sockets": Setting("", "sockets", lambda domain: [domain.get("cpu") or {}], lambda each: str(cpu.vcpus({"cpu": each})), "cpu"),
+        "disk.ioTune": Setting("devices.disks", "ioTune", disks.defaulted, lambda disk: disk_io_tune.text(disk_io_tune.limits(disk))),
+        "disk.size": Setting("devices.disks", "source.create", disks.on_written_claims, lambda disk: str(disks.created_bytes(disk))),
+        "interface.state": Setting("devices.interfaces", "state", interfaces.on_taps, interfaces.state_of),
+        "cpu.sockets": Setting("cpu", "sockets", lambda domain: [domain.get("cpu") or {}], lambda each: str(cpu.vcpus({"cpu": each}))),
         "memory.guest": Setting(
-            "", "guest", lambda domain: [domain.get("memory") or {}], lambda each: str(memory.guest_bytes({"memory": each})), "memory"
+            "memory", "guest", lambda domain: [domain.get("memory") or {}], lambda each: str(memory.guest_bytes({"memory": each}))
         ),
     }
 )
@@ -70,10 +68,8 @@ class Change:
     """The device's; empty for processors and memory."""
 
     def __str__(self) -> str:
-        setting = SETTINGS[self.what]
-        if not setting.devices:
-            return f"spec.domain.{setting.member}.{setting.field}"
-        return f"spec.domain.devices.{setting.devices}[{self.name}].{setting.field}"
+        setting, device = SETTINGS[self.what], f"[{self.name}]" if self.name else ""
+        return f"spec.domain.{setting.place}{device}.{setting.field}"
 
 
 PROCESSORS: Final = Change("cpu.sockets")
@@ -219,17 +215,17 @@ def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> O
 
 def _with_settings(domain: Domain, setting: Setting, by_name: Mapping[str, Mapping[str, Any]]) -> Object:
     found = [_replaced(own, setting.field, by_name[name]) if name in by_name else own for name, own in _devices(domain, setting)]
-    if not setting.devices:
-        return {**domain, setting.member: found[0]}
-    return given.with_devices(domain, setting.devices, found)
+    member, _, devices = setting.place.partition(".")
+    return given.with_devices(domain, devices, found) if devices else {**domain, member: found[0]}
 
 
 def _devices(domain: Domain, setting: Setting) -> Iterator[tuple[str, Object]]:
-    if not setting.devices:
-        yield "", domain.get(setting.member) or {}
+    member, _, devices = setting.place.partition(".")
+    if not devices:
+        yield "", domain.get(member) or {}
         return
-    every = {"disks": disks.defaulted, "interfaces": interfaces.defaulted}[setting.devices](domain)
-    written = (domain.get("devices") or {}).get(setting.devices) or every
+    every = {"disks": disks.defaulted, "interfaces": interfaces.defaulted}[devices](domain)
+    written = (domain.get(member) or {}).get(devices) or every
     for device, own in zip(every, written, strict=True):
         yield str(device["name"]), own
 
