@@ -37,7 +37,7 @@ def owner(node: str, uid: str) -> Object:
 
 
 def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") -> Object:
-    """Return the wanted lease, with an owner if the node's uid is known."""
+    """Return this node's Lease, with an ownerReference if the Node's ``uid`` is known."""
     return {
         "apiVersion": LEASES.api_version,
         "kind": LEASES.kind,

@@ -56,7 +56,7 @@ class Node:
         give: Give = ownership.give,
         patience_seconds: float = hanging.PATIENCE_SECONDS,
     ) -> None:
-        """Only store the settings. ``files`` may be disks; a call waits ``patience_seconds`` for a pod with an unresponsive disk."""
+        """Only store the settings. ``files`` are allowed as disks; a call waits ``patience_seconds`` for a pod with a hanging disk."""
         self._give = give
         self._files = files or host_disks.Allowed()
         self._capabilities = capabilities
@@ -151,7 +151,7 @@ def _unmount_claim(target: Launcher, disk: Mapping[str, Any]) -> None:
 def _give(
     give: Give, root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
 ) -> messages.Accelerator:
-    """Give the pod its nodes and files, close both descriptors, and return the accelerator. ``lock`` allows locking the guest's memory."""
+    """Give the pod its nodes and files, close both descriptors, and return the accelerator. ``lock``: call it; give IOMMU groups too."""
     with descriptors.closing(root), descriptors.closing(process):
         if lock is not None:
             nodes = [*nodes, *passthrough.groups(root)]

@@ -35,7 +35,7 @@ class Verdict:
 
 
 def verdict_of(report: str, *, ended: bool) -> Verdict:
-    """Return the verdict for the trial's output; ``ended`` is false if the trial was killed."""
+    """Return the Verdict (accelerated or not, and why) from the trial's output; ``ended`` is false if the trial was killed."""
     stages: dict[str, float] = {}
     reason = ""
     for line in report.splitlines():
@@ -70,7 +70,7 @@ class Trials:
         return self._child is not None and self._child.returncode is None
 
     async def run(self) -> tuple[str, bool]:
-        """Run a trial guest; return its output, and whether it ended in time. Raises OSError."""
+        """Run a trial guest; return its output, and False if it was killed after ``TRIAL_SECONDS``. Raises OSError."""
         self._child = child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "handler.devices.kvm", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
         )
@@ -94,7 +94,7 @@ class Trials:
 
 
 async def decide(choice: Choice, trials: Trials) -> Verdict:
-    """Return and log the verdict for this node; ``auto`` runs a trial."""
+    """Return and log whether guests are accelerated here, and why; only ``auto`` runs a trial."""
     verdict = Verdict(accelerated=False, reason="")
     match choice:
         case "kvm":

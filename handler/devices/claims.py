@@ -64,7 +64,7 @@ def remove(target: Launcher, disk: str, parent: str = layout.DISKS_DIRECTORY) ->
 
 
 def has_device(target: Launcher, disk: str) -> bool:
-    """Return whether the pod has a disk's claim as a block device, which a process that opened it keeps. Raises OSError."""
+    """Return whether the pod has a disk's claim as a block device, which no unmount takes away. Raises OSError."""
     path = f"{layout.DEVICES_DIRECTORY}/{disk}".lstrip("/")
     try:
         os.close(opening.openat2(target.root, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS))

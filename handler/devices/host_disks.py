@@ -53,7 +53,7 @@ class File:
 
 
 def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[File, ...]:
-    """Return the node's files for a machine's disks. Raises NotTheDevice if one is not below an allowed prefix."""
+    """Return a File for each disk of a machine that is a node's file. Raises NotTheDevice if one is not below an allowed prefix."""
     found = []
     for each in disks.defaulted(domain):
         if not host_disks.is_host(each):

@@ -46,7 +46,7 @@ class Macvtaps:
         return tuple(f"{self.name}{minor}" for minor in range(1, NUMBERS + 1))
 
     def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """Return (path on the node, path in the container) for valid ids."""
+        """Return (path on the node, path in the container) of each of these valid ids."""
         return tuple((str(self.directory / str(minor)), path_of(minor)) for minor in self._minors(ids))
 
     def refusal(self, ids: Iterable[str]) -> str:
@@ -66,7 +66,7 @@ class Macvtaps:
         return [int(each.removeprefix(self.name)) for each in ids if each in own]
 
     def _is_taken(self, major: int | None, minor: int) -> bool:
-        """Return whether a macvtap has the number, except those that only occupy lower numbers for a moment."""
+        """Return whether a macvtap has the number, other than our placeholders, which occupy lower numbers for a moment."""
         try:
             link = (self.numbers / f"{major}:{minor}").readlink()
         except OSError:
@@ -111,9 +111,9 @@ def _make(path: Path, number: int) -> None:
 
 
 def nodes(root: int, major: int | None) -> tuple[ownership.Node, ...]:
-    """Return the macvtap devices that a pod may open, the lowest first.
+    """Return the macvtap devices in a pod's /dev, the lowest first; none without ``major``.
 
-    The kubelet gave it each of these numbers, because only root can make device nodes.
+    The kubelet made them, because only root can make device nodes.
     """
     try:
         directory = opening.openat2(root, "dev", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)

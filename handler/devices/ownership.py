@@ -47,12 +47,12 @@ VHOST_VSOCK: Final = Node("/dev/vhost-vsock", "char", (10, 241), required=False)
 
 
 def disk(name: str, *, read_only: bool = False) -> Node:
-    """Return the block device's node for a disk's claim; optional, because only claims with ``volumeMode: Block`` have it."""
+    """Return the Node of a claim's block device in the pod, not required, because only claims with ``volumeMode: Block`` have it."""
     return Node(f"{layout.DEVICES_DIRECTORY}/{name}", "block", required=False, read_only=read_only)
 
 
 def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
-    """Give ``node`` to ``user`` and its group, a read-only one only to the group; return whether it is there.
+    """Give ``node`` to ``user`` and its group, a read-only one only to the group; return whether the pod has the device.
 
     A missing path or a directory (a claim with a file system) is left alone unless the node is required. Raises NotTheDevice if something
     else is there, such as a link; or OSError.

@@ -31,7 +31,7 @@ _GROUP: Final = re.compile(r"vfio|\d{1,6}")
 
 
 def groups(root: int) -> list[ownership.Node]:
-    """Return the IOMMU groups' device nodes in a pod, below a descriptor of its root."""
+    """Return a Node for each IOMMU group's device in a pod; ``root`` is a descriptor of its root directory."""
     try:
         directory = opening.openat2(root, "dev/vfio", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     except FileNotFoundError:

@@ -56,7 +56,7 @@ Action: TypeAlias = RequestCertificate | Requeue
 
 
 def plan(observed: Observed, now: datetime) -> Action:
-    """Return whether to request a certificate, or when to decide again."""
+    """Return the action: RequestCertificate, or Requeue with the seconds until the next decision."""
     if observed.is_revoked or not observed.has_authorities:
         return Requeue(LOOK_AGAIN.total_seconds())
     held = observed.held

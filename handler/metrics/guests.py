@@ -117,7 +117,7 @@ def lines(node: str, guests: Sequence[Guest]) -> Iterator[str]:
 
 
 def _by_key(statistics: Statistics) -> Mapping[str, list[tuple[str, int]]]:
-    """Return the numbers by their key in :data:`METRICS`, each with its device's number, empty for the guest's own."""
+    """Return (device's number, value) pairs by the key that :data:`METRICS` uses; the number is empty for the guest's own values."""
     found: dict[str, list[tuple[str, int]]] = {}
     for name, value in statistics.items():
         if isinstance(value, int):

@@ -18,7 +18,7 @@ _ALIAS: Final = "kubevirt-ipam"
 
 
 def lease(link: Link, routes: Sequence[Route], alias: str) -> Lease | None:
-    """Return the guest's lease; None if the link never had an IPv4 address. ``routes`` do not follow from its addresses."""
+    """Return the guest's lease, from ``alias`` or else the link; None: it never had IPv4. ``routes`` do not follow from its addresses."""
     if (kept := _kept(alias)) is not None:
         return kept
     addresses = link.of_family(4)

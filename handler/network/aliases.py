@@ -33,7 +33,7 @@ def parts(word: str, alias: str) -> list[str]:
 
 
 def of_lease(lease: Lease | None) -> tuple[str, ...]:
-    """Return the parts of an alias that store a lease or its absence."""
+    """Return the parts of an alias that store this lease, or with None that there is none."""
     return ("",) if lease is None else (lease.address, *(f"{each.destination}>{each.gateway}" for each in lease.routes))
 
 

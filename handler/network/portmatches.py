@@ -21,7 +21,7 @@ def translating(matches: Iterable[str], guest: str) -> str:
 
 
 def kept_from_guest(ports: Sequence[Port] | None, client_port: int) -> str:
-    """Return the rule that keeps DHCP answers from outside from the guest; empty if only listed ports reach it.
+    """Return the rule that keeps DHCP answers from outside from the guest; empty unless all ports reach it (None).
 
     Matching packets stay in the pod, where no process receives them.
     """

@@ -61,7 +61,7 @@ def wanted(given: object) -> Wanted:
 
 
 def members(interface: Interface) -> dict[str, Any]:
-    """Return the result for a call of our plugin that made ``interface``."""
+    """Return our plugin's result that describes ``interface``."""
     return {key: value for key, value in dataclasses.asdict(interface).items() if key not in _KNOWN}
 
 

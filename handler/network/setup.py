@@ -85,7 +85,7 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -
 
 
 def with_links(asked: Sequence[Wanted], links: Collection[str], coming: Collection[str] = ()) -> tuple[Wanted, ...]:
-    """Return the interfaces, each with the pod's link to its network. Raises NotInPod if there is none for one in ``coming``.
+    """Return the interfaces, each with the pod's link to its network, if any. Raises NotInPod if one in ``coming`` has no link.
 
     ``coming`` names interfaces that the pod was made without; another network may have the link of the name.
     """
@@ -133,7 +133,7 @@ class Networks:
     """The plugins that join interfaces: ours by interface type, third parties' by name."""
 
     def __init__(self, theirs: Plugins | None = None, records: Records | None = None, *, prepare_seconds: float = PREPARE_SECONDS) -> None:
-        """Only store the settings. Without ``records`` of the third-party plugins' calls, nothing is deleted later."""
+        """Only store the settings. Without ``records``, which store calls of third-party plugins, they get no ``DEL``."""
         self._prepare_seconds = prepare_seconds
         self._ours = ours()
         self._theirs = theirs or Plugins(Path(), {})
@@ -249,7 +249,7 @@ class Networks:
 
 
 def own() -> Own:
-    """Return the command of all our plugins, with this process' PATH."""
+    """Return the command that runs each of our plugins, with this process' PATH."""
     environment = {"PYTHONPATH": str(Path(handler.__file__).parents[1])}
     if path := os.environ.get("PATH"):
         environment["PATH"] = path
@@ -257,7 +257,7 @@ def own() -> Own:
 
 
 def ours() -> Plugins:
-    """Return our network plugins, named after interface types."""
+    """Return the Plugins that call our network plugins, each named after an interface type."""
     types = {*bindings.BINDINGS, *bindings.FURTHER}
     return Plugins(Path(), {}, {("network", each): own() for each in types}, seconds=_SECONDS, patience=None)
 
@@ -287,7 +287,7 @@ def over_the_wire(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _held(namespace: int) -> Iterator[tuple[int, str]]:
-    """Yield a duplicate of the namespace's descriptor, valid if the original is closed, and its ``/proc`` path for other processes."""
+    """Yield a duplicate of the namespace's descriptor, which outlives the original, and its ``/proc`` path for other processes."""
     with descriptors.closing(os.dup(namespace)) as descriptor:
         yield descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
 

@@ -59,7 +59,7 @@ class Deleter:
         look_seconds: float = LOOK_SECONDS,
         first_retry_seconds: float = FIRST_RETRY_SECONDS,
     ) -> None:
-        """``is_there``: the pod with this uid still has its volumes; ``failed`` is called for each failed ``DEL``."""
+        """``is_there`` returns whether the pod with this uid still has its volumes; ``failed`` is called for each failed ``DEL``."""
         self._look_seconds = look_seconds
         self._first_retry_seconds = first_retry_seconds
         self._records = records

@@ -51,7 +51,7 @@ class Record:
 
     @property
     def key(self) -> Element:
-        """The disk or interface of the pod that this record is about."""
+        """Kind, pod's uid and name of the disk or interface that this record is about."""
         return Element(self.kind, self.pod_uid, self.element)
 
     def answered(self, result: Mapping[str, Any]) -> Record:

@@ -15,7 +15,7 @@ from handler.pods.process import Launcher
 def opened(pod_uid: str, kubelet: Path = places.KUBELET_DIRECTORY) -> Iterator[Launcher]:
     """Yield the process of an attachment pod. Raises ValueError for an invalid uid.
 
-    Raises NotOfThisPod if a process outside of this pod listens there, or OSError if the pod is not here, or does not listen yet.
+    Raises NotOfThisPod if a process outside of this pod listens at its socket, or OSError if the pod is not here, or does not listen yet.
     """
     with places.run_directory(pod_uid, kubelet) as directory, places.connect(directory, layout.ATTACHMENT_SOCKET) as link:
         process = Launcher.of(places.peer_process(link), pod_uid)

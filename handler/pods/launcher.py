@@ -181,7 +181,7 @@ class Connection:
         return found
 
     def _take_newest(self, found: list[messages.FromLauncher]) -> None:
-        """Handle only the newest status among the messages of a launcher over its limit."""
+        """Handle only the newest status (and a missing hello) among the messages of a launcher over its limit."""
         if found and self._status is None:
             self._take(found[0])
         if told := [each for each in found if not isinstance(each, messages.Content)]:
@@ -214,7 +214,7 @@ class Pending:
         future.add_done_callback(self._note_time)
 
     async def answered(self, *, within: float | None = None) -> bool:
-        """Wait for the answer; return whether it came ``within`` that many seconds. May be called again.
+        """Wait for the answer; return False if it takes longer than ``within`` seconds. None: wait until the deadline. May be called again.
 
         Raises LauncherRefused, or Disconnected if no answer came before the deadline.
         """

@@ -66,7 +66,7 @@ class Link:
 
     @property
     def moving(self) -> bool:
-        """True while the guest migrates to another pod, and afterwards."""
+        """True while the guest migrates to another pod, and after that succeeded."""
         migrations = self.status.migrations if self.status else ()
         return any(each.direction == "outgoing" and each.state in ("running", "succeeded") for each in migrations)
 
@@ -87,7 +87,7 @@ class Links:
         return self._links.get(pod_uid)
 
     def acquire(self, pod_uid: str, holder: Holder) -> Link:
-        """Return the link to this pod, kept until all its holders call :meth:`release`. Raises ValueError for an invalid uid."""
+        """Return the link to this pod, new or not, kept until its holders call :meth:`release`. Raises ValueError for an invalid uid."""
         if not places.is_uid(pod_uid):
             raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
         link = self._links.get(pod_uid)
@@ -98,7 +98,7 @@ class Links:
         return link
 
     def release(self, holder: Holder, *, keep: str = "") -> None:
-        """Drop the holder's links, except for the pod ``keep``."""
+        """End this holder's use of its links, except for the pod ``keep``; drop links without holders."""
         for link in list(self._links.values()):
             if link.pod_uid != keep and holder in link.holders:
                 link.holders.discard(holder)
@@ -171,7 +171,7 @@ class Links:
                 link.connection = None
 
     async def _has_exited(self, link: Link, connection: Connection, error: Disconnected) -> bool:
-        """Return whether the launcher of a broken connection has exited; if it sent too much, wait until it may send again."""
+        """Wait shortly whether the launcher of a broken connection exits, longer if it sent too much; return True if it did."""
         now = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(self._limits.exit_seconds, link.budget.delay(now))):

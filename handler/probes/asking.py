@@ -49,7 +49,7 @@ class Question:
         self._ping: Pending | None = None
 
     async def ask(self, link: Link) -> Outcome:
-        """Probe the guest once; return success, failure, or neither if it could not be asked."""
+        """Probe the guest once; return the Outcome: success, failure, or neither if the guest could not be asked."""
         if self._probe.handler not in probes.OVER_NETWORK:
             return await self._ask_agent(link.connection)
         if not self._address:
@@ -116,7 +116,7 @@ class Question:
 
     @property
     def _more_seconds(self) -> float:
-        """Seconds beyond the probe's timeout for virt-launcher's report of a command that does not end."""
+        """Seconds after the probe's timeout in which virt-launcher may report a command that does not end; 0 for other probes."""
         return EXEC_SECONDS if self._probe.handler == probes.EXEC else 0.0
 
     def _failed(self, why: str) -> Outcome:

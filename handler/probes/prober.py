@@ -34,7 +34,7 @@ class Question(Protocol):
     """A probe of one guest: ``asking.Question``."""
 
     async def ask(self, link: Link) -> Outcome:
-        """Probe the guest once; return success, failure, or neither if it could not be asked."""
+        """Probe the guest once; return the Outcome: success, failure, or neither if the guest could not be asked."""
         ...
 
 
@@ -86,7 +86,7 @@ class Prober:
         self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Start the machine's missing probes, and return the verdict so far. An empty ``address`` means none, None unknown."""
+        """Start the machine's missing probes; return the Verdict of both so far. ``address``: empty if it has none, None if unknown."""
         found = {field: self._take(vm, link, address, field) for field in _FIELDS}
         readiness, liveness = found[probes.READINESS], found[probes.LIVENESS]
         return Verdict(readiness.verdict, readiness.message, liveness.message if liveness.verdict is False else "")
@@ -156,7 +156,7 @@ class Prober:
 
 
 def _wanted(probe: Probe | None, address: str | None) -> tuple[_Wanted | None, str]:
-    """Return the probe to run; or None, and why it cannot run, if known."""
+    """Return the probe to run; or None, and why it cannot run (empty: it is not specified, or its address unknown)."""
     if probe is None:
         return None, ""
     if probe.handler not in probes.OVER_NETWORK:

@@ -51,7 +51,7 @@ class Tally:
 
 
 def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
-    """Return the tally with one more outcome."""
+    """Return the tally with one more outcome, which changes the verdict at the probe's thresholds."""
     if outcome.succeeded is None:
         return tally
     if outcome.succeeded:
@@ -64,5 +64,5 @@ def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
 
 
 def interrupted(tally: Tally) -> Tally:
-    """Return the tally after a time without probes, which interrupts sequences of results."""
+    """Return the tally after a time without probes: the verdict stays, the counts begin again."""
     return replace(tally, successes=0, failures=0, newest="", repeated=0)

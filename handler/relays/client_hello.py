@@ -34,7 +34,7 @@ class _Bytes:
         return int.from_bytes(self.take(size))
 
     def vector(self, size: int) -> _Bytes:
-        """Take a length of ``size`` bytes, and that many bytes."""
+        """Take a length of ``size`` bytes and that many bytes; return the latter."""
         return _Bytes(self.take(self.number(size)))
 
     def rest(self) -> bytes:

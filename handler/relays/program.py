@@ -417,7 +417,7 @@ class _Copying:
                     raise Ended("virt-handler sent an unexpected message")
 
     def _want(self, descriptor: int, mask: int) -> None:
-        """Poll for these events, or not at all: a side that has ended would be reported forever."""
+        """Poll for the events ``mask``; 0: not at all, because a side that has ended would be reported forever."""
         before = self._masks[descriptor]
         if mask != before:
             self._masks[descriptor] = mask

@@ -32,7 +32,7 @@ class Slots:
 
     @contextmanager
     def one(self, machine: NamespacedName, uid: str, stream: str, exists: Callable[[str], bool]) -> Iterator[str]:
-        """Take a slot while the block runs; yields the name of its stream. Other streams are ignored.
+        """Take a slot for a USB stream while the block runs; yield the stream with this slot. Other streams take none.
 
         ``stream`` is the requested slot, or any free one; ``exists`` says whether the machine has a slot. Raises Conflict if none is free.
         """

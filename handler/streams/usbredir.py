@@ -183,7 +183,7 @@ class Packets:
         return part
 
     def _next(self) -> int:
-        """Return how many bytes of the next packet can be passed before its data; 0: more are needed."""
+        """Return the length of the next packet's headers, or of a whole hello, once it can be passed; 0: more bytes are needed."""
         shared = (self._client or 0) & (self._qemu or 0)
         head = 16 if shared & LONG_IDS else 12
         if len(self._waiting) < 8:

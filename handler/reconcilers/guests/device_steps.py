@@ -72,30 +72,30 @@ def next_due(steps: Sequence[S], failures: Failures, now: float) -> S | None:
 
 
 def failure_after(step: Step, message: str, before: Failure | None, now: float, *, waits: bool = False) -> Failure:
-    """Return the record of a step's failed attempt; the pauses double. ``waits``: it needs a new pod of the machine."""
+    """Return the record of a failed attempt; pauses double. ``waits``: pending, not failed, because it needs a new pod of the machine."""
     count = _count(step, before) + 1
     again = now + pause_seconds(count, RETRY_SECONDS, MAX_RETRY_SECONDS)
     return Failure(step, one_line(message, MAX_MESSAGE), count, again, live_changes.PENDING if waits else live_changes.FAILED)
 
 
 def delayed(step: Step, message: str, before: Failure | None, again: float) -> Failure:
-    """Return the record of a step that may begin only at ``again``; no failed attempt."""
+    """Return the record of a step that may begin only at ``again``: pending, without another attempt counted."""
     return Failure(step, message, _count(step, before), again, live_changes.PENDING)
 
 
 def current(steps: Sequence[Step], failures: Failures) -> dict[str, Failure]:
-    """Return the failures of these still missing steps by the device's path, in the steps' order."""
+    """Return those of ``failures`` that these still missing steps have, by the device's path, in the steps' order."""
     return {each.path: failures[each.path] for each in steps if each.path in failures}
 
 
 def pause(steps: Sequence[Step], failures: Failures, now: float) -> float | None:
-    """Return the seconds until the next attempt of a failed step; None if none failed."""
+    """Return the seconds until the first of these steps may be tried again; None if none failed or was delayed."""
     due = [each.again for each in current(steps, failures).values()]
     return max(min(due) - now, 0.0) if due else None
 
 
 def with_entries(vm: Object, status: Object, steps: Sequence[Step], failures: Failures, now: datetime) -> Object:
-    """Return the status with the failed steps among its entries of ``status.changes``."""
+    """Return the status with an entry in ``status.changes`` for each step that failed often enough (``Step.reported``)."""
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     missing = current(steps, failures).items()
     told = ((path, each) for path, each in missing if each.count >= each.step.reported)
@@ -105,7 +105,7 @@ def with_entries(vm: Object, status: Object, steps: Sequence[Step], failures: Fa
 
 
 def done(vm: Object, path: str, now: datetime) -> Object:
-    """Return the status that tells virt-api in ``status.changes`` that the guest got or released the device at ``path``."""
+    """Return the status with an entry in ``status.changes``, for virt-api: the guest got or released the device at ``path``."""
     status: Object = dict(vm.get("status") or {})
     others = [each for each in live_changes.entries(vm) if each.get("path") != path]
     entry = {"path": path, "state": live_changes.APPLIED, "time": times.to_rfc3339(now)}

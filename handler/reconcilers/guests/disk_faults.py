@@ -21,7 +21,7 @@ MAX_MESSAGE: Final = 1024
 
 
 def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None:
-    """Return DisksReady=False with each failed disk; None if none of them is the machine's."""
+    """Return condition DisksReady=False, which names each failed disk; None if the machine has none of them."""
     told = {each.disk: each for each in faults}
     found = [told[each["name"]] for each in disks.defaulted(domain_of(vm)) if each["name"] in told]
     if not found:
@@ -34,7 +34,7 @@ def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None
 def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | None:
     """Return an Event's reason and message if DisksReady newly reports failing disks, else None.
 
-    ``of_plugin``: its reason for a failed plugin.
+    ``of_plugin``: DisksReady's reason for failed plugins, if those count.
     """
     before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
     if after.get("reason") not in {conditions.DISK_FULL, conditions.DISK_FAILS, of_plugin} - {""}:

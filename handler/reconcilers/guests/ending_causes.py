@@ -24,7 +24,7 @@ _FAILURES: Final = frozenset({conditions.START_TIMEOUT, conditions.LIVENESS_FAIL
 
 
 def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
-    """Return ``end``, with its cause if the guest was shut down although its machine should be on."""
+    """Return ``end``, with its cause if the guest was shut down by request although its machine should be on."""
     kind = launcher.ending.kind if launcher.ending is not None else ""
     if kind not in ("shutdown-requested", "destroyed") or not launcher.stopping or _is_to_end(vm):
         return end
@@ -40,7 +40,7 @@ def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
 
 
 def event_type(vm: Mapping[str, Any], end: End) -> EventType:
-    """Return the type of an end's Event: also Warning if a running guest was powered off, or a user deleted its pod."""
+    """Return Warning for the Event of a failure, of a running guest that was powered off, or of a deleted pod; else Normal."""
     lost = end.reason == POD_DELETED or (end.reason == guest_status.POWERED_OFF and power.has_run(vm))
     return "Warning" if end.result == power.RESULT_FAILED or lost else "Normal"
 
@@ -50,6 +50,6 @@ def _because(cause: str, end: End) -> str:
 
 
 def _is_to_end(vm: Mapping[str, Any]) -> bool:
-    """True if the machine's own power state ends this attempt, or did before a user changed it again."""
+    """Return whether the machine should be off or in a later attempt, or has a ``stopTime`` for this attempt."""
     decision = power.decide(vm)
     return not decision.on or decision.attempt > power.current_attempt(vm) or bool(power.newest_attempt(vm).get("stopTime"))

@@ -43,7 +43,7 @@ def with_guest(vm: Object, status: Object, observed: messages.Status, now: datet
 
 
 def _guest(observed: messages.Status, stored: Mapping[str, Any], names: frozenset[str]) -> Object:
-    """Return the guest's data without the time; while its agent is away, the last data."""
+    """Return ``status.guest`` without its time; while the agent reports nothing, the stored data."""
     agent = observed.agent
     if not (agent.version or agent.os_id or agent.hostname):
         said = {key: value for key, value in stored.items() if key != "time"}
@@ -79,7 +79,7 @@ def _condition(vm: Object, agent: messages.AgentStatus) -> Object:
 
 
 def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:
-    """Return whether the guest's agent may not have connected yet after a migration."""
+    """Return whether the agent may not have connected yet: the guest arrived less than ``WRITE_SECONDS`` ago, and it reported nothing."""
     silent = observed.agent == messages.AgentStatus()
     return silent and any(
         each.direction == "incoming" and now.timestamp() - each.end_time < WRITE_SECONDS for each in observed.migrations

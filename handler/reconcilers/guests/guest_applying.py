@@ -69,7 +69,7 @@ class Applier:
         return self._failures.get(pod_uid, {})
 
     async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:
-        """Apply the machine's planned actions in order; return when to check again, None: at once."""
+        """Apply the machine's planned actions in order; return the last one's Result: when to check again, None: at once."""
         rest: Result | None = Result()
         for action in actions:
             match action:
@@ -112,7 +112,7 @@ class Applier:
         return await self._end_operation(vm, operation_id, operations.SUCCEEDED)
 
     async def _end_operation(self, vm: Object, operation_id: str, result: operations.Result, message: str = "") -> Result | None:
-        """Write an operation's result and Events, and return None; if the rate limit forbids it, only return the delay."""
+        """Write an operation's result and Events, and return None; if the rate limit forbids it, return the delay as a Result."""
         found = operations.with_result(vm, operation_id, result, guest_status.printable(message), self._ports.clock.now())
         status = {**(vm.get("status") or {}), "operations": found}
         if not await self._writer.write(vm, status):

@@ -43,7 +43,7 @@ Failures = Mapping[Change, Failure]
 
 
 def missing(vm: Mapping[str, Any], launcher: messages.Status) -> dict[Change, str]:
-    """Return the desired values of settings that virt-launcher can change, where the guest has other ones."""
+    """Return the desired value of each setting that virt-launcher can change now, and that the guest has otherwise."""
     supported, told = _supported(launcher), _told(launcher)
     return {
         change: value
@@ -78,7 +78,7 @@ def pause(vm: Mapping[str, Any], launcher: messages.Status, failures: Failures, 
 
 
 def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Status, failures: Failures, now: datetime) -> Object:
-    """Return the status with the state of each recorded edit in ``status.changes``."""
+    """Return the status; its ``status.changes`` has the state of each unfinished edit that the launcher supports."""
     supported, told = _supported(launcher), _told(launcher)
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     desired, there = live_changes.wanted(vm), _disks(launcher)
@@ -126,7 +126,7 @@ def _outcome(has: messages.SettingStatus | None, desired: str, failure: Failure 
 
 
 def events(vm: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[EventType, str, str]]:
-    """Yield the Events of changes that the guest took, or that failed with a new message."""
+    """Yield type, reason and message of an Event for each change that the guest took, or that failed with a new message."""
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     for entry in status.get(live_changes.FIELD) or ():
         path, message = entry["path"], entry.get("message")

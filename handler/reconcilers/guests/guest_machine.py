@@ -25,9 +25,9 @@ def machine_of(
     chosen: Chosen | None,
     served: Mapping[str, Served] = MappingProxyType({}),
 ) -> messages.Machine:
-    """Return the description of ``vm`` for its launcher.
+    """Return the Machine that describes ``vm`` for its launcher.
 
-    ``chosen`` is the CPU of a guest with KVM that names none; ``served`` are disks of plugins, by name.
+    ``chosen`` is the CPU, with KVM, of a machine that names none; ``served`` has the plugins' answers by disk.
     """
     spec = running.spec_of(vm)
     return messages.Machine(

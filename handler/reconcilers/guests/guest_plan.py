@@ -124,7 +124,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def why_down(vm: Mapping[str, Any]) -> str:
-    """Return why a guest must shut down: the decision to be off, or the reason for its end."""
+    """Return why a guest must shut down: the message of the decision to be off, of a failed liveness probe, or a general one."""
     decision = power.decide(vm)
     if not decision.on or decision.attempt > power.current_attempt(vm):
         return decision.message
@@ -188,9 +188,9 @@ def stands_still(launcher: messages.Status | None) -> bool:
 
 
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
-    """Return whether the grace period was shortened after the launcher was asked to shut down.
+    """Return whether the machine's grace period is shorter than that of the launcher's shutdown.
 
-    A launcher that does not report its grace period would get a second request at every check.
+    False if the launcher does not report its own: it would get a second request at every check.
     """
     return launcher.grace_seconds is not None and power.grace_seconds(vm) < launcher.grace_seconds
 
@@ -206,7 +206,7 @@ def _is_leaving(launcher: messages.Status | None) -> bool:
 
 
 def _stands_to_arrive(launcher: messages.Status) -> bool:
-    """Return whether a migrating guest was paused by request, as a MigrationPolicy may allow."""
+    """Return whether the guest migrates away, and was paused by request so that it arrives (``allowPause``)."""
     return _is_leaving(launcher) and launcher.domain is not None and (launcher.domain.state, launcher.domain.reason) == ("paused", "user")
 
 

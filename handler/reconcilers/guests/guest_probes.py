@@ -19,9 +19,9 @@ CANNOT_ASK: Final = "the readiness probe cannot be sent: "
 
 
 def unready(vm: Object, verdict: Verdict) -> str:
-    """Return why a guest is not ready, by its readiness probe, or an empty string.
+    """Return why the readiness probe makes a guest unready; empty: it is ready, or has no such probe.
 
-    Without a verdict (after a restart, or a migration), the machine's status decides: a guest that it reports as paused was ready before.
+    Without a verdict (after a restart, or a migration), condition Ready decides: if it is True or reports a pause, the guest is ready.
     """
     if probes.of(vm.get("spec") or {}, probes.READINESS) is None or verdict.ready:
         return ""
@@ -37,14 +37,14 @@ def unready(vm: Object, verdict: Verdict) -> str:
 
 
 def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Object:
-    """Return the status that ends the attempt of a guest because of its liveness probe; virt-handler then shuts it down."""
+    """Return the status after a failed liveness probe: phase Stopping, Ready=False; virt-handler then shuts the guest down."""
     message = one_line(f"the liveness probe failed: {verdict.dead}", MAX_MESSAGE)
     ready = objects.new_condition(vm, conditions.READY, "False", conditions.LIVENESS_FAILED, message)
     return objects.with_status_condition(phases.enter(status, phases.STOPPING, now), ready, now=times.to_rfc3339(now))
 
 
 def became_unready(vm: Object, status: Object) -> str:
-    """Return why a Ready machine became unready by its probe, or an empty string."""
+    """Return Ready's message if it changed from True because of the readiness probe, or an empty string."""
     before = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     after = objects.condition(status.get("conditions"), conditions.READY) or {}
     return str(after["message"]) if before.get("status") == "True" and after.get("reason") == conditions.NOT_PROBED else ""

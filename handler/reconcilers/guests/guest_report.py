@@ -64,12 +64,12 @@ class Observed:
 
     @property
     def is_dead(self) -> bool:
-        """True if the guest must end because of its liveness probe."""
+        """True if the liveness probe has failed, and the guest is not stopping yet."""
         return bool(self.verdict.dead) and not self.launcher.stopping
 
 
 def status_of(seen: Observed) -> tuple[Object, float | None]:
-    """Return the machine's status, and in how many seconds it changes without a new report; None: not."""
+    """Return the machine's status, and after how many seconds it changes without a new report; None: it does not."""
     status, again = _seen_now(seen)
     return objects.with_conditions_judged(seen.vm, status, _JUDGED), again
 

@@ -38,7 +38,7 @@ class GuestStart:
         """Unanswered starts."""
 
     def is_starting(self, pod_uid: str) -> bool:
-        """Return whether the launcher has not answered the request to start its guest yet."""
+        """Return whether the launcher got the request to start its guest, and has not answered it."""
         return pod_uid in self._starting
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
@@ -114,7 +114,7 @@ class GuestStart:
     async def _sync(
         self, link: Link, connection: Connection, machine: messages.Machine, image: messages.Image | None, *, paused: bool
     ) -> bool:
-        """Request the start of the guest, once; return whether the launcher answered within ``start_patience_seconds``."""
+        """Request the guest's start, once per connection; return whether the launcher answered within ``start_patience_seconds``."""
         pending = self._starting.get(link.pod_uid)
         if pending is None or pending.connection is not connection:
             capabilities = self._ports.node.capabilities(machine.accelerator)
@@ -130,7 +130,7 @@ class GuestStart:
         return answered
 
     async def _write_network_found(self, vm: Object) -> bool:
-        """Write that the start does not wait for an interface plugin, so that its time limit applies; return whether that was written."""
+        """Write that the start waits for no interface plugin now, so its time limit applies; return False if nothing was written."""
         if conditions.Wait.NETWORK_PLUGIN not in conditions.waits_for(vm):
             return False
         return await self._writer.write(vm, guest_status.with_network(vm, vm.get("status") or {}, None, self._ports.clock.now()))

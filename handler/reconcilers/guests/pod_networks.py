@@ -95,7 +95,7 @@ class PodNetworks:
         return interfaces
 
     def begin_change(self, pod_uid: str) -> None:
-        """Count a change of the pod's cards. Raises TooManyChanges if it must wait."""
+        """Count a change of the pod's cards. Raises TooManyChanges if the rate limit forbids it now."""
         now = asyncio.get_running_loop().time()
         bucket = self._changes.setdefault(pod_uid, self._bucket(now))
         if not bucket.try_accept(now):
@@ -115,7 +115,7 @@ class PodNetworks:
             self._interfaces[pod_uid] = tuple(each for each in self._interfaces[pod_uid] if each.name != card)
 
     async def ensure(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> NetworkFault | None:
-        """Set up a running guest's network, including filters, after a restart of this process; return the fault to report."""
+        """Set up a running guest's network and filters, unless this process did before; return the fault to report, or None."""
         try:
             await self.set_up(vm, pod_uid, connection)
         except Unsupported as error:

@@ -43,7 +43,7 @@ def request(migration: Object) -> messages.Migrate:
 
 
 def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stalled_seconds: float, *, can_pause: bool) -> Verdict:
-    """Return whether to abort a running migration, pause its guest, or go on.
+    """Return whether to abort a migration (after a stall, its time limit, or twice it with pauses), pause its guest, or go on.
 
     ``now`` is of the clock that wrote ``Running``; ``can_pause``: whether this virt-launcher supports the request.
     """
@@ -58,7 +58,7 @@ def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stal
 
 
 def cause(migration: Object, report: messages.MigrationStatus, now: datetime, stalled_seconds: float) -> str:
-    """Return why a migration was aborted, for users; empty: not because of a limit."""
+    """Return a message for users why a limit aborted a migration; empty: no limit did."""
     limit, elapsed, report = _limit(migration), _elapsed(migration, now), _with_figures(report, migration)
     if stalled_seconds >= STALL_SECONDS:
         return "; ".join(filter(None, (f"timed out: no guest memory was transferred for {STALL_SECONDS} s", _moved(report))))

@@ -66,7 +66,7 @@ def plan(
     *,
     write_seconds: float = DEFAULT.progress_seconds,
 ) -> Step:
-    """Return the next Course, and a status to write or the seconds to wait with it; ``seconds`` is the time of ``Course``'s clock."""
+    """Return the Step: the next Course, and the status to write now, or the seconds until then; ``seconds`` is of ``Course``'s clock."""
     course = _counted(course, report)
     old: Object = dict(migration.get("status") or {})
     status = {**old, "progress": figures(report, now)}
@@ -101,7 +101,7 @@ def figures(report: messages.MigrationStatus, now: datetime) -> Object:
 
 
 def at_end(report: messages.MigrationStatus | None, now: datetime, before: Mapping[str, Any] | None = None) -> dict[str, Object]:
-    """Return ``progress`` for the final status; empty without statistics, so that the last ones stay.
+    """Return the final status' member ``progress``; an empty dict without statistics, so that the last ones stay.
 
     ``before`` is the present ``status.progress``, which includes copied disks; the target's report covers only memory.
     """
@@ -133,7 +133,7 @@ def _moved(course: Course, report: messages.MigrationStatus) -> int:
 
 
 def _condition(migration: Mapping[str, Any], report: messages.MigrationStatus, course: Course) -> Object | None:
-    """Return the changed condition about convergence; None if it stays.
+    """Return the condition Converging if its status changes; None if it stays.
 
     Later reports do not change its message, which would cost writes.
     """

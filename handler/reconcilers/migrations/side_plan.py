@@ -287,7 +287,7 @@ def _limit_of(seen: Observed, report: messages.MigrationStatus) -> str:
 
 
 def _stays(seen: Observed) -> bool:
-    """Return whether the pod that the guest left still exists: its launcher stays for some seconds while this process is connected."""
+    """Return whether the pod that the guest left still exists: its launcher is connected, for some seconds, and reports the success."""
     launcher = seen.launcher
     report = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
     return report is not None and (report.direction, report.state) == ("outgoing", "succeeded")
@@ -299,9 +299,10 @@ def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
 
 
 def _is_confirming(seen: Observed) -> bool:
-    """Return whether libvirt still migrates on the source although the Migration is over because the target's pod ended.
+    """Return whether the source's launcher reports this migration, which is over in the API, as still running.
 
-    It learns this through the relays; a compromised launcher could report it forever, so not after :data:`CONFIRM_SECONDS`.
+    libvirt learns of the end through the relays. A compromised launcher could report this forever, so the caller limits it to
+    :data:`CONFIRM_SECONDS`.
     """
     launcher = seen.launcher
     report = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
@@ -354,7 +355,7 @@ def plan_target(seen: Observed) -> TargetPlan:
 
 
 def _target_over(seen: Observed) -> TargetPlan:
-    """Return the actions until the Migration has the guest's downtime, which the launcher may report a moment later."""
+    """Return the actions after the end: write the guest's downtime, if reported within ``MEASURE_SECONDS``, and forget the Migration."""
     is_told = dig_migration(seen.migration, "status", "progress", "downtimeMilliseconds") is not None
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or is_told or seen.gone:
         return (ForgetMigration(),)
