@@ -57,7 +57,7 @@ class Presenter:
         self._now = now
 
     def one(self, obj: Object, representation: Representation, include: Include = "Metadata", *, columns: bool = True) -> Object:
-        """Return an object whole, or as a Table or metadata; ``columns`` as for :meth:`table`."""
+        """Return an object in this representation: whole, as a Table, or its metadata; ``columns`` as for :meth:`table`."""
         match representation.transform:
             case "Table":
                 metadata = {"resourceVersion": dig(obj, "metadata", "resourceVersion") or ""}
@@ -78,7 +78,7 @@ class Presenter:
         return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata, "items": list(objects)}
 
     def part(self, obj: Object, representation: Representation, include: Include) -> Object:
-        """Return an object as an item of :meth:`many` (a row of a Table)."""
+        """Return an object as one item of :meth:`many`: whole, its metadata, or a Table's row."""
         if representation.transform == TABLE:
             return self._row(obj, self._now(), representation.version, include)
         return partial(obj, representation.version) if representation.transform == PARTIAL_LIST else obj
@@ -86,7 +86,7 @@ class Presenter:
     def table(
         self, objects: Sequence[Object], metadata: Object, version: str = "v1", include: Include = "Metadata", *, columns: bool = True
     ) -> Object:
-        """Return a ``Table`` of objects. In a watch, only the first event has columns."""
+        """Return a ``Table`` of objects; without ``columns``, as after a watch's first event, it lacks ``columnDefinitions``."""
         now = self._now()
         document: Object = {"kind": TABLE, "apiVersion": f"meta.k8s.io/{version}", "metadata": metadata}
         document["columnDefinitions"] = self.columns() if columns else None

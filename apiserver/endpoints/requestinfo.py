@@ -53,12 +53,12 @@ class RequestInfo:
 
     @property
     def mutating(self) -> bool:
-        """True for writes, which have a separate limit."""
+        """True for writes, which count against a limit of their own."""
         return self.verb in _MUTATING if self.is_resource else self.method not in {"GET", "HEAD", "OPTIONS"}
 
     @property
     def scope(self) -> str:
-        """The metrics' label: ``resource``, ``namespace``, ``cluster`` or empty."""
+        """The metrics' label ``scope``: ``resource`` (one object), ``namespace``, ``cluster`` or empty."""
         if self.name and not self.selected_name:
             return "resource"
         return "namespace" if self.namespace else "cluster" if self.is_resource else ""
@@ -80,7 +80,7 @@ def _of(method: str, target: str) -> RequestInfo:
 
 
 def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Return a request's attributes. ``path`` is percent-decoded; extra slashes at its ends do not matter."""
+    """Return a request's attributes. ``path`` is percent-decoded; slashes at its start and end do not matter."""
     parts = path.strip("/").split("/")
     if len(parts) < 4 or parts[0] != "apis" or "" in _without_namespace(parts):
         return _nonresource(method, path)
@@ -138,7 +138,7 @@ def _misnamed(what: str, text: str) -> str:
 
 
 def _without_namespace(parts: list[str]) -> list[str]:
-    """Drop the namespace's name, which may be empty: ``/namespaces//virtualmachines`` lists all."""
+    """Return the path's parts without the namespace's name, which may be empty: ``/namespaces//virtualmachines`` lists all."""
     place = 4 if parts[3] == "watch" else 3
     return parts[: place + 1] + parts[place + 2 :] if parts[place : place + 1] == ["namespaces"] and len(parts) > place + 2 else parts
 

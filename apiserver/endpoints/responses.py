@@ -54,7 +54,10 @@ async def answer(
     media_type: str = JSON,
     pretty: bool = False,
 ) -> Response:
-    """Return the response with ``value``, compressed if large; bytes, whole or joined, are JSON. ``pretty`` indents always."""
+    """Return a response with ``value`` as JSON or YAML, compressed if large; ``pretty`` always indents.
+
+    ``value`` may also be encoded JSON: bytes, or Joined.
+    """
     pretty = pretty or is_pretty(context)
     if isinstance(value, Joined) and (media_type != JSON or pretty):
         value = b"".join(value.slices(value.length))
@@ -69,7 +72,7 @@ async def answer(
 
 
 async def compressed(request: Request, response: Response) -> Response:
-    """Return the response; compress a large body in a thread, if the client accepts gzip."""
+    """Return ``response``, its body compressed in a thread if it is large and the client accepts gzip."""
     if response.length >= LARGE:
         response.headers["Vary"] = "Accept-Encoding"
         if takes_gzip(request):
@@ -91,7 +94,7 @@ def _gzip(body: bytes | Joined) -> bytes:
 
 
 def status_of(context: RequestContext, error: StatusError) -> Response:
-    """Return an error's ``Status``, in JSON if the client accepts no supported type."""
+    """Return the response with an error's ``Status``, in JSON if the client accepts no supported type."""
     try:
         media_type = context.represent().media_type
     except NotAcceptable:
@@ -120,7 +123,7 @@ def add_headers(context: RequestContext, response: Response) -> None:
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Return values of ``Warning`` headers. Above 4096 characters, cut each to 256 and drop the last.
+    """Return ``Warning`` headers' values. If the texts exceed 4096 characters, cut each to 256 and drop the last ones.
 
     At most 64: some clients (Python's ``http.client``) reject over 100 headers.
     """

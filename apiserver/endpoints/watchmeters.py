@@ -51,11 +51,11 @@ class WatchMeter:
     _names: tuple[str, str, str]
 
     def tally(self, frames: Sequence[bytes]) -> Tally:
-        """Group the sizes of frames, for :meth:`sent`."""
+        """Group frames by size, once for all watches that send them; :meth:`sent` counts the result."""
         return self._sizes.tally([len(each) for each in frames])
 
     def sent(self, tally: Tally) -> None:
-        """Count the events of a :meth:`tally`."""
+        """Count the events of one :meth:`tally` as sent by a watch."""
         self._events.value += tally.number
         self._sizes.add(tally)
 

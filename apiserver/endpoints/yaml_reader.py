@@ -30,9 +30,9 @@ class Reader:
         self.duplicates = Duplicates()
 
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
-        """Return the first document; an empty one is an empty object.
+        """Return the only document's value; without a document, an empty object.
 
-        Raises BadRequest, also for another document; yaml.YAMLError or ValueError if malformed.
+        Raises BadRequest, also for a second document; yaml.YAMLError or ValueError if malformed.
         """
         try:
             self._next()
@@ -109,7 +109,7 @@ class Reader:
 
 
 def _maps_of(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any JSON value
-    """Return the maps of a merge key (https://yaml.org/type/merge.html); earlier maps take precedence."""
+    """Return the maps that a merge key (https://yaml.org/type/merge.html) names; earlier ones take precedence."""
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in listed):
         raise BadRequest("a YAML merge key needs a map, or a list of maps")

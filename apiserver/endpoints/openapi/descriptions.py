@@ -29,7 +29,7 @@ class Described:
 
     @classmethod
     def of(cls, strategy: Strategy) -> Described:
-        """Describe the resource of a strategy."""
+        """Return the description of a strategy's resource: its kind, subresources and verbs."""
         own = strategy.resource
         verbs = {name: answer_of(verb, own) for name, verb in strategy.verbs.items()}
         return cls(

@@ -12,7 +12,7 @@ _DEFINITIONS: Final = "#/definitions/"
 
 
 def convert(documents: Sequence[Document], *, title: str, version: str) -> Document:
-    """Convert 3.0 documents to one 2.0 document."""
+    """Convert OpenAPI 3.0 documents to one 2.0 document."""
     paths: Document = {}
     definitions: Document = {}
     for document in documents:

@@ -33,12 +33,12 @@ class Bounded(ClientConnection):
     """
 
     async def send_frames(self, frames: bytes) -> None:
-        """Send encoded frames of a client, like ``send``."""
+        """Send frames that are already encoded, as ``send`` does with a message."""
         async with self.send_context():
             self.protocol.writes.append(frames)
 
     async def send_with_ping(self, frames: bytes) -> Awaitable[float]:
-        """Send encoded frames and a ping in one write; return an awaitable that ends with its pong."""
+        """Send encoded frames and a ping in one write; the returned awaitable ends with the pong."""
         if self._is_open:
             self.protocol.writes.append(frames)
         return await self.ping()
@@ -57,7 +57,7 @@ class Bounded(ClientConnection):
         self.recv_messages.resume = self._resume
 
     def data_received(self, data: bytes) -> None:
-        """Buffer bytes; decode them while their reader takes the messages."""
+        """Hold input; decode it while the reader of messages keeps up."""
         self._held.add(data if self._head is None else self._behind_head(data))
         self._decode(all_of_it=False)
 
@@ -72,12 +72,12 @@ class Bounded(ClientConnection):
         return bytes(head[size:])
 
     def eof_received(self) -> None:
-        """Decode the remaining input."""
+        """Decode all held frames, although the reader has paused."""
         self._decode(all_of_it=True)
         super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Decode the remaining input."""
+        """Decode all held frames, although the reader has paused."""
         if self.protocol.state is not State.CLOSED:
             self._decode(all_of_it=True)
         super().connection_lost(exc)
@@ -110,7 +110,7 @@ class Bounded(ClientConnection):
         return self.protocol.state is State.OPEN
 
     def process_event(self, event: Event) -> None:
-        """Pass a decoded frame on as it was."""
+        """Give the reader a data frame as encoded server's frame, so that it can be sent on unchanged."""
         if isinstance(event, Frame) and event.opcode in DATA_OPCODES:
             event = Frame(Opcode.BINARY, event.serialize(mask=False))
         super().process_event(event)

@@ -34,11 +34,11 @@ class Streams:
         self._ending = asyncio.Event()
 
     def end_all(self) -> None:
-        """Close every stream; clients can dial another server."""
+        """Make :meth:`ended` of every stream return, which closes it; clients can connect to another server."""
         self._ending.set()
 
     async def ended(self) -> End:
-        """Wait for :meth:`end_all`; return the close code and reason."""
+        """Wait for :meth:`end_all`; return the End: close code and reason."""
         await self._ending.wait()
         return End(GOING_AWAY, "the server is stopping: connect again")
 
@@ -76,7 +76,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 async def _final(served: Served, before: Object, stream: Connect) -> End | None:
-    """Return the end of a stream that no server continues, or None."""
+    """Return the End if a new stream would be useless: its object was deleted, or the stream is over; else None."""
     try:
         now = (await served.store.get(namespace_of(before), name_of(before))).object
     except NotFound:

@@ -48,9 +48,9 @@ class _Dial(websocket):
 
 @contextlib.asynccontextmanager
 async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[Bounded]:
-    """Yield a websocket to the destination. ``holder``: the user's token for ``stream.holder_header``.
+    """Yield an open websocket to the destination. ``holder``: token of the user, sent in ``stream.holder_header``.
 
-    Raises the server's StatusError, or ServiceUnavailable.
+    Raises the server's StatusError, or ServiceUnavailable without connection or trust.
     """
     dial = _Dial(
         "ws" + destination.url.removeprefix("http"),
@@ -84,7 +84,10 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
 
 @contextlib.contextmanager
 def _trusted(server: Bounded, destination: Destination) -> Iterator[None]:
-    """During the block, abort the connection if the server's certificate loses its trust."""
+    """Abort the connection if the server's certificate loses its trust during the block.
+
+    Raises ServiceUnavailable if it has none at the start.
+    """
     trust, certificate = destination.trust, _certificate(server)
     if trust is None:
         yield
@@ -122,9 +125,9 @@ def _refusal(answer: Response) -> StatusError:
 
 
 async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending], final: Continued) -> None:
-    """Pass frames both ways until a side or one of ``endings`` ends it, then close both with its reason as one safe line.
+    """Pass frames both ways until a side closes or one of ``endings`` returns an End; close both sides with its code and reason.
 
-    ``final`` decides whether clients may connect again when the server left.
+    If the server left, ``final`` decides whether clients may connect again.
     """
     async with asyncio.TaskGroup() as tasks:
         copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_left(server, client, final))]
@@ -144,7 +147,7 @@ async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending], fi
 
 
 async def _upstream(client: WebSocket, server: Bounded) -> End:
-    """Pass frames on until the client closes; return close code and reason.
+    """Pass the client's frames to the server until the client closes; return the End.
 
     At most two windows await their pongs (``docs/decisions/streams.md``).
     """
@@ -187,7 +190,7 @@ async def _downstream(server: Bounded, client: WebSocket) -> End:
 
 @contextlib.asynccontextmanager
 async def _closing() -> AsyncIterator[None]:
-    """Limit the time to close a side, and ignore a broken connection."""
+    """Limit the block, which closes a side, to ``CLOSE_SECONDS``; ignore a broken connection."""
     with contextlib.suppress(ConnectionError, ConnectionClosed, TimeoutError):
         async with asyncio.timeout(CLOSE_SECONDS):
             yield

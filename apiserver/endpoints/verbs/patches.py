@@ -26,9 +26,10 @@ REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
 
 
 def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[FieldError, ...]]:
-    """Parse a patch, except apply. Return the change, and errors for repeated keys and unknown members of operations.
+    """Parse a patch of any type but apply: return the function that patches an object, and field errors.
 
-    Raises UnsupportedMediaType, BadRequest. The change itself raises for wrong operations.
+    These are repeated keys, and unknown members of operations. Raises UnsupportedMediaType, BadRequest; the function raises
+    for operations that fail.
     """
     if media_type not in TYPES:
         raise unsupported((*TYPES, APPLY_PATCH))
@@ -52,7 +53,7 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
 
 
 def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:
-    """Return an applied object, from YAML or JSON, and its repeated keys. Raises BadRequest."""
+    """Return an apply patch's object, from YAML or JSON, and its repeated keys. Raises BadRequest."""
     body = _json_or_yaml(raw)
     if not isinstance(body.value, dict):
         raise BadRequest("error decoding patch: the applied configuration must be an object")

@@ -35,14 +35,14 @@ async def get(served: Served, context: RequestContext) -> Response:
 
 
 async def read_part(served: Served, context: RequestContext, part: Read) -> Response:
-    """Answer with a read-only subresource of one object."""
+    """Answer with a read-only subresource of an object, such as its domain XML."""
     media_type = context.represent().media_type
     item = await served.store.get(context.info.namespace, context.info.name)
     return await responses.answer(context, await part.read(item.object), media_type=media_type)
 
 
 async def list_(served: Served, context: RequestContext) -> Response:
-    """Answer with a page of a collection."""
+    """Answer with one page of a collection's objects."""
     representation = context.represent(*MANY)
     options = queries.list_options(context.request.query, watch=False)
     page = await listing.run(served.store, list_query(served, context, options))
@@ -56,7 +56,7 @@ async def list_(served: Served, context: RequestContext) -> Response:
 
 
 async def in_pieces(served: Served, items: Sequence[Item], metadata: Object, representation: Representation, include: Include) -> Joined:
-    """Return a list's body, converted piece by piece while other requests run."""
+    """Return a list's encoded body; between objects, other requests may run."""
     presenter = served.presenter
     frame = presenter.many((), metadata, representation, include)
     parts: list[bytes] = []

@@ -44,12 +44,12 @@ def holder_of(user: User) -> str:
 
 
 def token_of(holder: str) -> str:
-    """Return a token that identifies a holder to other processes without its name."""
+    """Return a hash by which other processes recognize a holder without its name."""
     return hashlib.sha256(holder.encode()).hexdigest()[:32]
 
 
 def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int, stream: Stream) -> str:
-    """Return why another stream would exceed a limit, by counts of open streams; empty if not."""
+    """Return why one more stream would exceed a limit; empty if it would not. The counts are of open streams."""
     _, resource, _, name, subresource = stream
     for limit, count, of in (
         (limits.max_streams_per_user_and_object, of_object, f' of your streams to {subresource} of {resource} "{name}"'),
@@ -74,9 +74,9 @@ class OpenStreams:
 
     @asynccontextmanager
     async def one(self, user: User, info: RequestInfo, share: int = 1) -> AsyncIterator[str]:
-        """Count a stream while the block runs; yield its holder's token. Raises TooManyRequests.
+        """Count a stream while the block runs; yield :func:`token_of` its holder. Raises TooManyRequests.
 
-        ``share``: factor of the limit per user and object.
+        ``share`` multiplies the limit per user and object.
         """
         holder = holder_of(user)
         stream = (info.group, info.resource, info.namespace, info.name, info.subresource)

@@ -59,7 +59,7 @@ class Watches:
 
     @asynccontextmanager
     async def limited(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
-        """Run the block for ``seconds``, or until :meth:`end_all` ends it; then raise TimeoutError."""
+        """Raise TimeoutError in the block after ``seconds``, or when :meth:`end_all` ends it."""
         async with asyncio.timeout(0 if self._over else seconds) as limit:
             self._limits.add(limit)
             try:
@@ -68,7 +68,7 @@ class Watches:
                 self._limits.discard(limit)
 
     def end_all(self, *, within: float) -> None:
-        """End every watch at a random moment ``within`` these seconds, to spread the clients' return."""
+        """End every watch, each at a random moment in ``within`` seconds, so that clients do not return at once."""
         self._over = True
         now = asyncio.get_running_loop().time()
         for limit in self._limits:
@@ -155,7 +155,7 @@ class _Stream:
         self._began = time.perf_counter()
 
     async def run(self) -> None:
-        """Write frames until cancelled or until an ERROR frame."""
+        """Send events until cancelled; Expired and Timeout become a last ERROR frame."""
         try:
             await self._serve()
         except (Expired, Timeout) as error:
@@ -165,19 +165,19 @@ class _Stream:
             await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
 
     def say_goodbye(self) -> None:
-        """Write a last bookmark, from which the client resumes."""
+        """Send a last bookmark, if wanted, from which the client can resume."""
         if self._options.bookmarks and self._revision:
             self._post([self._bookmark(self._revision)])
 
     async def end(self) -> Response:
-        """End the answer cleanly, and return it."""
+        """End the response cleanly, in limited time, and return it."""
         await self._begin()
         await self._bounded(self._sink.end())
         return self._sink.response
 
     @staticmethod
     async def _bounded(writing: Awaitable[None]) -> None:
-        """Await ``writing`` for a limited time: the client may not read."""
+        """Await ``writing`` for at most ``_GOODBYE_SECONDS``, because the client may not read."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await writing
@@ -213,7 +213,7 @@ class _Stream:
     # The watch cache's interface (changes.Receiver).
 
     def receive(self, batch: EventBatch) -> bool:
-        """Send events; return whether there is room. Watches with the same form and batch share the encoded bytes."""
+        """Send a batch of events; return whether there is room for more. Watches of the same form share the encoded bytes."""
         letter = batch.written(self._coded_form, self._letter_of) if self._is_shared else self._letter_of(batch.events)
         self._meter.sent(letter.tally)
         return self._send(letter.data)
@@ -229,7 +229,7 @@ class _Stream:
         return self._events.revision if self._events is not None else 0
 
     async def _beginning(self) -> tuple[bool, int]:
-        """Return whether existing objects come first, and the revision after which changes follow.
+        """Return whether existing objects come first, and after which revision changes follow.
 
         ===================== ================== ====================== ========================
         ``sendInitialEvents`` no revision        ``0``                  N
