@@ -41,7 +41,7 @@ class Kubectl:
         self._command: Sequence[str] = (PROGRAM, *flags(selection), *((f"--namespace={namespace}",) if namespace else ()))
 
     async def __call__(self, *arguments: str, given: Object | None = None) -> str:
-        """Run kubectl and return its output; ``given`` is its standard input, as JSON. Raises Failure."""
+        """Run kubectl and return its standard output; ``given`` becomes its standard input, as JSON. Raises Failure."""
         stdin = json.dumps(given).encode() if given is not None else None
         async with self._started(*arguments, stdin=PIPE if stdin is not None else asyncio.subprocess.DEVNULL, stdout=PIPE) as process:
             output, errors = await process.communicate(stdin)
@@ -50,7 +50,7 @@ class Kubectl:
         return output.decode(errors="replace")
 
     async def get(self, kind: str, name: str) -> Object | None:
-        """Return an object, or None."""
+        """Return an object; None if it does not exist. Raises Failure."""
         found = await self("get", kind, name, "--output=json", "--ignore-not-found")
         return json.loads(found) if found.strip() else None
 

@@ -47,14 +47,14 @@ from apiserver.kubectl.messages import Failure, describe, first
 
 
 def run(arguments: list[str] | None) -> int:
-    """Run one command; return its exit code."""
+    """Parse and run one command; print an error, and return the exit code."""
     # It logs errors that it also raises.
     logging.basicConfig(level=logging.CRITICAL)
     return exit_code(lambda: _parse_and_do(arguments))
 
 
 def exit_code(command: Callable[[], int]) -> int:
-    """Run a command, print its error, and return its exit code."""
+    """Call ``command`` and return its exit code; print an exception as one line, and return that of a failure."""
     try:
         code = command()
         if sys.stdout is not None:

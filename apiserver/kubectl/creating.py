@@ -36,7 +36,7 @@ class Wanted:
 
 
 def manifest(wanted: Wanted, user_data: str = "") -> Object:
-    """Return the wanted VirtualMachine."""
+    """Return the VirtualMachine as object for YAML."""
     disks: list[Object] = []
     if wanted.image:
         source = {"reference": wanted.image, **({"path": wanted.image_path} if wanted.image_path else {})}
@@ -59,7 +59,7 @@ def manifest(wanted: Wanted, user_data: str = "") -> Object:
 
 
 def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
-    """Ask for an unsaid name, memory (default 1Gi) and disk.
+    """Return ``wanted`` with name, memory (default 1Gi) and disk; ask for missing ones.
 
     Without ``ask``, only defaults. Raises Failure without a name or disk.
     """
@@ -92,7 +92,7 @@ def run(wanted: Wanted) -> str:
 
 
 def ask(question: str) -> str:
-    """Ask on standard error, because standard output is the manifest; return the line, empty at the end."""
+    """Print a question on standard error, because standard output is the manifest; return the typed line, empty at the end."""
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline()

@@ -28,7 +28,7 @@ TRIES: Final = 3
 
 
 async def run(selection: Selection, node: str) -> None:
-    """Move etcd's data to a node, or finish an interrupted move. Failure says where etcd is."""
+    """Move etcd's data to a node, or finish an interrupted move. A Failure says where etcd runs."""
     cluster = Kubectl(selection)
     namespace = selection.namespace or await _namespace(cluster)
     await _Mover(cluster, Kubectl(selection, namespace), namespace).move(node)
@@ -98,7 +98,7 @@ class _Mover:
         return await self._cluster.get("persistentvolume", move.volume["metadata"]["name"])
 
     async def _copy(self, move: Move, stateful_set: Object) -> float:
-        """Stop etcd and copy its data; return the stop's monotonic time. A failure restarts it in place."""
+        """Stop etcd and copy its data; return when etcd was stopped (monotonic time). After a failure, start etcd on its old node."""
         await self._start("from", move, stateful_set)
         await self._start("to", move, stateful_set)
         if RECORD not in annotations_of(stateful_set) and await self._in("to", planning.EXISTS):

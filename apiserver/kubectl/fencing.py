@@ -32,10 +32,9 @@ Ask = Callable[[str], str]
 
 
 async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: float = WATCH_SECONDS) -> str:
-    """Fence a node; return what to print.
+    """Fence a node; return the line to print.
 
-    ``ask`` returns the name that the user types to confirm; None: confirmed. Raises Failure also for a node that
-    reports.
+    ``ask`` asks the user to type the node's name; None: no question. Raises Failure, also if the node still reports.
     """
     found = await _unreachable_node(access, node)
     if node_states.is_fenced(found):
@@ -62,7 +61,7 @@ async def _machines(access: Access, node: str) -> list[str] | None:
 
 
 async def unfence(access: Access, node: str) -> str:
-    """Remove the fence of a node; return what to print."""
+    """Remove the fence of a node; return the line to print."""
     found = await _node(access, node)
     if found is None:
         raise Failure(f"error: node {node} not found")
@@ -130,7 +129,7 @@ async def _write(access: Access, node: Object, doing: str) -> None:
 
 
 async def _tell(access: Access, event: Object) -> None:
-    """Create an Event; only warn if that fails, because the Node and the audit log name the user as well."""
+    """Create an Event; only warn if that fails, because the Node and the audit log also name the user."""
     try:
         await verbs.request(access, "POST", EVENTS.path("default"), "create an Event about the node", body=event)
     except Failure as failure:

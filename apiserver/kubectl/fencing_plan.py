@@ -19,7 +19,7 @@ _WARNING: Final = (
 
 
 def refusal(node: Object | None, name: str) -> str:
-    """Return why the node cannot be fenced; empty if it can."""
+    """Return why the node cannot be fenced: it does not exist, or its kubelet reports; else empty."""
     if node is None:
         return f"node {name} not found: check the name with kubectl virt nodes; a Node that was deleted counts as off already"
     if node_states.kubelet_is_unreachable(node):
@@ -29,7 +29,7 @@ def refusal(node: Object | None, name: str) -> str:
 
 
 def renewed(before: Mapping[str, Object | None], after: Mapping[str, Object | None]) -> str:
-    """Return the process with a Lease that changed between two looks, or empty."""
+    """Return the name of a process that renewed its Lease between two looks, or empty."""
     return next((each for each, lease in after.items() if _time(lease) != _time(before.get(each))), "")
 
 
@@ -38,7 +38,7 @@ def _time(lease: Object | None) -> object:
 
 
 def question(node: str, machines: Sequence[str] | None) -> str:
-    """Return the text that states what fencing does, for confirmation; ``machines`` is None if unknown."""
+    """Return the text that tells the user what fencing does; ``machines``: those on the node, None if unknown."""
     return f"{_what_follows(node)} {_there(machines)}\n{_WARNING}"
 
 

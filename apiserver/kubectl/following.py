@@ -28,7 +28,7 @@ class Following(Watching):
         changed: Callable[[Object], None],
         times: Times = TIMES,
     ) -> None:
-        """Take the Migration's ``first`` state; ``changed`` is called per state."""
+        """Take the Migration's ``first`` state; ``changed`` is called with it and with each later one."""
         super().__init__(load, access, MIGRATIONS, first, changed, times)
 
     async def end(self, seconds: float) -> Object:
@@ -45,7 +45,7 @@ class Following(Watching):
         return self.newest
 
     async def _measured(self) -> None:
-        """Wait briefly for a success's figures: virt-controller may write its end first."""
+        """Wait briefly for the figures of a successful migration, which may come after its final phase."""
         with contextlib.suppress(TimeoutError, Failure):
             async with asyncio.timeout(self._times.figures):
                 await self.until(self._is_known, look=self._times.figures / 10)

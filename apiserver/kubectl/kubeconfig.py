@@ -25,7 +25,7 @@ class Reader(NamedTuple):
 
 @contextmanager
 def reading() -> Iterator[Reader]:
-    """Yield the library's reader, and delete its temporary key files afterwards."""
+    """Yield the kubeconfig reader of kubernetes_asyncio; afterwards delete its temporary key files."""
     library = reader()
     try:
         yield library
@@ -36,7 +36,7 @@ def reading() -> Iterator[Reader]:
 
 
 def reader() -> Reader:
-    """Return the library's reader; with an unexpected layout, the whole library's.
+    """Return the kubeconfig reader of kubernetes_asyncio, importing little of it; all, if its layout is unexpected.
 
     Other imports of the library stay complete.
     """

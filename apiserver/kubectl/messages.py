@@ -25,12 +25,12 @@ class Unreachable(Failure):
 
 
 def said(text: str) -> str:
-    """Return a server's or node's text as one line without control characters."""
+    """Return a server's or node's text as one line of limited length without control characters."""
     return one_line(text, MAX_SAID)
 
 
 def of_status(error: StatusError, doing: str) -> Failure:
-    """Return the failure for a server's error while ``doing``: ``open the console of virtual machine default/web``."""
+    """Return the Failure to print for a server's error; ``doing``: ``open the console of virtual machine default/web``."""
     if error.code == 401:
         return Failure(f"error: You must be logged in to the server ({said(error.message) or error.reason})")
     reason = f" ({error.reason})" if error.reason != "Unknown" else ""
@@ -38,7 +38,7 @@ def of_status(error: StatusError, doing: str) -> Failure:
 
 
 def of_transport(error: Exception, server: str, doing: str) -> Unreachable:
-    """Return the failure for a server that did not answer."""
+    """Return the Failure to print if a server did not answer."""
     return Unreachable(f"Unable to connect to the server {server}: cannot {doing}: {said(describe(error))}")
 
 
@@ -65,7 +65,7 @@ def describe(error: BaseException) -> str:
 
 
 def first(error: BaseException) -> BaseException:
-    """Return the exception, or the first one of a nested group."""
+    """Return the exception, or, of a group, the first one that is no group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -66,7 +66,7 @@ class Screen:
             self._drawn, self._phase, self._at = text, phase, now
 
     def leave(self) -> None:
-        """Start a new line for the next output."""
+        """End the progress line, so that other output starts on a new one."""
         if self._is_terminal and self._drawn:
             self._drawn = ""
             self._out.write("\n")
@@ -74,9 +74,9 @@ class Screen:
 
 
 async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({}), *, dry_run: bool = False) -> int:
-    """Migrate a machine, and follow the progress if requested; return 0.
+    """Create a machine's Migration, and if requested show its progress to the end; return 0.
 
-    Raises Failure also without success.
+    Raises Failure, also if the guest does not move.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"
@@ -102,9 +102,9 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
 
 
 async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool, dry_run: bool = False) -> int:
-    """Cancel a migration; return 0. ``name`` is the machine's, or the Migration's if ``by_migration``.
+    """Cancel a migration; return 0. ``name`` is the machine's, or, if ``by_migration``, the Migration's.
 
-    Raises Failure also if too late.
+    Raises Failure, also if the guest has moved already.
     """
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))

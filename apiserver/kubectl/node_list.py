@@ -38,9 +38,9 @@ class State(NamedTuple):
 
 
 def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_starts.Verdict | None = None) -> State:
-    """Return a node's state. ``lease`` is its virt-handler's; ``avoided``: why starts avoid the node.
+    """Return a node's State: a word and its reason. ``lease``: virt-handler's; ``avoided``: why starts avoid the node.
 
-    ``now``: within seconds of the node's clock.
+    ``now`` may differ by seconds from the node's clock.
     """
     handled = lease is not None and _is_valid(lease, now)
     if node_states.kubelet_is_unreachable(node):
@@ -78,7 +78,7 @@ def _is_valid(lease: Object, now: datetime) -> bool:
 
 
 def rows(nodes: Iterable[Object], leases: Mapping[str, Object], machines: Sequence[Object] | None, now: datetime) -> list[Row]:
-    """Return the table's rows, by name. ``leases`` are by their names; ``machines`` is None if unknown."""
+    """Return a Row per node, by name. ``leases``: virt-handlers', by Lease name; ``machines``: None if unknown."""
     by_name = {name_of(each): each for each in nodes}
     counts = Counter(str(dig_vm(each, "status", "nodeName") or "") for each in machines or ())
     tried: dict[str, list[Object]] = {}
@@ -100,7 +100,7 @@ def _row(node: Object, lease: Object | None, machines: str | None, state: State)
 
 
 def _kept(vm: Object) -> Object:
-    """Return the used part of a machine: all are in memory."""
+    """Return the fields of a machine that :func:`rows` uses, because all machines are held in memory."""
     return {
         "metadata": {"namespace": namespace_of(vm), "name": name_of(vm)},
         "status": {"nodeName": dig_vm(vm, "status", "nodeName"), "attempts": dig_vm(vm, "status", "attempts")},
@@ -120,7 +120,10 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
 
 
 async def machines(access: Access) -> list[Object] | None:
-    """Return the virtual machines of all nodes; None without virt-api, which the lost node may have had."""
+    """Return all namespaces' virtual machines, trimmed; None, with a warning, if virt-api does not answer.
+
+    It may have run on the lost node.
+    """
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [_kept(each) async for each in listed]

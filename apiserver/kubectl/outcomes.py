@@ -27,7 +27,7 @@ Judge = Callable[[Object], Outcome | None]
 
 
 def of_operation(operation_id: str) -> Judge:
-    """Return a function from a machine to its operation's Outcome; None while unknown."""
+    """Return a function from a machine to the Outcome of this operation, or to None until it ends."""
 
     def judge(vm: Object) -> Outcome | None:
         found = operations.find(vm, operation_id)
@@ -41,7 +41,10 @@ def of_operation(operation_id: str) -> Judge:
 
 
 def of_level(verb: str, answer: Object) -> Judge:
-    """Return a function from a machine to the Outcome of a verb that sets a level. ``answer``: the machine after the call."""
+    """Return a function from a machine to the Outcome of a verb such as ``start`` or ``pause``, or to None until it is reached.
+
+    ``answer``: the machine after the call.
+    """
     match verb:
         case "start" | "resume" | "restart":
             return _on(int(dig_vm(answer, "status", "request", "attempt") or 0))
@@ -84,11 +87,11 @@ def _paused(*, wanted: bool) -> Judge:
 
 
 def waits_for(vm: Object) -> str:
-    """Return what a machine waits for, as ``REASON: MESSAGE``; empty if its status does not tell."""
+    """Return why a machine is not Ready, as ``REASON: MESSAGE``; empty if its status gives no message."""
     ready = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     return f"{ready.get('reason')}: {ready.get('message')}" if ready.get("status") == "False" and ready.get("message") else ""
 
 
 def deleted(verb: str) -> Outcome:
-    """Return the outcome of a verb whose machine was deleted."""
+    """Return the outcome of a verb if its machine was deleted meanwhile: success for ``stop`` and ``poweroff``."""
     return Outcome("" if verb in ("stop", "poweroff") else "the machine was deleted")

@@ -19,7 +19,10 @@ TITLES: Final = ("NAME", "NODE", "UPDATE", "MESSAGE")
 
 
 async def show(access: Access, *, all_namespaces: bool, page: int = listing.PAGE) -> str:
-    """Return a table of machines with an outdated virt-launcher, or a sentence; ``page`` machines are read at once."""
+    """Return a table, as text, of machines with an outdated virt-launcher; without any, a sentence.
+
+    ``page``: machines per request.
+    """
     where = "all namespaces" if all_namespaces else f"namespace {access.namespace}"
     found = await _machines(access, where, page, all_namespaces=all_namespaces)
     rows = list(_rows(found, all_namespaces=all_namespaces))
