@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 def checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return ``read`` for argparse, with the message of its ValueError for users."""
+    """Return ``read`` as an argparse type that shows users the message of its ValueError."""
 
     def reading(text: str) -> _T:
         try:

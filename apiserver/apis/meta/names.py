@@ -97,7 +97,7 @@ def label_value_errors(value: str) -> list[str]:
 
 
 def are_qualified_names(keys: Iterable[str], *, in_lower_case: bool = False) -> bool:
-    """Return whether all keys pass :func:`qualified_name_errors`, optionally ``in_lower_case``. The result is cached."""
+    """Return whether all keys pass :func:`qualified_name_errors`, ``in_lower_case`` after lowering them. The result is cached."""
     listed = tuple(keys)
     found = _are_qualified if sum(map(len, listed)) <= _LONGEST_KEYS else _are_qualified.__wrapped__
     return found(listed, in_lower_case)
@@ -111,7 +111,7 @@ def are_label_values(values: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
-    """Return whether all keys are qualified names, cached; the caller limits them."""
+    """Return whether all keys are qualified names, cached; the caller limits their length."""
     compared = list(map(str.lower, keys)) if in_lower_case else keys
     return max(map(len, compared), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, compared))
 

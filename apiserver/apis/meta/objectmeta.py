@@ -65,7 +65,7 @@ def read(
 
 
 def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = names.subdomain_errors) -> list[FieldError]:
-    """Validate a new object's metadata, after its name was generated."""
+    """Return errors in a new object's metadata, after its name was generated."""
     found = _validate_names(metadata, name_rule)
     if not metadata.get("name"):
         found.append(required(ROOT.child("name"), "name or generateName is required"))
@@ -80,7 +80,7 @@ def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRu
 
 
 def validate_given(metadata: Mapping[str, Any]) -> list[FieldError]:
-    """Validate a client's metadata; missing ones may be added later."""
+    """Return errors in a client's metadata, which need not be complete."""
     found = _validate_names(metadata, names.subdomain_errors) + _validate_common(metadata)
     return found + validate_finalizers(metadata.get("finalizers") or [])
 
@@ -95,7 +95,7 @@ def _validate_names(metadata: Mapping[str, Any], name_rule: NameRule) -> list[Fi
 
 
 def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
-    """Validate an update's metadata, after restoring server-set fields."""
+    """Return errors in an update's metadata, after restoring server-set fields."""
     found = []
     finalizers, old_finalizers = metadata.get("finalizers") or [], old.get("finalizers") or []
     if old.get("deletionTimestamp"):
@@ -116,7 +116,7 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
 
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
-    """Validate labels, or a ``nodeSelector``."""
+    """Return errors in labels, or a ``nodeSelector``."""
     if not labels or (names.are_qualified_names(labels) and names.are_label_values(labels.values())):
         return []
     found = []
@@ -127,7 +127,7 @@ def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
 
 
 def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
-    """Validate finalizers."""
+    """Return errors in finalizers."""
     if not finalizers:
         return []
     path = ROOT.child("finalizers")
@@ -140,7 +140,7 @@ def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
 
 
 def _validate_common(metadata: Mapping[str, Any], *, stored: Mapping[str, str] | None = None) -> list[FieldError]:
-    """Validate labels, annotations and owners; ``stored`` annotations existed before."""
+    """Return errors in labels, annotations and owners; the keys of ``stored`` annotations may stay."""
     return [
         *validate_labels(metadata.get("labels") or {}, _LABELS),
         *_validate_annotations(metadata.get("annotations") or {}, stored or {}),

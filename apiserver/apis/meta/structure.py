@@ -34,12 +34,12 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def anything(_: Json) -> Faults:
-    """Return no faults."""
+    """Return no faults: accept any value."""
     return _SOUND
 
 
 def text(value: Json) -> Faults:
-    """Return faults unless it is Unicode text, not half a surrogate pair."""
+    """Return faults unless the value is Unicode text, without half a surrogate pair."""
     if type(value) is not str:
         return _not("a string", value)
     if not value.isascii():
@@ -51,7 +51,7 @@ def text(value: Json) -> Faults:
 
 
 def boolean(value: Json) -> Faults:
-    """Return faults unless it is a boolean."""
+    """Return faults unless the value is a boolean."""
     return _SOUND if type(value) is bool else _not("a boolean", value)
 
 
@@ -68,14 +68,14 @@ def integer(bits: int) -> Check:
 
 
 def time(value: Json) -> Faults:
-    """Return faults unless it is an RFC 3339 time."""
+    """Return faults unless the value is an RFC 3339 time."""
     if type(value) is not str:
         return _not("a string", value)
     return _remembered_time(value) if len(value) < _LONG_TIME else _time(value)
 
 
 def amount(value: Json) -> Faults:
-    """Return faults unless it is a number or quantity."""
+    """Return faults unless the value is a number or quantity."""
     if type(value) not in (str, int, float):
         return _not("a quantity", value)
     try:
@@ -86,7 +86,7 @@ def amount(value: Json) -> Faults:
 
 
 def one_of(*words: str) -> Check:
-    """Return a check for one of these words."""
+    """Return a check that a value is one of these words."""
     known = frozenset(words)
 
     def check(value: Json) -> Faults:
@@ -152,7 +152,7 @@ _NAMED: Final[Mapping[str, Check]] = {
 
 
 def check_of(shape: Shape) -> Check:
-    """Return the check of a ``Shape``.
+    """Return the check of a ``Shape``: a function from a value to its faults.
 
     ``"text"``, ``"int32"`` and the like are scalars, a list of words is an enumeration, ``{"[]": shape}`` a list, ``{"*": shape}`` an
     object with any members, and any other object lists members as for :func:`members`.
@@ -179,7 +179,7 @@ _remembered_time: Final = lru_cache(maxsize=1024)(_time)
 
 
 def sentences(faults: Faults) -> tuple[str, ...]:
-    """Return faults as sentences with their paths, at most ``MAX_FAULTS``."""
+    """Return faults as sentences with their paths; beyond ``MAX_FAULTS``, the last one counts the rest."""
     said = tuple(f"{place.removeprefix('.') or 'the object'} {fault}" for place, fault in faults[:MAX_FAULTS])
     return (*said, f"and {len(faults) - MAX_FAULTS} more") if len(faults) > MAX_FAULTS else said
 

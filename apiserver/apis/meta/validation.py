@@ -96,7 +96,7 @@ class FieldError:
         return f"{self.path}: {self.body}"
 
     def to_cause(self) -> errors.Cause:
-        """Return the error for ``details.causes``."""
+        """Return the error as a ``Cause`` for ``details.causes``."""
         return errors.Cause(str(self.reason), self.body, self.path)
 
 
@@ -127,7 +127,7 @@ def duplicate(path: Path, value: Any) -> FieldError:  # noqa: ANN401 - any JSON 
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    """Return the error of what is not allowed now."""
+    """Return the error of a value or change that is not allowed now."""
     return FieldError(str(path), Reason.FORBIDDEN, "", detail)
 
 
@@ -171,7 +171,7 @@ def to_invalid(found: Sequence[FieldError], *, group: str, kind: str, name: str)
 
 
 def shortened(found: Sequence[FieldError], most: int = MAX_CAUSES) -> tuple[list[str], tuple[errors.Cause, ...]]:
-    """Return unique messages and the causes of the first ``most`` errors; the last message counts the others."""
+    """Return (unique messages, causes) of the first ``most`` errors; a last message counts the others."""
     first = found[:most]
     texts = list(dict.fromkeys(str(each) for each in first))
     if len(found) > len(first):

@@ -29,7 +29,7 @@ def written(versions: Iterable[int] = SPOKEN) -> str:
 
 
 def spoken_by(lease: Object) -> frozenset[int]:
-    """Return the contract's versions that this Lease's virt-handler uses; empty if its annotation is invalid."""
+    """Return the contract's versions of this Lease's virt-handler: ``BEFORE`` without annotation, empty if invalid."""
     text = annotations_of(lease).get(ANNOTATION)
     if text is None:
         return BEFORE
@@ -43,7 +43,7 @@ def is_understood(lease: Object) -> bool:
 
 
 def refusal(node: str, lease: Object) -> str:
-    """Return, for users, that ``node`` gets no guests: its virt-handler shares no version."""
+    """Return the message that ``node`` gets no guests, because its virt-handler shares no version with virt-controller."""
     theirs = written(spoken_by(lease))
     says = f"uses version {theirs} of the contract" if theirs else "reports no valid version of the contract"
     return f"node {node} cannot run guests: its virt-handler {says}, but virt-controller uses {written()}; upgrade both to the same release"

@@ -71,12 +71,12 @@ def of_virtual_machine(vm: Any) -> tuple[str, ...]:  # noqa: ANN401  # whether i
 
 
 def of_metadata(obj: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return the faults of an object's metadata."""
+    """Return the faults of an object's metadata as sentences; empty if it is sound."""
     return sentences(_WITH_METADATA(obj))
 
 
 def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
-    """Return whether ``spec.domain``, and the domain that a guest runs with, can be read."""
+    """Return whether ``spec.domain`` and the domain in ``status.running`` have readable types."""
     return not _WITH_DOMAIN(vm)
 
 

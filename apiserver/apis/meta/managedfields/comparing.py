@@ -16,13 +16,13 @@ Found = tuple[Fields | None, Fields | None]
 
 
 def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Fields, Fields]:
-    """Return the added or modified fields of ``new``, and the removed ones of ``old``."""
+    """Return (fields of ``new`` that were added or modified, fields that only ``old`` has)."""
     touched, removed = _compare(atom, old, new)
     return touched or EMPTY, removed or EMPTY
 
 
 def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields:
-    """Return the fields that :func:`compare` finds added to ``structs``, an object of empty structs."""
+    """Return the added fields of ``new`` as :func:`compare` does; ``structs`` is an object of empty structs."""
     assert atom.map is not None  # noqa: S101 - the type of a kind
     tree: Fields = {}
     for name in sorted(new):
@@ -39,7 +39,7 @@ def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields
 
 
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the fields of a value that was added or removed as a whole; parents are members too."""
+    """Return the fields of an added or removed value: its leaves, their parents, and atomic values as a whole."""
     if type(value) in atom.accepted or value is None:
         return LEAF
     if isinstance(value, dict):
@@ -78,7 +78,7 @@ _LONGEST_KNOWN: Final = 4096
 
 
 def _flat(names: tuple[str, ...]) -> Fields:
-    """Return a map's fields, cached: objects of one author have the same labels."""
+    """Return the fields of a map with these keys and scalar values, cached: objects of one author have the same labels."""
     tree = _known.get(names)
     if tree is None:
         tree = {SELF: LEAF, **dict.fromkeys(["f:" + name for name in sorted(names)], LEAF)}
@@ -187,7 +187,7 @@ def _lists(shape: ListAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any 
 
 
 def _same_key(element: Atom, old: list[Any], new: list[Any]) -> Found:
-    """Return (touched, removed) fields of items under one step. Duplicates are owned as a whole."""
+    """Return (touched, removed) fields, or None, of list items with the same key. Duplicates are owned as a whole."""
     if len(old) > 1 and len(new) > 1:
         return (None if same(old, new) else LEAF), None
     if len(old) > 1:

@@ -18,7 +18,7 @@ class Conflicts(Exception):
         self.found = found
 
     def beyond(self, allowed: Fields) -> Conflicts | None:
-        """Return the conflicts over fields outside of ``allowed``, or None."""
+        """Return the ``Conflicts`` over fields outside of ``allowed``, or None without any."""
         left = ((owner, sets.difference(fields, allowed)) for owner, fields in self.found.items())
         found = {owner: fields for owner, fields in left if fields}
         return Conflicts(found) if found else None

@@ -57,7 +57,7 @@ def value(item: Any) -> str:  # noqa: ANN401 - any scalar
 
 
 def key(fields: Iterable[tuple[str, Any]]) -> str:
-    """Return the step ``k:{"name":"a"}`` to a list's item by its keys."""
+    """Return the step ``k:{"name":"a"}`` to the list item with these key fields."""
     return "k:{" + ",".join(f"{quote(name)}:{to_json(each)}" for name, each in sorted(fields, key=lambda pair: pair[0])) + "}"
 
 
@@ -161,7 +161,7 @@ def _float(number: float, *, exponent_from: float, exponent_below: float = 1e-6)
 
 
 def _number(text: str) -> int:
-    """Return an integer as Go reads it: large ones are rounded to a float."""
+    """Return the integer in a text as Go reads it: large ones are rounded to a float."""
     number = int(text)
     return number if -_EXACT <= number <= _EXACT else int(float(text))
 

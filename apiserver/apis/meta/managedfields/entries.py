@@ -67,7 +67,7 @@ class Reader:
         self._known: dict[tuple[str, bytes], Fields] = {}
 
     def read(self, given: Sequence[Mapping[str, Any]] | None) -> Managed:
-        """Return ``managedFields`` by owner, adapted to the present schemas of their versions.
+        """Return one ``Entry`` per owner in ``managedFields``, adapted to the present schemas of their versions.
 
         Raises:
             EntryError: one is invalid.
@@ -111,7 +111,7 @@ def _time(text: str | None) -> str:
 
 
 def write(managed: Managed) -> list[dict[str, Any]]:
-    """Return ``managedFields`` for these entries, appliers first, then by time."""
+    """Return these entries as the list ``managedFields``: appliers first, then by time."""
     ordered = sorted(managed.items(), key=_place) if len(managed) > 1 else managed.items()
     written = []
     for owner, entry in ordered:
@@ -134,7 +134,7 @@ def _place(item: tuple[Owner, Entry]) -> tuple[str, str, str, str, str]:
 
 
 def capped(managed: Managed) -> Managed:
-    """Return the entries, the oldest updaters merged per version down to ``MAX_UPDATERS``."""
+    """Return the entries; with more than ``MAX_UPDATERS`` updaters, the oldest are merged into one per version."""
     if len(managed) <= MAX_UPDATERS:
         return managed
     updaters = [owner for owner in managed if owner.operation == UPDATE]

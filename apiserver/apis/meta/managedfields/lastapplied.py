@@ -21,7 +21,7 @@ MANAGER: Final = "kubectl"
 
 
 def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
-    """Return the last-applied annotation's fields that ``live`` has unchanged: kubectl may take them without force."""
+    """Return the fields that ``live`` has as in its last-applied annotation: kubectl may take them without force."""
     text = annotations_of(live).get(ANNOTATION)
     if not text:
         return EMPTY

@@ -20,7 +20,7 @@ class SchemaError(ValueError):
 
 
 def types(document: Json) -> dict[tuple[str, str], Atom]:
-    """Return the types of an OpenAPI document's kinds by (``apiVersion``, kind).
+    """Return the ``Atom`` of each kind in an OpenAPI document, by (``apiVersion``, kind).
 
     Raises:
         SchemaError: a schema is not structural.
@@ -62,7 +62,7 @@ class _Builder:
         return self._named[name]
 
     def _open(self, *, deduced: bool) -> Atom:
-        """Return the type without a schema: values are owned as a whole, or (``deduced``) maps field by field."""
+        """Return the type of values without a schema: owned as a whole, or (``deduced``) maps field by field."""
         atom = Atom()
         self.made.append(atom)
         untyped = self._untyped if deduced else atom

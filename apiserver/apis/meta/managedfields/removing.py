@@ -71,7 +71,7 @@ def _fields_of(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - any J
 
 
 def _step_to(shape: ListAtom, item: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return the step to a list's item; NOWHERE if pruning removed its keys."""
+    """Return the step to a list's item; NOWHERE if the item lacks its keys."""
     try:
         return shape.step_to(item)
     except Mismatch:
@@ -101,7 +101,7 @@ def _fields_of_map(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - a
 
 
 def with_parents(fields: Fields, atom: Atom | None) -> Fields:
-    """Return the set with the parents of its members, if the schema names them; not of maps' and lists' items."""
+    """Return the set with the parents of its members, if they are fields that the schema names, not map values or list items."""
     shape = atom.map if atom is not None else None
     result: Fields = {}
     for step, tree in fields.items():
@@ -121,7 +121,7 @@ def with_parents(fields: Fields, atom: Atom | None) -> Fields:
 
 
 def reconciled(fields: Fields, atom: Atom | None) -> Fields:
-    """Return a set of another schema adapted to this one: parts that became atomic are owned as a whole."""
+    """Return fields recorded under an older schema; parts that are atomic in ``atom`` become owned as a whole."""
     if not fields or atom is None:
         return fields
     if atom.map is not None:

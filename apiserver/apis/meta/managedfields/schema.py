@@ -142,7 +142,7 @@ class Atom:
         self.is_scalar = False
 
     def settle(self, *, exact: bool) -> Atom:
-        """Set the attributes that follow from others; return self. ``exact``: the scalar always has one type."""
+        """Compute ``accepted``, ``single`` and ``is_scalar``, and set ``exact``; return self."""
         if self.scalar is not None:
             self.accepted = _ACCEPTED[self.scalar]
         self.single = sum(each is not None for each in (self.map, self.scalar, self.list)) == 1

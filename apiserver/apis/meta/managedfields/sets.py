@@ -24,7 +24,7 @@ EMPTY: Final[Fields] = {}
 
 
 def ordered(fields: Fields) -> Fields:
-    """Return a tree with its top level sorted; the same object if it is."""
+    """Return a tree with its top level sorted; the same object if it was sorted."""
     if len(fields) < 2:
         return fields
     steps = sorted(fields)
@@ -114,7 +114,7 @@ def is_member(tree: Fields) -> bool:
 
 
 def below(fields: Fields, step: str) -> Fields:
-    """Return the set of the fields below a step."""
+    """Return the set of the fields below a step, without the step itself."""
     tree = fields.get(step)
     if not tree:
         return EMPTY
@@ -141,7 +141,7 @@ def show(path: Steps) -> str:
 
 
 def as_member(tree: Fields) -> Fields:
-    """Return the subtree of a field that becomes a member itself."""
+    """Return a field's subtree with the field itself as a member."""
     return tree if is_member(tree) else {SELF: LEAF, **tree}
 
 
@@ -204,7 +204,7 @@ def _without(first: Fields, second: Fields) -> Fields | None:
 
 
 def _replaced(tree: Fields, original: Fields, step: str, by: Fields | None) -> Fields:
-    """Return the tree with ``by``, or nothing for None, under a step. Changes ``tree``, unless it is ``original``."""
+    """Return ``tree`` with ``by`` under ``step``, for None without the step. Changes ``tree``, unless it is ``original``."""
     if tree is original:
         tree = dict(tree)
     if by is None:

@@ -36,7 +36,7 @@ class Updater:
         self._ignored = ignored
 
     def update(self, live: Object, new: Object, version: str, managed: Managed, writer: Owner) -> tuple[Managed, Fields]:
-        """Return the entries without fields that the write took from others or removed, and those that it changed."""
+        """Return (entries by owner, without removed fields and those taken from others; fields that the write changed)."""
         return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
 
     def first(self, structs: Object, new: Object, version: str) -> Fields:
@@ -46,7 +46,7 @@ class Updater:
     def apply(
         self, live: Object, applied: Object, version: str, managed: Managed, applier: Owner, *, force: bool
     ) -> tuple[Object, Managed]:  # fmt: skip
-        """Return the merged object and the entries, with the applier's own (without its time).
+        """Return (merged object, entries by owner); the applier's new entry has no time.
 
         Raises:
             Conflicts: it changes fields of other owners without force.

@@ -13,7 +13,7 @@ Problem = tuple[str, str]
 
 
 def validate(atom: Atom, value: Any, *, duplicates: bool = False) -> None:  # noqa: ANN401 - any JSON value
-    """Check a value against its type; ``duplicates``: sets and keyed lists may have some.
+    """Check a value against its type; ``duplicates``: sets and keyed lists may have duplicate items.
 
     Raises:
         Mismatch: with every problem, sorted by path.

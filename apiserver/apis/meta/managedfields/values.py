@@ -14,7 +14,7 @@ ABSENT: Final[Any] = type("Absent", (), {"__repr__": lambda _: "ABSENT", "__bool
 
 
 def kind_of(atom: Atom, value: Any) -> Kind:  # noqa: ANN401 - any JSON value
-    """Return a value's own kind (``map`` …) if the type allows it, else the type's first."""
+    """Return a value's own kind (``map`` …) if the type allows it, else the first that it allows: map, scalar, list."""
     found = own_kind(atom, value)
     if found is not None:
         return found
@@ -33,7 +33,7 @@ def own_kind(atom: Atom, value: Any) -> Kind | None:  # noqa: ANN401 - any JSON 
 
 
 def misfit(atom: Atom, value: Any) -> Mismatch:  # noqa: ANN401 - any JSON value
-    """Return the error for a value of no allowed kind."""
+    """Return the Mismatch for a value of a kind that its type does not allow."""
     if atom.map is not None:
         return Mismatch(f"expected map, got {printed(value)}")
     if atom.scalar == "numeric":

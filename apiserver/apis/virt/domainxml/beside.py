@@ -35,7 +35,7 @@ FIELDS: Final[Shape] = {
 
 
 def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[str]:
-    """Yield the paths, below ``spec.domain``, of fields without effect next to the XML."""
+    """Yield the paths, below ``spec.domain``, of fields that have no effect if ``domainXML`` is set."""
     if isinstance(given, list):
         for position, each in enumerate(given):
             yield from foreign(each, shape, f"{path}[{position}]")
@@ -158,7 +158,7 @@ DEFAULT_NETWORK: Final = "default"
 
 
 def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return a ``spec.domain`` with the meaning of the XML and the fields next to it."""
+    """Return the ``spec.domain`` that the XML (``found``) and the fields next to it mean together."""
     devices = domain.get("devices") or {}
     size = sized(domain, found.memory_bytes, found.topology)
     return {
@@ -179,7 +179,7 @@ def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 
 def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int, int]) -> dict[str, Any]:
-    """Return only processors and memory of :func:`combined`."""
+    """Return ``cpu`` and ``memory.guest`` of :func:`combined`."""
     sockets, cores, threads = topology
     cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
     given = (domain.get("memory") or {}).get("guest")
@@ -191,7 +191,7 @@ def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int
 
 
 def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return ``{"firmware": …}``, or {} without any; with a claim for its state, UEFI variables are persistent."""
+    """Return ``{"firmware": …}``, or {} if nothing is set; with a claim for its state, UEFI variables are persistent."""
     given = {key: value for key, value in (domain.get("firmware") or {}).items() if value is not None}
     if found.uuid and found.uuid != values.UUID:
         given.setdefault("uuid", found.uuid)

@@ -116,7 +116,7 @@ def line(most: int) -> Rule:
 
 
 def prose(most: int) -> Rule:
-    """Return a rule for lines of at most ``most`` characters in all."""
+    """Return a rule for text of any lines, at most ``most`` characters in all."""
 
     def rule(value: str) -> str:
         return "" if len(value) <= most else f"must be at most {most} characters"
@@ -158,7 +158,7 @@ MAC: Final = "mac"
 
 
 def named(kind: str) -> Rule:
-    """Return a rule for the placeholder ``@kind:NAME@`` of something next to the XML."""
+    """Return a rule that a text is the placeholder ``@kind:NAME@`` of something next to the XML."""
 
     def rule(value: str) -> str:
         if name_in(value, kind):

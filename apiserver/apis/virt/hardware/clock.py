@@ -44,6 +44,6 @@ def is_present(domain: Domain, timer: str) -> bool:
 
 
 def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
-    """Return the specified timers' paths below ``spec.domain`` without effect on an emulated machine."""
+    """Return the paths, below ``spec.domain``, of specified timer fields without effect on an emulated machine."""
     found = [f"clock.timer.{name}" for name in ("hyperv", "kvm") if name in timers(domain)]
     return (*found, *(f"clock.timer.{name}.tickPolicy" for name, said in timers(domain).items() if said.get("tickPolicy")))

@@ -40,7 +40,7 @@ MAX_FILE_NAME: Final = 103
 
 
 def inline(source: Mapping[str, Any], datum: str) -> bytes | None:
-    """Return a datum (``userData`` …) in a disk's source, as bytes, or None.
+    """Return the bytes of a datum (``userData`` …) written in a disk's source, or None.
 
     Raises:
         ValueError: it is not Unicode text or base64. The message does not repeat it.

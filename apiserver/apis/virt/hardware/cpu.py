@@ -19,7 +19,7 @@ MAX_QUEUES: Final = 8
 
 
 def counts(domain: Domain) -> dict[str, int]:
-    """Return the initial numbers of sockets, cores and threads."""
+    """Return the initial numbers by name: ``sockets``, ``cores`` and ``threads``."""
     cpu = domain.get("cpu") or {}
     return {each: int(cpu.get(each) or 1) for each in COUNTS}
 
@@ -40,7 +40,7 @@ def max_vcpus(domain: Domain) -> int:
 
 
 def grows(domain: Domain, other: Domain) -> bool:
-    """Return whether a guest with the processors of ``domain`` can get those of ``other``: more sockets, up to the maximum."""
+    """Return whether a guest with the processors of ``domain`` can get those of ``other``: only more sockets, up to the maximum."""
     room = counts(domain)["sockets"] < counts(other)["sockets"] <= max_sockets(domain)
     return (
         room
@@ -61,7 +61,7 @@ def highest_apic_id(domain: Domain) -> int:
 
 
 def queues(domain: Domain) -> int:
-    """Count a multi-queue device's queues: as processors, up to ``MAX_QUEUES``."""
+    """Return the number of queues of a multi-queue device: one per processor, up to ``MAX_QUEUES``."""
     return min(vcpus(domain), MAX_QUEUES)
 
 
@@ -82,5 +82,5 @@ def isolates_emulator(domain: Domain) -> bool:
 
 
 def dedicated(domain: Domain) -> int:
-    """Count the node's processors dedicated to the machine; 0: none."""
+    """Count the node's processors dedicated to the machine, also QEMU's own; 0: none."""
     return vcpus(domain) + isolates_emulator(domain) if is_dedicated(domain) else 0

@@ -59,7 +59,7 @@ def defaulted(domain: Domain) -> Object:
 
 
 def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
-    """Return the paths of fields that differ between two domains. Defaults count, and ``1024Mi`` equals ``1Gi``.
+    """Return the paths of fields that differ between two domains, with defaults; ``1024Mi`` equals ``1Gi``.
 
     A default that follows from another field is not listed.
     """

@@ -29,12 +29,12 @@ def of(disk: Object) -> Object | None:
 
 
 def is_due(head: bytes) -> bool:
-    """Return whether a block device with these first bytes still needs its import."""
+    """Return whether a block device still needs its import: its first bytes are zero or mark an unfinished one."""
     return head.startswith(UNFINISHED) or not any(head)
 
 
 def place(given: Object) -> Object:
-    """Return the part of an import with the image's location; empty without."""
+    """Return ``http``, ``s3`` or ``registry`` of an import, with the image's location; empty without."""
     return next((given[kind] for kind in KINDS if given.get(kind)), {})
 
 
@@ -44,7 +44,7 @@ def secret(disk: Object) -> str:
 
 
 def authorities(disk: Object) -> tuple[str, str] | None:
-    """Return name and key of the ConfigMap with an import's authorities, or None."""
+    """Return (name, key) of the ConfigMap with the certificate authorities for an import, or None."""
     given = place(of(disk) or {}).get("caConfigMapRef")
     return None if not given else (str(given.get("name") or ""), str(given.get("key") or AUTHORITIES_KEY))
 

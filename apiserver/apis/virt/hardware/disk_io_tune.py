@@ -21,7 +21,7 @@ def text(limits: Mapping[str, int]) -> str:
 
 
 def limits(disk: Mapping[str, Any]) -> dict[str, int]:
-    """Return a disk's specified ``ioTune`` by name, in bytes and requests per second.
+    """Return the limits of a disk's ``ioTune`` by name, in bytes or requests per second.
 
     Raises:
         ValueError: a limit is not a quantity or number.

@@ -52,12 +52,12 @@ def is_drive(disk: Mapping[str, Any]) -> bool:
 
 
 def medium_of(disk: Mapping[str, Any]) -> Object:
-    """Return the fields with a drive's medium; empty without one."""
+    """Return a drive's fields that describe its medium; empty without one."""
     return {key: disk[key] for key in _MEDIUM if disk.get(key) is not None}
 
 
 def without_medium(disk: Mapping[str, Any]) -> Object:
-    """Return a drive's fields as if it were empty."""
+    """Return a drive's other fields, as if it were empty."""
     return {key: value for key, value in disk.items() if key not in _MEDIUM}
 
 
@@ -85,7 +85,7 @@ def on_written_claims(domain: Domain) -> list[Object]:
 
 
 def queues(domain: Domain) -> int:
-    """Count each disk's queues; 0: QEMU's default for the machine type, one per processor."""
+    """Return the number of queues that every disk gets; 0: QEMU's default, one per processor."""
     several = (domain.get("devices") or {}).get("blockMultiQueue")
     return 0 if several is None else cpu.queues(domain) if several else 1
 
@@ -97,7 +97,7 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def created_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the size of a disk to create in an empty claim or on the node, in bytes of whole MiB; 0: none."""
+    """Return the bytes, in whole MiB, of the disk to create in an empty claim or on the node; 0: none."""
     size = ((disk.get("source") or {}).get("create") or {}).get("size") if disk.get("type") in (CLAIM, host_disks.HOST) else None
     return 0 if size is None else -(-quantity.parse(str(size)).bytes // MIB) * MIB
 
@@ -110,14 +110,14 @@ def is_overlaid(disk: Mapping[str, Any]) -> bool:
 
 
 def block_size(disk: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the bytes of a logical block (default 512) and a physical one (default: the logical)."""
+    """Return (bytes of a logical block, default 512; bytes of a physical one, default as logical)."""
     said = disk.get("blockSize") or {}
     logical = said.get("logical") or BLOCK
     return logical, said.get("physical") or logical
 
 
 def is_cached(disk: Mapping[str, Any]) -> bool:
-    """Return whether the disk's author chose a ``driver.cache`` with the node's page cache."""
+    """Return whether ``driver.cache`` is set to a mode that uses the node's page cache."""
     return (disk.get("driver") or {}).get("cache", "none") not in UNCACHED
 
 

@@ -43,7 +43,7 @@ def has_acpi(domain: Domain) -> bool:
 
 
 def smm(domain: Domain) -> bool | None:
-    """Return whether the machine has System Management Mode; None: unspecified."""
+    """Return whether System Management Mode is enabled; None: unspecified."""
     said = given(domain).get("smm")
     return None if said is None else _is_enabled(said)
 
@@ -55,7 +55,7 @@ def hyperv(domain: Domain) -> dict[str, Any]:
 
 
 def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
-    """Return the specified features' paths below ``spec.domain`` without effect on an emulated machine."""
+    """Return the paths, below ``spec.domain``, of specified features without effect on an emulated machine."""
     found = [f"features.{name}" for name in ("kvm", "pvspinlock", "apic") if name in given(domain)]
     return (*found, *(f"features.hyperv.{name}" for name in hyperv(domain)))
 

@@ -39,7 +39,7 @@ def compared(domain: Domain) -> list[Object]:
 
 
 def emulated(domain: Domain) -> list[Object]:
-    """Return the interfaces with an emulated card, not the node's."""
+    """Return the interfaces with a card that QEMU emulates, not a device of the node."""
     return [each for each in defaulted(domain) if each["type"] != SRIOV]
 
 
@@ -80,7 +80,7 @@ def state_of(interface: Mapping[str, Any]) -> str:
 
 
 def queues(domain: Domain, model: str) -> int:
-    """Count the queue pairs of a card of this model."""
+    """Return the number of queue pairs of a card of this model."""
     return cpu.queues(domain) if has_several_queues(domain) and model == "virtio" else 1
 
 

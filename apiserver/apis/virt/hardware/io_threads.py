@@ -26,7 +26,7 @@ def total(domain: Domain) -> int:
 
 
 def assigned(domain: Domain) -> dict[str, int]:
-    """Return each disk's I/O thread, counted from 1, by the disk's name, without disks of QEMU's main thread.
+    """Return the number of the I/O thread, from 1, by disk name, without disks of QEMU's main thread.
 
     Shared threads are assigned in turn; dedicated ones follow.
     """

@@ -47,7 +47,7 @@ def is_shared(domain: Domain) -> bool:
 
 
 def pluggable_bytes(domain: Domain) -> int:
-    """Return how many bytes of memory the guest can get while running, in whole blocks."""
+    """Return how many bytes of memory the guest can get beyond its initial ones, in whole blocks."""
     return (max_guest_bytes(domain) - guest_bytes(domain)) // BLOCK_BYTES * BLOCK_BYTES if grows(domain) else 0
 
 
@@ -57,10 +57,10 @@ def page_size(domain: Domain) -> str:
 
 
 def has_balloon(domain: Domain) -> bool:
-    """Return whether a balloon returns the guest's unused memory."""
+    """Return whether the guest has a balloon device, which returns its unused memory."""
     return (domain.get("devices") or {}).get("autoattachMemBalloon") is not False
 
 
 def compared(domain: Domain) -> Object:
-    """Return ``memory`` in bytes, for comparisons."""
+    """Return ``memory`` with amounts in bytes, for comparisons."""
     return {"guest": guest_bytes(domain), "maxGuest": max_guest_bytes(domain), "hugepages": page_size(domain)}

@@ -163,7 +163,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def kind_of(disk: Mapping[str, Any]) -> Kind | None:
-    """Return a disk type's properties; None: QEMU does not reach it over the network."""
+    """Return the ``Kind`` of a disk's type; None: QEMU does not reach it over the network."""
     return KINDS.get(str(disk.get("type")))
 
 
@@ -179,7 +179,7 @@ def copies_writes(disk: Mapping[str, Any]) -> bool:
 
 
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return alternative hosts and ports of a valid disk's servers; else empty."""
+    """Return the (host, port) pairs, alternatives, of a valid disk's servers; else empty."""
     kind = kind_of(disk)
     return () if kind is None else kind.endpoints(disk.get("source") or {})
 
@@ -190,7 +190,7 @@ def login_secret(disk: Mapping[str, Any]) -> str:
 
 
 def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return QEMU's login files for a disk, by its Secret's keys."""
+    """Return QEMU's login files for a disk: from the Secret's key to the file's name."""
     kind = kind_of(disk)
     return {} if kind is None else kind.login_keys
 

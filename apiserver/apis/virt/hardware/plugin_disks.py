@@ -50,7 +50,7 @@ def plugin_of(disk: Mapping[str, Any]) -> str:
 
 
 def size_limit_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the maximum bytes of a plugin's image file; 0: none may be put into the pod."""
+    """Return the maximum bytes of a plugin's image file; 0: the plugin may put none into the pod."""
     limit = (disk.get("source") or {}).get("sizeLimit") if is_plugin(disk) else None
     return 0 if limit is None else quantity.parse(str(limit)).bytes
 
@@ -66,7 +66,7 @@ def path(name: str, protocol: Protocol) -> str:
 
 
 def with_served(domain: Domain, served: Mapping[str, Served]) -> Object:
-    """Return a domain of ``devices.defaulted`` in which the plugins' answers, by disk, replace their disks' sources."""
+    """Return a domain of ``devices.defaulted`` with the plugins' answers, by disk name, in their disks' sources."""
     if not served:
         return dict(domain)
     disks = [_with_served(each, served.get(str(each.get("name")))) for each in given.devices(domain, "disks", [])]

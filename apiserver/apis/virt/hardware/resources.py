@@ -60,7 +60,7 @@ def can_resize_memory(domain: Domain, other: Domain) -> bool:
 
 
 def said(domain: Domain, which: str, name: str) -> Quantity | None:
-    """Return the specified ``resources.<which>.<name>``, or None."""
+    """Return the quantity in ``resources.<which>.<name>``, or None."""
     given = ((domain.get("resources") or {}).get(which) or {}).get(name)
     return None if given is None else quantity.parse(str(given))
 

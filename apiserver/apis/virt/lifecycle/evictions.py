@@ -24,13 +24,13 @@ DRAIN_LABEL: Final = "kubevirt.io/drain"
 
 
 def strategy_of(vm: Object) -> Strategy | None:
-    """Return ``spec.evictionStrategy``; None for the cluster's: unset, or of a later release."""
+    """Return ``spec.evictionStrategy``; None if unset or of a later release: the cluster's applies."""
     found = dig_vm(vm, "spec", "evictionStrategy")
     return cast("Strategy", found) if found in get_args(Strategy) else None
 
 
 def not_known(pod: str) -> str:
-    """Return the message for an eviction that cannot be decided."""
+    """Return the message that the eviction of this pod cannot be decided now."""
     return f"cannot decide now whether pod {pod} may be evicted; retry the eviction"
 
 

@@ -44,7 +44,7 @@ class Verdict:
 
 
 def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
-    """Return the nodes where the machine failed to start before it ran elsewhere; with ``now``, only recently."""
+    """Return the nodes where the machine failed to start before it ran elsewhere; with ``now``, only within ``LONGEST_PAUSE``."""
     return sorted({node for node, moment in _failures(vm) if now is None or now - moment < LONGEST_PAUSE})
 
 
@@ -54,7 +54,7 @@ def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
 
 
 def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:
-    """Return verdicts on nodes that starts should avoid; empty if too many.
+    """Return a Verdict per node that starts should avoid; empty if that would be too many nodes.
 
     ``machines`` has, for each suspected node, all machines with an attempt there.
     """

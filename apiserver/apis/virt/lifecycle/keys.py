@@ -39,11 +39,11 @@ def code_of(key: str) -> int | None:
 
 
 def codes_of(keys: Sequence[str]) -> tuple[int, ...]:
-    """Return the codes of the valid keys."""
+    """Return Linux's codes of the valid keys, without the others."""
     return tuple(code for key in keys if (code := code_of(key)) is not None)
 
 
 def errors(key: str) -> list[str]:
-    """Return why this names no key; empty if it does."""
+    """Return why a text names no key; empty if it does."""
     wrong = f"must be the name of a Linux key such as KEY_LEFTCTRL or KEY_C, or a number from 1 to {MAX_CODE}"
     return [] if code_of(key) is not None else [wrong]

@@ -28,7 +28,7 @@ def of(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def image_of(vm: Mapping[str, Any]) -> Image | None:
-    """Return the image of ``status.managedSave`` as an ``Image``, or None."""
+    """Return ``status.managedSave`` as an ``Image``, or None."""
     found = of(vm)
     return None if found is None else Image(str(found["id"]), str(found["digest"]).removeprefix("sha256:"), int(found["sizeBytes"]))
 
@@ -39,7 +39,7 @@ def suspending(vm: Mapping[str, Any]) -> operations.Operation | None:
 
 
 def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Object | None:
-    """Return the new ``status.managedSave`` after the attempt's end; None without a requested image.
+    """Return the new ``status.managedSave`` after the attempt's end; None without an image by the current ``Suspend``.
 
     ``vm`` is as before that end; the pod mounted ``claim``; virt-launcher wrote ``message``.
     """

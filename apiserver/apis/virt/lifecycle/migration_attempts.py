@@ -59,7 +59,7 @@ def is_reported(migration: Mapping[str, Any]) -> bool:
 
 
 def failed(migration: Mapping[str, Any], reason: str, message: str, now: datetime) -> list[dict[str, Any]]:
-    """Return ``status.attempts`` with the current attempt's failure."""
+    """Return ``status.attempts`` with an entry for the current attempt's failure."""
     number, status = number_of(migration), migration.get("status") or {}
     entry = {"number": number, "reason": reason, "message": message, "endTime": times.to_rfc3339(now)}
     entry |= {key: status[key] for key in ("targetNode", "targetPod") if status.get(key)}

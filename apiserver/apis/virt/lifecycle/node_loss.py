@@ -18,10 +18,10 @@ RESTARTED: Final = "Restarted"
 
 
 def is_lost(vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine's last attempt was lost with its node."""
+    """Return whether the machine's last attempt was lost with its node (condition ``NodeLost``)."""
     return objects.is_true((vm.get("status") or {}).get("conditions"), conditions.NODE_LOST)
 
 
 def waits_for_user(vm: Mapping[str, Any]) -> bool:
-    """Return whether the lost machine starts only on request."""
+    """Return whether the machine is lost, and stays off until start (onNodeLoss: Wait)."""
     return is_lost(vm) and (vm.get("spec") or {}).get("onNodeLoss") == WAIT

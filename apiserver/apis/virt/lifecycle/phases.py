@@ -121,12 +121,12 @@ def phase_of(obj: Mapping[str, Any]) -> str:
 
 
 def keeps_guest(vm: Mapping[str, Any]) -> bool:
-    """Return whether a machine may have a guest or its image, and so keeps hardware and disks."""
+    """Return whether a machine may have a guest or a saved image, and so keeps hardware and disks."""
     return phase_of(vm) in WITH_GUEST or dig_vm(vm, "status", "managedSave") is not None
 
 
 def is_unfinished(migration: Mapping[str, Any]) -> bool:
-    """Return whether a Migration may still move its virtual machine."""
+    """Return whether a Migration has no final phase: it may still move its virtual machine."""
     return phase_of(migration) not in MIGRATION_FINAL
 
 
@@ -142,7 +142,7 @@ def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def enter(status: Mapping[str, Any], phase: str, now: datetime) -> dict[str, Any]:
-    """Return ``status`` in ``phase`` with the time of entry; unchanged if already there.
+    """Return ``status`` with ``phase`` and its time of entry; unchanged if already in it.
 
     ``Pending`` or ``Scheduling`` after an end restarts ``phaseTransitionTimestamps``.
     """

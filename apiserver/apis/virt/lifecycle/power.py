@@ -167,7 +167,7 @@ def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def end_asked_for(vm: Mapping[str, Any]) -> str:
-    """Return why the current attempt should end, or ""."""
+    """Return why the current attempt should end (off, or a restart was requested), or ""."""
     wanted = decide(vm)
     is_restart = wanted.reason == "Requested" and wanted.attempt > current_attempt(vm)
     return wanted.message if not wanted.on or is_restart else ""
@@ -216,7 +216,7 @@ def _by_strategy(
 
 
 def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return ``status.request`` if the run strategy was not edited since.
+    """Return ``status.request``, or None if there is none or the run strategy was edited since.
 
     Without ``generation``, from an older release, it applies while the strategy is the same.
     """
@@ -258,7 +258,7 @@ def wants_paused(vm: Mapping[str, Any]) -> bool:
 
 
 def node_selector(vm: Mapping[str, Any], attempt: int) -> Mapping[str, str]:
-    """Return the node labels that the verb start requires for this attempt."""
+    """Return the node labels that the verb start requires for this attempt; empty: any node."""
     request = effective_request(vm) or {}
     found: Mapping[str, str] = (request.get("nodeSelector") if int(request.get("attempt") or 0) == attempt else None) or {}
     return found
@@ -270,7 +270,7 @@ def call_of(vm: Mapping[str, Any], call_id: str) -> Mapping[str, Any] | None:
 
 
 def keep_call(vm: dict[str, Any], call_id: str, verb: str) -> None:
-    """Add a call to ``status.calls``, in place; the oldest may go."""
+    """Add a verb's call to ``status.calls``, in place; drop the oldest beyond ``MAX_CALLS_KEPT``."""
     status = vm.setdefault("status", {})
     status["calls"] = [*(status.get("calls") or ()), {"id": call_id, "verb": verb}][-MAX_CALLS_KEPT:]
 
@@ -287,7 +287,7 @@ def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool, attempt: int | N
 
 
 def keep_pause(vm: dict[str, Any]) -> None:
-    """Convert an earlier release's pause, in place: its request becomes the ``Start`` of its attempt."""
+    """Move an earlier release's pause from ``status.request`` to ``status.pause``, in place; the request becomes ``Start``."""
     status = vm.get("status") or {}
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
@@ -296,7 +296,7 @@ def keep_pause(vm: dict[str, Any]) -> None:
 
 
 def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pause, or {}. If both forms exist, an earlier release wrote the old form later."""
+    """Return ``status.pause`` or its old form in ``status.request``, else {}. An earlier release wrote the old form later."""
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
         told = {key: request[key] for key in ("attempt", "generation", "time") if request.get(key) is not None}
@@ -327,7 +327,7 @@ def has_ended(attempt: Mapping[str, Any]) -> bool:
 
 
 def is_older(attempt: Mapping[str, Any], generation: int) -> bool:
-    """Return whether the spec was edited since the attempt began; False if an older release did not record it."""
+    """Return whether the spec was edited since the attempt began; False if its generation is not recorded."""
     return 0 < int(attempt.get("generation") or 0) < generation
 
 
@@ -336,7 +336,7 @@ def _is_forgotten(attempt: Mapping[str, Any], generation: int) -> bool:
 
 
 def rerun_limit(spec: Mapping[str, Any]) -> int:
-    """Return how many further starts follow a failed one."""
+    """Return the number of further starts after failed ones."""
     limit = (spec.get("rerun") or {}).get("limit")
     return DEFAULT_RERUN_LIMIT if limit is None else int(limit)
 

@@ -63,7 +63,7 @@ def word(vm: Object) -> str:
 
 
 def reason(vm: Object) -> str | None:
-    """Return in one line why the machine is not ready, or what a ready one lacks, or None."""
+    """Return in one line why the machine is not ready, or what a ready one lacks; None: nothing."""
     found = _condition(vm, conditions.PAUSED) if word(vm) == PAUSED else _condition(vm, conditions.READY)
     if not found and phases.phase_of(vm) in phases.ENDED:
         return one_line(power.decide(vm).message, MAX_REASON)

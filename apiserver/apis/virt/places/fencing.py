@@ -16,7 +16,7 @@ _BOOT_ID: Final = re.compile(r"[0-9a-f-]{8,48}[0-9a-f]")
 
 
 def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
-    """Return the Node with the out-of-service taint, and with who fenced it.
+    """Return a copy of the Node with the out-of-service taint, and an annotation with who fenced it.
 
     ``boot``, the ended boot ID, asks for unfencing after the next start. A kubelet cannot write its Node's taints, so the taint keeps it.
     """
@@ -34,7 +34,7 @@ def ended_boot(node: Object) -> str:
 
 
 def unfenced(node: Object) -> Object:
-    """Return the Node without what :func:`fenced` adds."""
+    """Return a copy of the Node without what :func:`fenced` adds."""
     found = copy.deepcopy(node)
     found["spec"] = {**(found.get("spec") or {}), "taints": _others(found)}
     kept = {key: value for key, value in annotations_of(found).items() if key != node_states.FENCED_BY_ANNOTATION}

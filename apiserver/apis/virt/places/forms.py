@@ -113,19 +113,19 @@ def message_errors(text: str) -> list[str]:
 
 
 def words_errors(text: str) -> list[str]:
-    """Validate one line of words from a hypervisor."""
+    """Validate one line of text from a hypervisor."""
     return _text_errors(text, MAX_WORDS, "")
 
 
 def device_errors(text: str) -> list[str]:
-    """Validate a hypervisor's name or address of a device."""
+    """Check a guest device's name or address in a status, such as vda or pci 0000:01:00.0."""
     if len(text) > MAX_DEVICE:
         return [f"must be no more than {MAX_DEVICE} bytes"]
     return [] if DEVICE.fullmatch(text) else ["must be a name or an address such as vda or pci 0000:01:00.0"]
 
 
 def path_errors(text: str) -> list[str]:
-    """Validate a field's path."""
+    """Validate the path of a field, such as spec.domain.cpu."""
     if len(text) > MAX_PATH:
         return [f"must be no more than {MAX_PATH} bytes"]
     return [] if _PATH.fullmatch(text) else ["must be a path such as spec.domain.devices.disks[data].ioTune"]
@@ -156,7 +156,7 @@ def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def host_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:
-    """Return IP address and port in a text; None for a host name or other text."""
+    """Return (IP address, port) in a text; None for a host name or other text."""
     match = _HOST_PORT.fullmatch(text) if len(text) <= _MAX_HOST_PORT else None
     if match is None:
         return None

@@ -80,7 +80,7 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return an attempt's fixed pod name: a second creation fails."""
+    """Return the fixed pod name of a machine's attempt: a second creation fails."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
@@ -100,17 +100,17 @@ def node_lease_namespace(namespace: str) -> str:
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Return a migration attempt's fixed target pod name."""
+    """Return the fixed name of the target pod of a migration attempt."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
 def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> str:
-    """Return a disk's fixed attachment pod name for the guest in pod ``pod_uid``."""
+    """Return the fixed name of a disk's attachment pod for the guest in pod ``pod_uid``."""
     return f"{_attachments(vm_name)}{_suffix(pod_uid, disk, claim)}"
 
 
 def is_attachment_pod(name: str, vm_name: str) -> bool:
-    """Return whether a machine's pod is an attachment pod: it has a disk's claim, no guest."""
+    """Return whether, by its name, a machine's pod is an attachment pod: it has a disk's claim, no guest."""
     return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
 
 

@@ -21,7 +21,7 @@ ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
 
 
 def is_being_emptied(node: Object | None) -> bool:
-    """Return whether the node is being drained or kept empty."""
+    """Return whether the node is cordoned, or has a taint of :func:`is_emptying`."""
     return bool(dig(node, "spec", "unschedulable")) or any(is_emptying(each) for each in taints_of(node))
 
 
@@ -31,13 +31,13 @@ def is_fenced(node: Object | None) -> bool:
 
 
 def kubelet_is_unreachable(node: Object | None) -> bool:
-    """Return whether a node's kubelet does not report, or the Node is gone."""
+    """Return whether a node's ``Ready`` is Unknown or missing: its kubelet does not report, or the Node is gone."""
     ready = condition(dig(node, "status", "conditions"), "Ready")
     return ready is None or ready.get("status") == "Unknown"
 
 
 def is_emptying(taint: Object) -> bool:
-    """Return whether a taint means that the node is drained or kept empty."""
+    """Return whether a taint means that a drain, autoscaler or the like empties the node (effect NoSchedule)."""
     return taint.get("key") in EMPTYING_TAINTS and taint.get("effect") == "NoSchedule"
 
 

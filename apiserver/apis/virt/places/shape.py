@@ -20,7 +20,7 @@ PROJECTED: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken")
 
 
 def fits(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod has the shape of a virt-launcher's pod."""
+    """Return whether a pod has the name and spec of a virt-launcher's pod."""
     spec: Mapping[str, Any] = pod.get("spec") or {}
     return (
         name_of(pod).startswith(PREFIX)
@@ -35,7 +35,7 @@ def has_run_directory(container: Mapping[str, Any]) -> bool:
 
 
 def expression(pod: str) -> str:
-    """Return :func:`fits` as CEL; ``pod`` is CEL for the pod."""
+    """Return :func:`fits` as a CEL expression; ``pod`` is CEL for the pod."""
     return (
         f"{pod}.metadata.name.startsWith('{PREFIX}') "
         f"&& {pod}.spec.?automountServiceAccountToken.orValue(true) == {str(SPEC['automountServiceAccountToken']).lower()} "

@@ -40,7 +40,7 @@ CLOSE_POLICY_VIOLATION: Final = 1008
 
 
 def limit_factor(kind: str) -> int:
-    """Return the factor for a kind of stream's limits per machine."""
+    """Return by what a kind of stream multiplies the limits per machine."""
     return CONNECTIONS if kind in _OF_CONNECTIONS else 1
 
 
@@ -88,7 +88,7 @@ def port_of(text: str) -> int | None:
 
 
 def forward_of(stream: str) -> Forward | None:
-    """Return the Forward that a stream's name means; None for other streams."""
+    """Return the Forward for a stream's name; None for other streams."""
     name, _, rest = stream.partition("-")
     protocol, port = protocol_of(rest.partition("-")[0]), port_of(rest.partition("-")[2])
     return Forward(protocol, port) if name == "portforward" and protocol and port else None

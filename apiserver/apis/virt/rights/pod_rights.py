@@ -43,7 +43,7 @@ _FIELDS: Final = Content(cloud_init.DOWNWARD_API, "")
 
 
 def named_by(vm: Object) -> frozenset[Content]:
-    """Return the claims, images, Secrets and such that the machine's pod may mount."""
+    """Return the claims, images, Secrets and such that the machine's spec lets its pod mount."""
     domain = domain_of(vm)
     found = [each for disk in disks.defaulted(domain) for each in _of_disk(disk)]
     found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(running.spec_of(vm))]

@@ -35,12 +35,12 @@ class Revocations:
         return f"certificates of node {node} from before {times.to_rfc3339(since)} are revoked" if not_before < since else ""
 
     def is_revoked(self, node: str) -> bool:
-        """Return whether all of the node's certificates are invalid."""
+        """Return whether all certificates of the node are invalid, whatever their dates."""
         return node in self.nodes and self.nodes[node] is None
 
 
 def revocations(data: Mapping[str, str]) -> Revocations:
-    """Return the revocations in the ConfigMap's data; a value that is not a time revokes all certificates."""
+    """Return the revocations in ``kubevirt-trust``'s data; a value that is not a time revokes all certificates."""
     return Revocations(
         {key.removeprefix(REVOKED_PREFIX): times.parsed(value.strip()) for key, value in data.items() if key.startswith(REVOKED_PREFIX)}
     )

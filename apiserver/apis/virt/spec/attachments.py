@@ -58,7 +58,7 @@ def problem(given: str) -> str:
 
 
 def of(vm: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """Return a machine's further networks in the order of its interfaces, without invalid names."""
+    """Return an ``Attachment`` per further network, in the order of the machine's interfaces, without invalid names."""
     return tuple(_of(vm))
 
 
@@ -97,12 +97,12 @@ def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict
 
 
 def link(interface: str) -> str:
-    """Return an interface's link name in the pod."""
+    """Return the name of an interface's network link in the pod."""
     return f"net{_hash(interface)}"
 
 
 def link_of_network(interface: str, network: str) -> str:
-    """Return a coming interface's link name in the pod; an edit can give it another network."""
+    """Return the link name of a hot-plugged interface in the pod, by network too, because an edit can change that."""
     return f"net{_hash(f'{interface} {network}')}"
 
 
@@ -121,7 +121,7 @@ def _hash(interface: str) -> str:
 
 
 def excess(vm: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
-    """Return, for messages, what the pod's annotations request beyond the machine's networks."""
+    """Return messages about networks that the pod's annotations request beyond the machine's."""
     asked = (pod.get("metadata") or {}).get("annotations") or {}
     found = [f"annotation {DEFAULT_NETWORK_ANNOTATION}"] if DEFAULT_NETWORK_ANNOTATION in asked else []
     if not _named(asked.get(ANNOTATION)) <= {(each.namespace, each.name) for each in of(vm)}:
@@ -130,7 +130,7 @@ def excess(vm: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
 
 
 def _named(annotation: object) -> set[tuple[str, str]]:
-    """Return (namespace, name) of the annotation's networks; empty names for anything invalid."""
+    """Return the annotation's networks as (namespace, name); empty names for anything invalid."""
     if annotation is None:
         return set()
     try:

@@ -31,7 +31,7 @@ def domain_of(vm: Mapping[str, Any]) -> Domain:
 
 
 def size_of(vm: Mapping[str, Any]) -> Domain:
-    """Return only processors and memory of :func:`domain_of`; those of XML are cached for lists."""
+    """Return :func:`domain_of`, but of XML only processors and memory; these are cached for lists."""
     spec = running.spec_of(vm)
     domain: Domain = spec.get("domain") or {}
     xml = spec.get("domainXML")

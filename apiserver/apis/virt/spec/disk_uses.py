@@ -41,7 +41,7 @@ class Lock(NamedTuple):
 
 
 def uses(domain: Domain) -> dict[str, Use]:
-    """Return the strictest use (``writes``, ``shares``, ``reads``) of each claim by the machine's disks."""
+    """Return the strictest use of each claim by the machine's disks: ``writes``, ``shares`` or ``reads``, by claim."""
     found: dict[str, Use] = {}
     for each in disks.defaulted(domain):
         if claim := disks.claim_of(each):
@@ -50,7 +50,7 @@ def uses(domain: Domain) -> dict[str, Use]:
 
 
 def server_uses(domain: Domain) -> dict[str, Use]:
-    """Return the use of each network disk, by a text that is equal only for the same disk."""
+    """Return the use of each network disk by its :func:`network_disks.identity`."""
     return {same: _use(each) for each in disks.defaulted(domain) if (same := network_disks.identity(each))}
 
 
@@ -89,7 +89,7 @@ def _locks(domain: Domain, uid: str) -> Iterator[Lock]:
 
 
 def clash(mine: Use, theirs: Use) -> bool:
-    """Return whether two machines with these uses may not share a claim or network disk."""
+    """Return whether these two machines' uses exclude each other: they differ, or both write."""
     return mine != theirs or mine == WRITES
 
 

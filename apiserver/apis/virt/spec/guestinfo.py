@@ -109,7 +109,7 @@ def parse(text: str) -> Object:
 
 
 def fitted(info: Object) -> Object:
-    """Return the information within ``MAX_BYTES``: repeatedly drops the second half of the longest list.
+    """Return the information cut to ``MAX_BYTES``: repeatedly drops the second half of the longest list.
 
     ``truncated`` names the shortened lists.
     """

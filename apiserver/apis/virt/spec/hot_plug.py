@@ -77,12 +77,12 @@ def directory_of(disk: Mapping[str, Any]) -> str:
 
 
 def is_supported(disk: Mapping[str, Any], changes: Collection[str]) -> bool:
-    """Return whether a virt-launcher with these ``liveChanges`` can change a disk, or a drive's medium."""
+    """Return whether ``liveChanges`` (``changes``) has what this disk needs: a drive its medium, others the disk."""
     return (MEDIUM if disks.is_drive(disk) else DISK) in changes
 
 
 def changes_of(vm: Mapping[str, Any]) -> Collection[str]:
-    """Return ``status.domain.liveChanges``: what the guest's virt-launcher changes without a restart."""
+    """Return ``status.domain.liveChanges``: kinds of changes that the guest's virt-launcher makes without a restart."""
     return tuple(dig_vm(vm, "status", "domain", "liveChanges") or ())
 
 
@@ -104,7 +104,7 @@ def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
 
 
 def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks and media that the guest has, without :func:`removed`."""
+    """Return the pluggable disks, and drives with a medium, that guest and spec have, as the guest has them."""
     wanted, there = _by_name(vm)
     return tuple(each for name, each in there.items() if is_pluggable(each) and not _is_old(each, wanted.get(name)))
 
@@ -150,12 +150,12 @@ def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
 
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the running disk's name with the claim of a new disk, or ""."""
+    """Return the name of the guest's disk that already has the claim of ``disk``, or ""."""
     return _with_claim_of(disk, _by_name(vm)[1])
 
 
 def user_of_identity(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the running disk's name with the serial or World Wide Name of a new disk, or ""."""
+    """Return the name of the guest's disk that already has the serial or World Wide Name of ``disk``, or ""."""
     return _with_identity_of(disk, _by_name(vm)[1])
 
 
@@ -174,7 +174,7 @@ def _identity(disk: Mapping[str, Any]) -> set[str]:
 
 
 def record(vm: Object) -> None:
-    """Add new disks with a recorded attachment pod, a free claim and free names to ``status.running``, in place."""
+    """Add to ``status.running``, in place, the spec's new disks whose attachment pod is recorded and whose claim and names are free."""
     ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(vm)[1]
     coming = [str(each["name"]) for each in ready if not (_with_claim_of(each, there) or _with_identity_of(each, there))]
     if coming:
@@ -182,14 +182,14 @@ def record(vm: Object) -> None:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Add or remove these disks in ``status.running``, in place, as in the spec. A drive with another medium is then empty."""
+    """Change these disks (names) in ``status.running`` to the spec's, in place. A drive with another medium is then empty."""
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
     running.set_domain(vm, with_disks(runs.get("domain") or {}, desired, changed))
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of disks that virt-launcher can plug, unplug or change without a restart."""
+    """Return the names of disks to plug, unplug or change that virt-launcher supports and that need no restart."""
     waits = {each.get("name") for each in entries(vm) if each.get("reason") == NEEDS_RESTART}
     changes = changes_of(vm)
     found = (each for each in (*added(vm), *removed(vm)) if is_supported(each, changes))
@@ -197,7 +197,7 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return the domain ``runs`` with these disks and media added or removed as in ``desired``, in its order."""
+    """Return the domain ``runs`` with the disks of these names as in ``desired``, in its order."""
     there, wanted = _written(runs), _written(desired)
     found = [_taken(there.get(name), disk, is_changed=name in changed) for name, disk in wanted.items() if name in there or name in changed]
     found += [disk for name, disk in there.items() if name not in wanted and name not in changed]
@@ -222,5 +222,5 @@ def _written(domain: Domain) -> dict[str, Object]:
 
 
 def _by_name(vm: Mapping[str, Any]) -> list[dict[str, Object]]:
-    """Return the desired and the running disks by name."""
+    """Return two mappings from name to disk: the desired and the running disks."""
     return [{str(each["name"]): each for each in disks.defaulted(domain)} for domain in running.domains_of(vm)]

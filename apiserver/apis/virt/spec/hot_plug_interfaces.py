@@ -61,7 +61,7 @@ def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
 
 
 def coming(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the :func:`added` cards that can be attached now: no other has their place or MAC address."""
+    """Return the :func:`added` cards that can be attached now: there is room, and no card conflicts with them."""
     there, found = interfaces.defaulted(running.domains_of(vm)[1]), list[Object]()
     for each in added(vm):
         others = [*there, *found]
@@ -76,17 +76,17 @@ def _conflicts(vm: Mapping[str, Any], card: Object, other: Object) -> bool:
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of cards to attach or detach; none if virt-launcher cannot."""
+    """Return the names of all cards to attach or detach; none if virt-launcher cannot."""
     return tuple(str(each["name"]) for each in (*added(vm), *removed(vm))) if takes_interfaces(vm) else ()
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Add or remove these cards in ``status.running``, in place, as in the spec."""
+    """Change these cards (names) in ``status.running`` to the spec's, in place."""
     running.set_domain(vm, _with_presence(vm, changed))
 
 
 def with_coming(vm: Object, names: Collection[str]) -> Object:
-    """Return the machine with these :func:`coming` cards in ``status.running``."""
+    """Return the machine with those :func:`coming` cards that have these names in ``status.running``."""
     found = [str(each["name"]) for each in coming(vm) if each["name"] in names]
     return _with_cards(vm, found) if found else vm
 
@@ -106,7 +106,7 @@ def alone(vm: Object, card: str) -> Object:
 
 
 def with_interfaces(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return the domain ``runs`` with these cards added or removed as in ``desired``, in its order."""
+    """Return the domain ``runs`` with the cards of these names as in ``desired``, in its order."""
     there, wanted = _by_name(runs), _by_name(desired)
     found = [there.get(name, card) for name, card in wanted.items() if name in there or name in changed]
     found += [card for name, card in there.items() if name not in wanted and name not in changed]

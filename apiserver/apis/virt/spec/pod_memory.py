@@ -24,7 +24,7 @@ def of_guest(vm: Mapping[str, Any]) -> int:
 
 
 def recorded(vm: Mapping[str, Any]) -> int:
-    """Return the guest's memory that the resized pod has room for, in bytes; 0 before the first resize."""
+    """Return the guest memory in bytes that the resized pod has room for, by the status; 0 before the first resize."""
     return int(dig_vm(vm, "status", FIELD, "guestMemoryBytes") or 0)
 
 
@@ -42,7 +42,7 @@ def wanted(vm: Mapping[str, Any]) -> int | None:
 
 
 def waits_for_pod(vm: Mapping[str, Any]) -> str:
-    """Return why the guest cannot get the desired memory yet, or ""."""
+    """Return why the pod has no room yet for the desired memory, or ""."""
     amount = wanted(vm)
     if amount is None or amount <= granted(vm):
         return ""

@@ -64,7 +64,7 @@ def spec_of(vm: Mapping[str, Any]) -> Object:
 
 
 def domains_of(vm: Mapping[str, Any]) -> tuple[Domain, Domain]:
-    """Return the desired and the running domain; with XML, without devices."""
+    """Return (desired domain, running domain); if either is XML, both without devices."""
     desired, runs = vm.get("spec") or {}, spec_of(vm)
     if desired.get("domainXML") or runs.get("domainXML"):
         return _NO_DEVICES, _NO_DEVICES
@@ -72,12 +72,12 @@ def domains_of(vm: Mapping[str, Any]) -> tuple[Domain, Domain]:
 
 
 def differences(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return how the desired hardware differs from the running one; empty without a guest."""
+    """Return the ``Difference``s of the desired hardware from ``status.running``; empty without that."""
     return between(vm.get("spec") or {}, spec_of(vm)) if dig_vm(vm, "status", RUNNING) else ()
 
 
 def between(desired: Object, runs: Object) -> tuple[Difference, ...]:
-    """Return how a desired spec's hardware differs from a running one's."""
+    """Return the ``Difference``s of a desired spec's hardware from a running one's."""
     return tuple(_differences(desired, runs))
 
 
@@ -123,7 +123,7 @@ def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
 
 
 def words(found: Sequence[Difference]) -> str:
-    """Return the first paths of differences for people, in one line."""
+    """Return the first ``MAX_TOLD`` paths of differences, and how many follow, in one line for people."""
     told = [str(each) for each in found[:MAX_TOLD]]
     if rest := found[MAX_TOLD:]:
         told.append(f"{len(rest)} more")

@@ -79,7 +79,7 @@ class AccessCredential(Model):
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Validate ``accessCredentials``, also that a disk can pass them; ``path`` is the spec's."""
+    """Return errors in ``accessCredentials``, also for a missing disk that passes them; ``path`` is the spec's."""
     given, path = spec.get("accessCredentials") or [], path.child("accessCredentials")
     found = validate_count(given, MAX_CREDENTIALS, path)
     made = {each["type"]: each.get("source") or {} for each in disks.defaulted(spec.get("domain") or {}) if each.get("type")}

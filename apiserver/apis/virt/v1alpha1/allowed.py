@@ -30,7 +30,7 @@ NOTHING: Final = Allowed()
 
 
 def validate(spec: Object, path: Path, allowed: Allowed, namespace: str = "") -> list[FieldError]:
-    """Refuse fields of a machine's spec that this cluster does not allow."""
+    """Return errors for fields of a machine's spec that this cluster does not allow."""
     domain, path = spec.get("domain") or {}, path.child("domain", "devices")
     found = _validate_vsock(domain, path, allowed) + _validate_macvtaps(domain, path, allowed)
     found += _validate_storage_plugins(domain, path, allowed)

@@ -22,7 +22,7 @@ MAX_SHOWN: Final = 80
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Validate ``spec.domain`` and ``spec.domainXML``."""
+    """Return errors in ``spec.domain`` and ``spec.domainXML``."""
     xml, typed = spec.get(XML), spec.get(DOMAIN)
     if xml is None:
         if typed is None:
@@ -47,7 +47,7 @@ def _validate_beside(xml: str, typed: Object, path: Path) -> list[FieldError]:
 
 
 def _placed(error: FieldError, typed: Object, path: Path) -> FieldError:
-    """Return the error, with a path in the XML if it concerns memory that the XML sets."""
+    """Return ``error``; if it concerns memory that the XML sets, with a path in the XML."""
     if error.path != str(path.child(DOMAIN, "memory", "guest")) or (typed.get("memory") or {}).get("guest") is not None:
         return error
     return forbidden(path.child(XML), f"/domain/memory: {error.detail}")

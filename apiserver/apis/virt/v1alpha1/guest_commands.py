@@ -42,7 +42,7 @@ class Lifecycle(Model):
 
 
 def validate(action: Mapping[str, Any] | None, path: Path) -> list[FieldError]:
-    """Validate the command of an ``exec``; ``path`` is its own."""
+    """Return errors in the command of an ``exec``; ``path`` is its own."""
     words = (action or {}).get("command")
     if action is None or words is None:
         return []
@@ -55,7 +55,7 @@ def validate(action: Mapping[str, Any] | None, path: Path) -> list[FieldError]:
 
 
 def validate_lifecycle(spec: Mapping[str, Any], path: Path) -> list[FieldError]:
-    """Validate ``lifecycle``; ``path`` is the spec's."""
+    """Return errors in ``lifecycle``; ``path`` is the spec's."""
     hook = (spec.get("lifecycle") or {}).get("preStop")
     if hook is None:
         return []

@@ -43,7 +43,7 @@ class ManagedSaveStatus(Model):
 
 
 def validate(spec: Mapping[str, Any], path: Path) -> list[FieldError]:
-    """Validate ``managedSave``; ``path`` is the spec's."""
+    """Return errors in ``managedSave``; ``path`` is the spec's."""
     given = spec.get("managedSave")
     if given is None:
         return []

@@ -119,7 +119,7 @@ class MigrationOptions(Model):
 
 
 def validate(obj: Object) -> list[FieldError]:
-    """Validate a MigrationPolicy."""
+    """Return errors in a MigrationPolicy."""
     spec, found = obj.get("spec") or {}, []
     selectors = spec.get("selectors") or {}
     for field in ("namespaceSelector", "virtualMachineSelector"):
@@ -135,7 +135,7 @@ def validate(obj: Object) -> list[FieldError]:
 
 
 def validate_update(obj: Object, old: Object) -> list[FieldError]:
-    """Validate an updated MigrationPolicy; an unchanged bandwidth may stay."""
+    """Return errors in an updated MigrationPolicy; an unchanged bandwidth may stay."""
     given = dig_policy(obj, "spec", "bandwidth")
     if given is None or given != dig(old, "spec", "bandwidth"):
         return validate(obj)
@@ -143,7 +143,7 @@ def validate_update(obj: Object, old: Object) -> list[FieldError]:
 
 
 def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
-    """Validate a bandwidth; for libvirt 0 means unlimited."""
+    """Return errors in a bandwidth; for libvirt 0 means unlimited."""
     amount = quantity.parse(str(given))
     if amount.nanos == 0 or limits.MIN_BANDWIDTH <= amount <= limits.MAX_BANDWIDTH:
         return []
@@ -151,7 +151,7 @@ def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
 
 
 def _validate_whole(given: object, path: Path) -> list[FieldError]:
-    """Refuse a fractional MiB: libvirt counts in MiB per second."""
+    """Return an error for a fractional MiB: libvirt counts in MiB per second."""
     amount = quantity.parse(str(given))
     is_whole = amount.nanos % limits.MIN_BANDWIDTH.nanos == 0
     return [] if is_whole else [invalid(path, given, f"must be whole MiB, such as {amount.bytes >> 20}Mi")]

@@ -20,7 +20,7 @@ _OPERATORS: Final = ("Equal", "Exists")
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Validate ``nodeSelector``, affinity, tolerations, ``topologySpreadConstraints`` and names of scheduling."""
+    """Return errors in ``nodeSelector``, affinity, tolerations, ``topologySpreadConstraints`` and names of scheduling."""
     found = validate_selector(spec, path)
     for field in ("priorityClassName", "schedulerName", "nodeName"):
         name = spec.get(field)
@@ -42,7 +42,7 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
 
 
 def validate_selector(spec: Object, path: Path) -> list[FieldError]:
-    """Validate ``nodeSelector``."""
+    """Return errors in ``nodeSelector``."""
     selector, place = spec.get("nodeSelector") or {}, path.child("nodeSelector")
     hosts = [selector[each] for each in (virt_names.HOSTNAME_SELECTOR, virt_names.HOSTNAME_LABEL) if each in selector]
     text = f"{virt_names.HOSTNAME_SELECTOR} stands for {virt_names.HOSTNAME_LABEL}: no node has two values of it"
@@ -51,7 +51,7 @@ def validate_selector(spec: Object, path: Path) -> list[FieldError]:
 
 
 def _with(elements: Sequence[Object] | None, *needed: str) -> Iterator[tuple[int, Object]]:
-    """Yield position and element of those with all needed fields; the schema reports others."""
+    """Yield (position, element) of elements with all ``needed`` fields; the schema reports others."""
     return ((position, each) for position, each in enumerate(elements or ()) if all(field in each for field in needed))
 
 
@@ -82,7 +82,7 @@ def _affinity(affinity: Object, path: Path) -> list[FieldError]:
 
 
 def _node_term(term: Object, path: Path, *, with_values: bool) -> list[FieldError]:
-    """Validate a node affinity's term; ``with_values``: also label values, as Kubernetes does only for required terms."""
+    """Return errors in a node affinity's term; ``with_values``: also label values, as Kubernetes does only for required terms."""
     found = []
     for position, each in _with(term.get("matchExpressions"), "key", "operator"):
         place = path.child("matchExpressions").index(position)
@@ -115,7 +115,7 @@ def _pod_term(term: Object, path: Path) -> list[FieldError]:
 
 
 def validate_label_selector(selector: Object | None, path: Path) -> list[FieldError]:
-    """Validate a LabelSelector."""
+    """Return errors in a LabelSelector."""
     if not selector:
         return []
     found = objectmeta.validate_labels(selector.get("matchLabels") or {}, path.child("matchLabels"))
@@ -126,7 +126,7 @@ def validate_label_selector(selector: Object | None, path: Path) -> list[FieldEr
 
 
 def _label_keys(holder: Object, path: Path) -> list[FieldError]:
-    """Validate ``matchLabelKeys`` and ``mismatchLabelKeys``, which need a ``labelSelector``.
+    """Return errors in ``matchLabelKeys`` and ``mismatchLabelKeys``, which need a ``labelSelector``.
 
     A key of matchLabelKeys may be neither in the selector nor in mismatchLabelKeys, because kube-apiserver adds the pod's values to the
     selector.

@@ -83,7 +83,7 @@ class Probe(Model):
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Validate the probes; ``path`` is the spec's."""
+    """Return errors in the probes; ``path`` is the spec's."""
     found: list[FieldError] = []
     for field in (probes.READINESS, probes.LIVENESS):
         if (given := spec.get(field)) is not None:
@@ -137,7 +137,7 @@ def _validate_request(asked: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_reach(given: Object, spec: Mapping[str, Any], field: str, path: Path) -> list[FieldError]:
-    """Refuse a probe that cannot reach the guest, except with ``domainXML``, which may have the interfaces."""
+    """Return an error for a probe that cannot reach the guest, except with ``domainXML``, which may have the interfaces."""
     if spec.get("domainXML"):
         return []
     own = next((each for each in interfaces.defaulted(spec.get("domain") or {}) if interfaces.is_on_pods_network(each)), None)

@@ -110,13 +110,13 @@ def default(obj: dict[str, Any]) -> None:
 
 
 def validate(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Validate a VirtualMachineReplicaSet."""
+    """Return errors in a VirtualMachineReplicaSet."""
     found = size.validate(obj) + _validate_name(obj) + _validate_numbers(obj["spec"]) + _validate_selector(obj["spec"])
     return found + _validate_template(obj, allowed)
 
 
 def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Validate an updated VirtualMachineReplicaSet, but not an unchanged template."""
+    """Return errors in an updated VirtualMachineReplicaSet, but not in an unchanged template."""
     found = size.validate(obj, old) + _validate_numbers(obj["spec"])
     if obj["spec"].get("selector") != old["spec"].get("selector"):
         found.append(invalid(SELECTOR, obj["spec"].get("selector"), "field is immutable"))
@@ -126,7 +126,7 @@ def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> lis
 
 
 def validate_status(obj: Object) -> list[FieldError]:
-    """Refuse negative counts in a VirtualMachineReplicaSet's status."""
+    """Return errors for negative counts in a VirtualMachineReplicaSet's status."""
     status, path = obj.get("status") or {}, Path("status")
     counts = (field for field, value in status.items() if isinstance(value, int))
     return [each for field in counts for each in validate_between(status[field], 0, _LARGEST, path.child(field))]

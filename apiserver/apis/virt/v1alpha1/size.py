@@ -20,7 +20,7 @@ _NOT_KEPT: Final = "managedFields"
 
 
 def validate(obj: Object, old: Object | None = None) -> list[FieldError]:
-    """Refuse an object that is too large; the error names its largest field. An existing object may stay, and shrink.
+    """Return an error for an object that is too large; the error names its largest field. An existing object may stay, and shrink.
 
     Counts JSON without what our processes drop: ``managedFields``, and kubectl's last-applied annotation.
     """

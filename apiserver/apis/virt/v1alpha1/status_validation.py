@@ -36,12 +36,12 @@ DOMAIN_TYPES: Final = ("kvm", "qemu")
 
 
 def validate_virtual_machine_status(obj: Object, old: Object) -> list[FieldError]:
-    """Validate changed values of a VirtualMachine's status."""
+    """Return errors in changed values of a VirtualMachine's status."""
     return list(_MACHINE(obj.get("status") or {}, old.get("status") or {}, _STATUS))
 
 
 def validate_migration_status(obj: Object, old: Object) -> list[FieldError]:
-    """Validate changed values of a Migration's status. A final phase must stay: it has released its lock."""
+    """Return errors in changed values of a Migration's status. A final phase must stay: it has released its lock."""
     found = list(_MIGRATION(obj.get("status") or {}, old.get("status") or {}, _STATUS))
     before = phases.phase_of(old)
     if before in phases.MIGRATION_FINAL and phases.phase_of(obj) != before:
@@ -58,7 +58,7 @@ def _path(place: Place) -> Path:
 
 
 def _text(errors: Callable[[str], list[str]]) -> Form:
-    """Return a validator of texts by ``errors``; an empty text counts as absent."""
+    """Return a ``Form`` that checks a changed text with ``errors``; an empty text counts as absent."""
 
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value and value != old:

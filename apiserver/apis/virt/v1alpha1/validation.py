@@ -38,7 +38,7 @@ MAX_PRIORITY: Final = 100
 
 
 def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Validate a new VirtualMachine; the API machinery checks its metadata except the name."""
+    """Return errors in a new VirtualMachine; the API machinery checks its metadata except the name."""
     return size.validate(obj) + _validate_outside_domain(obj) + _validate_domain(obj, allowed)
 
 
@@ -58,7 +58,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
 
 
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Validate an updated VirtualMachine, but not an unchanged spec or domain.
+    """Return errors in an updated VirtualMachine, but not in an unchanged spec or domain.
 
     Stricter rules must not prevent the removal of a finalizer, or a stop.
     """
@@ -76,7 +76,7 @@ def _domain(obj: Object) -> tuple[object, object]:
 
 
 def validate_migration(obj: Object) -> list[FieldError]:
-    """Validate a new Migration."""
+    """Return errors in a new Migration."""
     return size.validate(obj) + _validate_migration(obj)
 
 
@@ -93,7 +93,7 @@ def _validate_migration(obj: Object) -> list[FieldError]:
 
 
 def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
-    """Validate an updated Migration. Its spec must not change."""
+    """Return errors in an updated Migration. Its spec must not change."""
     found = size.validate(obj, old) + _validate_migration(obj)
     text = "a Migration is immutable; delete it, which cancels it if it is unfinished, and create another"
     was, now = old["spec"], obj["spec"]
@@ -102,7 +102,7 @@ def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
 
 
 def _validate_held(obj: Object, old: Object) -> list[FieldError]:
-    """Refuse to drop an unfinished Migration's finalizer: only this object has the pods that may have the guest."""
+    """Return an error if an unfinished Migration loses its finalizer: only this object has the pods that may have the guest."""
     held, holds = (virt_names.MIGRATION_FINALIZER in objects.finalizers_of(each) for each in (old, obj))
     if not held or holds or not phases.is_unfinished(old):
         return []

@@ -99,7 +99,7 @@ class MachineWrite:
 
 
 def validate(write: MachineWrite) -> list[FieldError]:
-    """Refuse changes of a machine's status that the node's virt-handler may not make."""
+    """Return errors for changes of a machine's status that the node's virt-handler may not make."""
     old, new = _status(write.old), _status(write.new)
     here = old.get("nodeName")
     if here != write.node and new.get("nodeName") != write.node:
@@ -213,7 +213,7 @@ def _is_of_image(write: MachineWrite, field: str) -> bool:
 
 
 def _image(write: MachineWrite) -> Iterator[FieldError]:
-    """Yield errors unless a new image is the requested one; any end, or a run, may drop it."""
+    """Yield errors unless a new memory image is the one that ``Suspend`` requested; removing it is always allowed."""
     image = managed_save.of(write.new)
     if image is None:
         return

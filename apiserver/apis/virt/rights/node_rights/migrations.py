@@ -89,7 +89,7 @@ class MigrationWrite:
 
 
 def validate(write: MigrationWrite) -> list[FieldError]:
-    """Refuse changes of a Migration's status that the node's virt-handler may not make."""
+    """Return errors for changes of a Migration's status that the node's virt-handler may not make."""
     old, new = _status(write.old), _status(write.new)
     roles: tuple[Role, ...] = ("source", "target")
     own = tuple(role for role in roles if old.get(f"{role}Node") == write.node)

@@ -21,5 +21,5 @@ class Chassis(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``chassis``."""
+    """Return errors in ``chassis``."""
     return validate_smbios(domain.get("chassis") or {}, hardware.FIELDS, path.child("chassis"))

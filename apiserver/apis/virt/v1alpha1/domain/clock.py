@@ -88,7 +88,7 @@ class Clock(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``clock``."""
+    """Return errors in ``clock``."""
     clock, path = domain.get("clock") or {}, path.child("clock")
     found = []
     zone = clock.get("timezone")

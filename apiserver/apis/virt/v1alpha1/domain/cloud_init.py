@@ -35,17 +35,17 @@ class SecretKey(Model):
 
 
 def validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
-    """Validate a cloud-init disk's source."""
+    """Return errors in a cloud-init disk's source."""
     return [error for datum in cloud_init.DATA for error in _validate_datum(kind, source, datum, path)]
 
 
 def validate_files(kind: str, source: Object, path: Path) -> list[FieldError]:
-    """Validate a disk's source with files of a Secret or ConfigMap."""
+    """Return errors in a disk's source with files of a Secret or ConfigMap."""
     return validate_object_name(kind, source.get("name") or "", path.child("name")) + validate_label(source, path)
 
 
 def validate_label(source: Object, path: Path) -> list[FieldError]:
-    """Validate ``volumeLabel``, the file system label of a disk with files."""
+    """Return errors in ``volumeLabel``, the file system label of a disk with files."""
     label = source.get("volumeLabel")
     if label is None or _LABEL.fullmatch(label):
         return []
@@ -53,14 +53,14 @@ def validate_label(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Refuse further cloud-init disks, because cloud-init reads an arbitrary one."""
+    """Return errors for further cloud-init disks, because cloud-init reads an arbitrary one."""
     places = [position for position, disk in enumerate(disks) if disk.get("type") in cloud_init.TYPES]
     text = "a machine can have only one disk for cloud-init"
     return [forbidden(path.index(position).child("type"), text) for position in places[1:]]
 
 
 def validate_object_name(kind: str, name: str, path: Path) -> list[FieldError]:
-    """Validate a Secret's or ConfigMap's name."""
+    """Return errors in a Secret's or ConfigMap's name."""
     if not name:
         return [required(path, f"the name of a {kind} in the same namespace")]
     return [invalid(path, name, each) for each in names.subdomain_errors(name)]
@@ -83,7 +83,7 @@ def _validate_reference(given: Object, path: Path) -> list[FieldError]:
 
 
 def validate_key(key: str | None, path: Path) -> list[FieldError]:
-    """Validate a key of a Secret or ConfigMap; None: the default one."""
+    """Return errors in a key of a Secret or ConfigMap; none for None, the default key."""
     if key is None:
         return []
     if len(key) > MAX_KEY:

@@ -20,5 +20,5 @@ class Console(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``devices.consoles``."""
+    """Return errors in ``devices.consoles``."""
     return validate_count(hardware.defaulted(domain), layout.SERIAL_PORTS, path.child("devices", "consoles"))

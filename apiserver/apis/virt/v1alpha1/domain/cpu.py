@@ -63,7 +63,7 @@ class CPU(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``cpu``."""
+    """Return errors in ``cpu``."""
     cpu, path = domain["cpu"], path.child("cpu")
     found = _validate_counts(domain, cpu, path)
     if (model := cpu.get("model")) and model not in cpu_names.MODELS | hardware.OF_THE_NODE:

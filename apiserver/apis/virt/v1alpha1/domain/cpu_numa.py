@@ -52,7 +52,7 @@ class NUMA(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``cpu.numa``."""
+    """Return errors in ``cpu.numa``."""
     path = path.child("numa")
     passed_through = _validate_pass_through(domain, path) if cpu_numa.is_passed_through(domain) else []
     return passed_through + _validate_cells(domain, path.child("cells"))

@@ -53,7 +53,7 @@ class BlockSize(Model):
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Validate ``driver`` and ``blockSize`` of a disk from ``hardware.disks.defaulted``."""
+    """Return errors in ``driver`` and ``blockSize`` of a disk from ``hardware.disks.defaulted``."""
     if disk["device"] == "cdrom":
         return [forbidden(path.child(field), "may not be set for a cdrom") for field in ("driver", "blockSize") if disk.get(field)]
     return _validate_driver(disk, path.child("driver")) + _validate_blocks(disk, path.child("blockSize"))

@@ -114,7 +114,7 @@ class DiskImport(Model):
 
 
 def validate(given: Object, path: Path) -> list[FieldError]:
-    """Validate ``source.import`` of a disk."""
+    """Return errors in ``source.import`` of a disk."""
     found: list[FieldError] = []
     kinds = [kind for kind in disk_imports.KINDS if given.get(kind) is not None]
     if not kinds:
@@ -168,7 +168,7 @@ def _validate_references(given: Object, url: str, path: Path) -> list[FieldError
 
 
 def validate_url(url: str, path: Path) -> list[FieldError]:
-    """Validate an address, which errors do not repeat, because it may contain a secret."""
+    """Return errors in a URL. They do not repeat it, because it may contain a secret."""
     if not url:
         return [required(path)]
     if len(url) > disk_imports.MAX_URL:

@@ -9,7 +9,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Validate ``shareable`` of a disk from ``hardware.disks.defaulted``."""
+    """Return errors in ``shareable`` of a disk from ``hardware.disks.defaulted``."""
     if not disk.get("shareable"):
         return []
     found = []

@@ -232,7 +232,7 @@ class Disk(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``devices.disks``."""
+    """Return errors in ``devices.disks``."""
     disks, path = hardware.defaulted(domain), path.child("devices", "disks")
     found = validate_count(disks, hardware.MAX_DISKS, path)
     for position, disk in enumerate(disks):
@@ -388,7 +388,7 @@ def _validate_empty(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_unique_claims(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Refuse repeated claims: QEMU locks each image. Names are compared in lower case."""
+    """Return errors for repeated claims: QEMU locks each image. Names are compared in lower case."""
     seen: set[str] = set()
     found = []
     for position, disk in enumerate(disks):

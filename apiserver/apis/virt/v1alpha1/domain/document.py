@@ -167,5 +167,5 @@ class Domain(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``spec.domain``, family by family."""
+    """Return errors in ``spec.domain``, family by family."""
     return [error for family in _FAMILIES for error in family.validate(domain, path)]

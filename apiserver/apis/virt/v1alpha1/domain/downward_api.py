@@ -53,7 +53,7 @@ class DownwardItem(Model):
 
 
 def validate_items(items: Sequence[Object] | None, path: Path) -> list[FieldError]:
-    """Validate the items of a DownwardAPI disk."""
+    """Return errors in the items of a DownwardAPI disk."""
     if not items:
         return [required(path, "the files of the disk")]
     found = validate_count(items, downward_api.MAX_ITEMS, path)

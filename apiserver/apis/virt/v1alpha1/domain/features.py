@@ -94,7 +94,7 @@ class Features(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``features``."""
+    """Return errors in ``features``."""
     path = path.child("features")
     return _validate_firmware(domain, path) + _validate_hyperv(domain, path.child("hyperv"))
 

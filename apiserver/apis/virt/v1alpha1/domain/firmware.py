@@ -97,7 +97,7 @@ class Firmware(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``firmware``."""
+    """Return errors in ``firmware``."""
     firmware, place = domain.get("firmware") or {}, path.child("firmware")
     found = []
     if (uuid := firmware.get("uuid")) is not None and not forms.UUID.fullmatch(uuid):

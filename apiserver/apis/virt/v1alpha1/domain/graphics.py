@@ -19,6 +19,6 @@ class Graphics(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``devices.graphics``."""
+    """Return errors in ``devices.graphics``."""
     graphics, path = hardware.defaulted(domain), path.child("devices", "graphics")
     return validate_count(graphics, hardware.MAX_GRAPHICS, path) + validate_unique(graphics, "type", path)

@@ -13,7 +13,7 @@ FIELDS: Final = frozenset({"path", "create"})
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Validate the path of a HostDisk's source."""
+    """Return errors in the path of a HostDisk's source."""
     given, field = source.get("path") or "", path.child("path")
     if not given:
         return [required(field, "the path of a file of the node")]
@@ -21,7 +21,7 @@ def validate_source(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Refuse a file's repeated use, because QEMU locks each disk's image."""
+    """Return errors for files that an earlier disk uses, because QEMU locks each disk's image."""
     seen: set[str] = set()
     found = []
     for position, disk in enumerate(disks):

@@ -24,5 +24,5 @@ class Input(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``devices.inputs``."""
+    """Return errors in ``devices.inputs``."""
     return validate_count(hardware.defaulted(domain), MAX_INPUTS, path.child("devices", "inputs"))

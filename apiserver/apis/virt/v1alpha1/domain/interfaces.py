@@ -88,7 +88,7 @@ class Interface(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``devices.interfaces``."""
+    """Return errors in ``devices.interfaces``."""
     interfaces, path = hardware.defaulted(domain), path.child("devices", "interfaces")
     found = validate_count(interfaces, hardware.MAX_INTERFACES, path)
     for position, interface in enumerate(interfaces):
@@ -114,7 +114,7 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
-    """Refuse cards that share a device plugin's resource: their networks would be indistinguishable."""
+    """Return errors for cards that share a device plugin's resource: their networks would be indistinguishable."""
     found: list[FieldError] = []
     others = {each.get("deviceName") for place, each in host_devices.passed_through(domain).items() if ".interfaces[" not in place}
     for position, each in enumerate(hardware.defaulted(domain)):
@@ -160,7 +160,7 @@ def _validate_place(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_passt(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
-    """Validate passt interfaces.
+    """Return errors in passt interfaces.
 
     ``ports`` must be explicit (``[]``: none), because each port takes a socket of the pod.
     """

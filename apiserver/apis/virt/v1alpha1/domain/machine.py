@@ -17,7 +17,7 @@ class Machine(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``machine``."""
+    """Return errors in ``machine``."""
     kind = domain["machine"]["type"]
     if kind in hardware.TYPES:
         return []

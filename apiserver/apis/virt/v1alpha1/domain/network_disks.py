@@ -84,7 +84,7 @@ class NetworkSource(Model):
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Validate a network disk from ``hardware.disks.defaulted``; ignore others."""
+    """Return errors in a network disk from ``hardware.disks.defaulted``; ignore others."""
     if not hardware.is_network(disk):
         return []
     found = VALIDATED[disk["type"]](disk["source"], path.child("source"))
@@ -99,7 +99,7 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
 
 
 def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Refuse a disk that is certainly an earlier one, if either is writable: the guest would use one disk as two."""
+    """Return errors for disks with an earlier disk's identity, if either is writable: the guest would use one disk as two."""
     first: dict[str, int] = {}
     found = []
     for position, disk in enumerate(disks):
@@ -112,7 +112,7 @@ def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
 
 
 def validate_one_tls_secret(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Refuse further TLS Secrets, because libvirt has one set of certificates per machine."""
+    """Return errors for further TLS Secrets, because libvirt has one set of certificates per machine."""
     named = [(position, secret) for position, disk in enumerate(disks) if (secret := hardware.tls_secret(disk))]
     text = "must be the same Secret for all NBD disks of a machine"
     return [

@@ -27,12 +27,12 @@ class PluginSource(Model):
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Validate plugin and options of a disk's source."""
+    """Return errors in plugin and options of a disk's source."""
     return plugins.validate_plugin({**source, "type": hardware.PLUGIN}, path, of_type=hardware.PLUGIN)
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Refuse settings that a plugin disk from ``hardware.disks.defaulted`` cannot have."""
+    """Return errors for settings that a plugin disk from ``hardware.disks.defaulted`` cannot have."""
     if not hardware.is_plugin(disk) or (disk.get("driver") or {}).get("io") is None:
         return []
     return [

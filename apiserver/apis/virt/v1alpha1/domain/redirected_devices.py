@@ -47,7 +47,7 @@ class RedirectedDevices(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``devices.redirectedDevices``."""
+    """Return errors in ``devices.redirectedDevices``."""
     devices, path = hardware.defaulted(domain), path.child("devices", "redirectedDevices")
     if devices is None:
         return []

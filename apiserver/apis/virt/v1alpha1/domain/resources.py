@@ -52,7 +52,7 @@ class Resources(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Validate ``resources``."""
+    """Return errors in ``resources``."""
     path = path.child("resources")
     found = [
         error

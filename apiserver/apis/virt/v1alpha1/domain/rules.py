@@ -30,14 +30,14 @@ _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
 
 
 def validate_between(number: int, least: int, most: int, path: Path) -> list[FieldError]:
-    """Refuse a number outside the inclusive bounds."""
+    """Return an error for a number outside the inclusive bounds."""
     if number < least:
         return [invalid(path, number, f"must be greater than or equal to {least}")]
     return [invalid(path, number, f"must be less than or equal to {most}")] if number > most else []
 
 
 def validate_amount(given: object, least: Quantity, most: Quantity, path: Path) -> list[FieldError]:
-    """Refuse a quantity outside the inclusive bounds."""
+    """Return an error for a quantity outside the inclusive bounds."""
     amount = quantity.parse(str(given))
     if amount < least:
         return [invalid(path, given, f"must be greater than or equal to {least}")]
@@ -47,19 +47,19 @@ def validate_amount(given: object, least: Quantity, most: Quantity, path: Path) 
 
 
 def validate_bytes(given: object, least: Quantity, most: Quantity, path: Path) -> list[FieldError]:
-    """Refuse a byte quantity that is fractional or outside the inclusive bounds."""
+    """Return an error for a byte quantity that is fractional or outside the inclusive bounds."""
     if quantity.parse(str(given)).nanos % NANOS:
         return [invalid(path, given, "must be a whole number of bytes")]
     return validate_amount(given, least, most, path)
 
 
 def validate_count(items: Sequence[object], most: int, path: Path) -> list[FieldError]:
-    """Refuse a list of more than ``most`` items."""
+    """Return an error for a list of more than ``most`` items."""
     return [too_many(path, len(items), most)] if len(items) > most else []
 
 
 def validate_device_name(name: str, path: Path) -> list[FieldError]:
-    """Validate a device's name."""
+    """Return errors in a device's name."""
     if not name:
         return [required(path)]
     if len(name) > MAX_DEVICE_NAME:
@@ -68,7 +68,7 @@ def validate_device_name(name: str, path: Path) -> list[FieldError]:
 
 
 def validate_image(reference: str, path: Path) -> list[FieldError]:
-    """Validate a container image's reference."""
+    """Return errors in a container image's reference."""
     if not reference:
         return [required(path, "the reference of a container image")]
     if not _IMAGE.fullmatch(reference):
@@ -77,7 +77,7 @@ def validate_image(reference: str, path: Path) -> list[FieldError]:
 
 
 def validate_path(text: str, path: Path, *, absolute: bool) -> list[FieldError]:
-    """Validate a file's path within an image or volume."""
+    """Return errors in a file's path within an image or volume."""
     if not text:
         return [required(path)]
     if absolute and not text.startswith("/"):
@@ -90,7 +90,7 @@ def validate_path(text: str, path: Path, *, absolute: bool) -> list[FieldError]:
 
 
 def validate_smbios(given: Object, fields: Sequence[str], path: Path) -> list[FieldError]:
-    """Validate strings for the guest's SMBIOS tables."""
+    """Return errors in strings for the guest's SMBIOS tables."""
     found = []
     for field in fields:
         value = given.get(field)
@@ -102,7 +102,7 @@ def validate_smbios(given: Object, fields: Sequence[str], path: Path) -> list[Fi
 
 
 def validate_host_device(device: Object, path: Path) -> list[FieldError]:
-    """Validate name and ``deviceName`` of a device of the node."""
+    """Return errors in name and ``deviceName`` of a device of the node."""
     found = validate_device_name(device.get("name") or "", path.child("name"))
     resource, path = str(device.get("deviceName") or ""), path.child("deviceName")
     if not resource:
@@ -120,7 +120,7 @@ def validate_host_device(device: Object, path: Path) -> list[FieldError]:
 
 
 def validate_unique(items: Sequence[Object], field: str, path: Path) -> list[FieldError]:
-    """Refuse duplicate values of a field in a list; MAC addresses are compared as numbers."""
+    """Return errors for duplicate values of a field in a list; MAC addresses are compared as numbers."""
     seen: set[Any] = set()
     found = []
     for position, each in enumerate(items):

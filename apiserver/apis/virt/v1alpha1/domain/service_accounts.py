@@ -31,7 +31,7 @@ class TokenSource(Model):
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Validate a disk's source with a token."""
+    """Return errors in a disk's source with a token."""
     found = cloud_init.validate_files(made.SERVICE_ACCOUNT, source, path)
     seconds, audience = source.get("expirationSeconds"), source.get("audience")
     if seconds is not None:
@@ -43,7 +43,7 @@ def validate_source(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Refuse further service account disks, because a pod has one account."""
+    """Return errors for further service account disks, because a pod has one account."""
     places = [position for position, disk in enumerate(disks) if disk.get("type") == made.SERVICE_ACCOUNT]
     return [forbidden(path.index(each).child("type"), "a machine can have only one disk of a service account") for each in places[1:]]
 
