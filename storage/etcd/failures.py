@@ -20,7 +20,7 @@ _MEANINGS: tuple[tuple[int, str, type[StorageError]], ...] = (
 
 
 def translated(error: RpcError, doing: str) -> StorageError:
-    """Return the port's error for ``error`` while ``doing``."""
+    """Return the storage port's error for etcd's ``error`` while ``doing``."""
     if error.status == OUT_OF_RANGE and "compacted" in error.message:
         return Compacted()
     for known, part, meaning in _MEANINGS:
@@ -30,5 +30,5 @@ def translated(error: RpcError, doing: str) -> StorageError:
 
 
 def is_outage(error: RpcError) -> bool:
-    """Return whether another endpoint, or a later try, may succeed."""
+    """Return whether etcd was unavailable or late: another endpoint, or a later try, may succeed."""
     return error.status in (UNAVAILABLE, DEADLINE_EXCEEDED)

@@ -46,7 +46,7 @@ class Progress:
 
     @property
     def is_asked(self) -> bool:
-        """Return whether a progress request is unanswered."""
+        """Return whether a progress request is unanswered or waits to be sent."""
         return self._asked or self._again is not None
 
     def ask(self) -> None:

@@ -44,7 +44,7 @@ class RpcError(Exception):
 
 
 def status_name(status: int) -> str:
-    """Return the name of a gRPC code."""
+    """Return the name of a gRPC status code."""
     return STATUS_NAMES[status] if status < len(STATUS_NAMES) else f"status {status}"
 
 
@@ -78,7 +78,7 @@ class Exchange:
         """Further bytes to grant to the server."""
 
     def receive(self, payload: bytes) -> int:
-        """Take a part of the answer; return the bytes to grant, or -1 after a failure."""
+        """Take a part of the answer; return how many more bytes the server may send, or -1 after a failure."""
         raise NotImplementedError
 
     def finish(self, trailers: Head | None) -> None:
@@ -96,7 +96,7 @@ class Exchange:
 
 
 def ending(trailers: Head | None) -> RpcError | None:
-    """Return the error at the end of an answer; None: success."""
+    """Return the RpcError that the trailers mean; None: success."""
     if trailers is None or trailers.grpc_status is None:
         status = "" if trailers is None or not trailers.http_status else f" (HTTP {trailers.http_status})"
         return RpcError(UNAVAILABLE, f"the response has no gRPC status{status}")
@@ -176,13 +176,13 @@ class Stream(Exchange):
             await self._waiter
 
     def take(self) -> bytes:
-        """Return the next message. Raises RpcError at the end of the stream, with OK if properly."""
+        """Return the next message. Without one, raises RpcError: OK at the stream's proper end."""
         if self._messages:
             return self._messages.popleft()
         raise self._error or RpcError(INTERNAL, "no message was received")
 
     def free(self) -> int:
-        """Let go of the held-back bytes; return how many the server may send, 0 with unread messages."""
+        """Return how many more bytes the server may send, as many as read messages had; 0 with unread messages."""
         if self._messages:
             return 0
         held, self._held = self._held, 0
@@ -241,5 +241,5 @@ class Stream(Exchange):
 
 
 def framed(message: bytes) -> bytes:
-    """Return a message framed for a stream."""
+    """Return a message with gRPC's prefix, which has its length."""
     return PREFIX.pack(0, len(message)) + message

@@ -36,7 +36,7 @@ class Sending:
         return not self.streams and not self._waiting
 
     def take(self) -> bytes:
-        """Return the output, and clear it."""
+        """Return the bytes to send, and clear them."""
         out, self._out = self._out, []
         return b"".join(out)
 

@@ -43,7 +43,7 @@ class Session(Sending):
         ]
 
     def take(self) -> bytes:
-        """Return the output, and clear it."""
+        """Return the bytes to send, and clear them."""
         self._control = 0
         return super().take()
 

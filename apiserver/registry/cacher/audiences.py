@@ -104,7 +104,7 @@ class Audiences(Generic[Watch]):
 
     @property
     def is_empty(self) -> bool:
-        """True if no watch waits."""
+        """True if it has no watch."""
         return not self._of_prefix and not self._of_key
 
     def enter(self, watch: Watch) -> None:
@@ -131,7 +131,7 @@ class Audiences(Generic[Watch]):
                 del self._lengths[len(name)]
 
     def concerned(self, records: Sequence[Record]) -> Iterable[tuple[Audience[Watch], list[Record]]]:
-        """Return the audiences that records concern, each with its records in order."""
+        """Yield each audience that some of the records concern, with these records in order."""
         concerning: dict[Audience[Watch], list[Record]] = {}
         for record in records:
             key = record.key

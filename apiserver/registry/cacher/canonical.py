@@ -27,17 +27,17 @@ class Form:
         self._wire_head = self._head + _REVISION
 
     def stored(self, obj: Object) -> bytes:
-        """Encode the value to store, without ``resourceVersion``."""
+        """Return the bytes of ``obj`` to store, without ``resourceVersion``."""
         return b"".join((self._head, _METADATA, _rest(obj)))
 
     def item(self, key: str, revision: int, obj: Object, *, stale: bool = False) -> Item:
-        """Return the item of an object; ``revision`` 0: not stored."""
+        """Return the ``Item`` of an object; ``revision`` 0: not stored."""
         if not revision:
             return Item(key, revision, None, b"".join((self._head, _METADATA, _rest(obj))), stale=stale)
         return self._item(key, revision, _rest(obj), stale=stale)
 
     def written(self, key: str, revision: int, obj: Object, value: bytes) -> Item:
-        """Return the item of an object stored at ``revision`` as ``value`` (:meth:`stored`)."""
+        """Return the ``Item`` of an object stored at ``revision`` as ``value``, which :meth:`stored` returned."""
         return self._item(key, revision, value, self._rest_at, obj=at_revision(obj, revision))
 
     def _item(
@@ -48,7 +48,7 @@ class Form:
 
 
 def restamped(item: Item, revision: int) -> Item:
-    """Return the item with another ``resourceVersion``."""
+    """Return a copy of the item with ``revision`` as its ``resourceVersion``."""
     at = item.labels_at
     if not at:
         obj = at_revision(item.object, revision)
@@ -59,7 +59,7 @@ def restamped(item: Item, revision: int) -> Item:
 
 
 def at_revision(obj: Object, revision: int) -> Object:
-    """Return the object with this ``resourceVersion``, sharing the rest."""
+    """Return the object with ``revision`` as its ``resourceVersion``; other parts are shared."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 

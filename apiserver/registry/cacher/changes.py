@@ -39,7 +39,7 @@ class Event:
         self._frames: dict[str, bytes] | None = None
 
     def framed(self, form: str, make: Callable[[Event], bytes]) -> bytes:
-        """Return the result of ``make``, cached per ``form``."""
+        """Return the event as bytes by ``make``, cached under ``form``."""
         frames = self._frames
         if frames is None:
             frames = self._frames = {}
@@ -77,7 +77,7 @@ class Record:
         self._events: dict[EventType, Event] | None = None
 
     def event(self, kind: EventType) -> Event:
-        """Return the change as an event; DELETED carries ``old`` with this change's revision."""
+        """Return the change as an event of this kind; DELETED carries ``old`` with this change's revision."""
         events = self._events
         if events is None:
             events = self._events = {}
@@ -90,12 +90,12 @@ class Record:
         return event
 
     def cool(self) -> None:
-        """Drop the decoded ``old`` once watches got it, to reuse its memory."""
+        """Drop the decoded form of ``old`` once watches got it; a later use decodes again."""
         if self.old is not None:
             self.old.cool()
 
     def forget_frames(self) -> None:
-        """Free its events' encoded frames."""
+        """Free the cached frames of its events."""
         for event in self._events.values() if self._events else ():
             event.forget_frames()
 
@@ -119,7 +119,7 @@ class EventBatch:
         self._written: dict[str, Any] = {}
 
     def written(self, form: str, write: Callable[[Sequence[Event]], T]) -> T:
-        """Return the result of ``write``, cached per ``form``."""
+        """Return the result of ``write`` for these events, cached under ``form``."""
         found: T | None = self._written.get(form)
         if found is None:
             found = self._written[form] = write(self.events)

@@ -31,7 +31,7 @@ Read = Callable[[Entry], Item | None]
 
 
 def records_of(batch: Batch, read: Read) -> list[Record]:
-    """Return a batch's changes as records; undecodable objects count as absent."""
+    """Return the changes in a batch as records, without undecodable objects, which count as absent."""
     records = []
     for change in batch.changes:
         old = read(change.previous) if change.previous else None
@@ -105,22 +105,22 @@ class History:
                     return
 
     def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
-        """Return a watch of storage's history that becomes ``watch(revision)``; raises TooManyRequests."""
+        """Return a ``Replay``: a watch of storage's history that becomes ``watch(revision)``. Raises TooManyRequests."""
         if self._replays >= self._max_replays:
             raise errors.TooManyRequests("too many watches read old changes; try again later", errors.Details(retry_after_seconds=_SECONDS))
         self._replays += 1
         return Replay(self, watch, prefix, after, predicate, key)
 
     def open(self, prefix: str, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """Return a context manager with storage's batches after ``after``."""
+        """Return a context manager with an iterator over storage's batches after revision ``after``."""
         return self._storage.watch(prefix, after=after)
 
     async def hasten(self) -> None:
-        """Request a batch even if nothing changes."""
+        """Ask storage for a batch to open watches, even if nothing changes."""
         await self._storage.request_progress()
 
     def records(self, batch: Batch) -> list[Record]:
-        """Return a batch's changes as records; undecodable objects count as absent."""
+        """Return the changes in a batch as records; undecodable objects count as absent."""
         return records_of(batch, self._read)
 
     def is_near(self, revision: int) -> bool:
@@ -128,11 +128,11 @@ class History:
         return revision >= self._window.oldest
 
     def expired(self, after: int) -> errors.Expired:
-        """Return the error for a compacted revision."""
+        """Return the error for a watch after a revision that is compacted."""
         return self._window.expired(after)
 
     def done(self) -> None:
-        """Release a replay's place."""
+        """Count one replay less."""
         self._replays -= 1
 
 
@@ -188,7 +188,7 @@ class Replay:
             await self._read_on()
 
     async def tell(self, receiver: Receiver) -> None:
-        """Send all events to ``receiver`` until the cache stops. Raises Expired."""
+        """Send all events to ``receiver``; return when the cache stops. Raises Expired."""
         while self._live is None or self._pending:
             if self._pending:
                 receiver.receive(EventBatch(self.take()))
@@ -201,7 +201,7 @@ class Replay:
         await self._live.tell(receiver)
 
     async def batch(self) -> list[Event]:
-        """Wait for events; return all ready ones, none when the cache stops. Raises Expired."""
+        """Wait for events, and return all ready ones; empty: the cache stopped. Raises Expired."""
         while not self._pending:
             if self._live is not None:
                 return await self._live.batch()
@@ -212,7 +212,7 @@ class Replay:
         return self.take()
 
     def take(self) -> list[Event]:
-        """Return the ready events without waiting. Raises Expired."""
+        """Return the ready events without waiting, possibly none. Raises Expired."""
         taken = list(self._pending)
         self._pending.clear()
         if not taken and self._live is not None:

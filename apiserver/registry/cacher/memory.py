@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 def give_back(library: Callable[[None], object] = ctypes.CDLL) -> None:
-    """Return free memory; do nothing without glibc.
+    """Return free memory to the system (``malloc_trim``); do nothing without glibc.
 
-    ``library`` loads the process's own libraries, given None.
+    ``library(None)`` loads the process's own libraries.
     """
     trim = getattr(library(None), "malloc_trim", None)
     if trim is not None:

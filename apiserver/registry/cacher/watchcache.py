@@ -152,7 +152,7 @@ class WatchCache:
 
     @property
     def revision(self) -> int:
-        """The cache has every change up to it."""
+        """The cache has every change up to this revision."""
         return self._window.revision
 
     async def run(self) -> None:
@@ -234,7 +234,7 @@ class WatchCache:
         yield live(after)
 
     async def check(self) -> bool:
-        """Compare with storage; after a difference, become unusable, list again and return False."""
+        """Compare with storage; return False after a difference, and list again. True if storage fails."""
         try:
             revision = await self._freshness.wait()
             items, _ = self._items.slice(self._prefix)

@@ -54,7 +54,7 @@ class _EventBatches:
         self._of: dict[tuple[int, ...], EventBatch] = {}
 
     def of(self, events: Iterable[Event | None]) -> EventBatch | None:
-        """Return the events' shared batch; None without any."""
+        """Return the batch that watches with the same events share; None without events."""
         found = [event for event in events if event is not None]
         if not found:
             return None
@@ -104,7 +104,7 @@ class Window:
         self.oldest = self.revision = self.told_revision = revision
 
     def extend(self, records: Sequence[Record], revision: int) -> None:
-        """Add the changes up to ``revision``, for dispatch; drop the oldest beyond the capacity."""
+        """Add records, the changes up to ``revision``, and dispatch them soon; drop the oldest beyond the capacity."""
         self._records += records
         self.end += len(records)
         self.revision = revision
@@ -117,7 +117,7 @@ class Window:
         self._framed = max(self._framed, self.end - self._limits.framed)
 
     def prepend(self, records: Sequence[Record], after: int) -> None:
-        """Extend the window back by all changes after ``after``."""
+        """Put ``records``, all earlier changes after ``after``, before the others."""
         self._records[:0] = records
         self._base -= len(records)
         self.oldest = after
@@ -135,19 +135,19 @@ class Window:
         return self._base + bisect_right(self._records, after, key=_revision_of)
 
     def read(self, position: int) -> Sequence[Record] | None:
-        """Return a chunk of dispatched records from ``position`` on; None if partly gone."""
+        """Return dispatched records from ``position`` on, at most a chunk; None if the first is gone."""
         if position < self._base:
             return None
         return self._records[position - self._base : min(position + self._limits.chunk, self.told) - self._base]
 
     def revision_before(self, position: int) -> int:
-        """Return the revision that the records before ``position`` reach; 0 if gone."""
+        """Return the revision up to which the records before ``position`` have all changes; 0 if they are gone."""
         if position >= self.end:
             return self.revision
         return self._records[position - self._base].revision - 1 if position >= self._base else 0
 
     def expired(self, after: int) -> errors.Expired:
-        """Return the error for a lost position, in Go's words."""
+        """Return the error for a watch after a revision that is gone, in Go's words."""
         return errors.Expired(f"too old resource version: {after} ({self.oldest})")
 
     def enter(self, watch: Watch) -> None:
@@ -278,7 +278,7 @@ class Watch:
         return max(self._revision, self._window.told_revision) if self.is_idle else self._revision
 
     async def tell(self, receiver: Receiver) -> None:
-        """Send all events and bookmarks to ``receiver`` until the cache stops.
+        """Send all events and bookmarks to ``receiver``; return when the cache stops.
 
         Raises Expired, also for a receiver full too long; errors of predicate and receiver.
         """
@@ -299,14 +299,14 @@ class Watch:
         return self._pending.popleft()
 
     async def batch(self) -> list[Event]:
-        """Wait for events; return all ready ones, none when the cache stops. Raises Expired."""
+        """Wait for events, and return all ready ones; empty: the cache stopped. Raises Expired."""
         while (events := await self._step(self._keep)) is not None:
             if events:
                 return events
         return []
 
     def take(self) -> list[Event]:
-        """Return the ready events without waiting. Raises Expired."""
+        """Return the ready events without waiting, possibly none. Raises Expired."""
         if self._pending:
             taken = list(self._pending)
             self._pending.clear()
@@ -317,12 +317,12 @@ class Watch:
         return self._read()
 
     def chosen(self, records: Iterable[Record]) -> list[Event]:
-        """Return this watch's events among the records."""
+        """Return the events that the records mean for this watch."""
         events = (event_of(record, self._predicate) for record in records if record.revision > self._after)
         return [event for event in events if event is not None]
 
     def stop(self, position: int, revision: int) -> None:
-        """End the wait: all before ``position``, up to ``revision``, was delivered."""
+        """End the idle state: all records before ``position``, up to ``revision``, were delivered."""
         self.is_idle = False
         self._position = max(self._position, position)
         self._revision = max(self._revision, revision)

@@ -67,7 +67,7 @@ class Admission(Protocol):
     """A plug-in, or the chain of all. Refuses with a StatusError."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the plug-in could change or refuse the request; cheap."""
+        """Return whether the plug-in could change or refuse the request; must be fast."""
         ...
 
     async def mutate(self, attributes: Attributes) -> None:
@@ -75,7 +75,7 @@ class Admission(Protocol):
         ...
 
     async def validate(self, attributes: Attributes) -> None:
-        """Refuse, or do nothing."""
+        """Raise a StatusError to refuse the request, or do nothing."""
         ...
 
 
@@ -91,4 +91,4 @@ class AdmitAll:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Admit."""
+        """Admit: do nothing."""

@@ -37,7 +37,7 @@ class Admitter:
         return stored
 
     async def update(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:
-        """Return the plan to update ``item`` to the client's ``wanted``, in the request's version.
+        """Return the ``Plan`` to update ``item`` to the client's ``wanted``, an object in the request's version.
 
         Raises Conflict, Invalid, and admission's errors.
         """
@@ -79,7 +79,7 @@ class Admitter:
     def attributes(
         self, operation: Operation, subresource: str, namespace: str, name: str, options: WriteOptions | DeleteOptions
     ) -> Attributes | None:  # fmt: skip
-        """Return a write's admission request; None if no plug-in handles it."""
+        """Return the ``Attributes`` of a write for admission; None if no plug-in handles it."""
         attributes = self._about(operation, subresource, namespace, name, options.caller)
         if attributes is not None:
             attributes.options, attributes.dry_run = options.to_json(operation), options.dry_run
@@ -106,18 +106,18 @@ class Admitter:
             raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error
 
     async def validate(self, attributes: Attributes, planned: HubObject, old: HubObject | None) -> None:
-        """Call validating admission for the planned object."""
+        """Call validating admission for the planned object; raises its refusal."""
         attributes.obj, attributes.old = planned, old
         await self._admission.validate(attributes)
 
     async def delete(self, attributes: Attributes, live: HubObject) -> None:
-        """Call admission for a deletion."""
+        """Call admission for a deletion; raises its refusal."""
         attributes.old = live
         await self._admission.mutate(attributes)
         await self._admission.validate(attributes)
 
     async def connect(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
-        """Call admission for a stream."""
+        """Call admission for a stream; raises its refusal."""
         attributes = self._about("CONNECT", subresource, namespace, name, caller)
         if attributes is not None:
             attributes.obj = HubObject({})

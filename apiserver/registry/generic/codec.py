@@ -31,17 +31,17 @@ def lock_key(root: str, resource: Resource, lock: str) -> str:
 
 @functools.cache
 def form_of(strategy: Strategy) -> Form:
-    """Return the canonical form of the strategy's objects."""
+    """Return the canonical ``Form`` of the strategy's objects."""
     return Form(strategy.resource.api_version, strategy.resource.kind)
 
 
 def encode(strategy: Strategy, obj: Object) -> bytes:
-    """Encode an object for storage."""
+    """Return the bytes of an object for storage."""
     return form_of(strategy).stored(obj)
 
 
 def decode(strategy: Strategy, entry: Entry) -> Item:
-    """Decode an entry, with revision, and defaults for newer fields. Raises ValueError for foreign data."""
+    """Return an entry as ``Item``, with revision, and defaults for newer fields. Raises ValueError for foreign data."""
     if entry.value.startswith(ENCRYPTED):
         raise ValueError("it is encrypted with a key that this server does not have")
     obj = orjson.loads(entry.value)
@@ -64,12 +64,12 @@ def _converted(strategy: Strategy, obj: Object) -> Object:
 
 
 def written(strategy: Strategy, key: str, revision: int, obj: Object, value: bytes) -> Item:
-    """Return the item of an object stored as ``value`` at ``revision``."""
+    """Return the ``Item`` of an object stored as ``value`` at ``revision``."""
     return form_of(strategy).written(key, revision, obj, value)
 
 
 def dump(obj: Object) -> bytes:
-    """Encode an object for clients."""
+    """Return the JSON of an object for clients."""
     return orjson.dumps(obj)
 
 

@@ -119,7 +119,7 @@ class Listing:
 
 
 async def run(store: Store, query: ListQuery) -> Listing:
-    """Return the requested page.
+    """Return the requested page of a list.
 
     Raises BadRequest; Expired after compaction, for a token with one that continues inconsistently; Timeout for a
     future revision; ServiceUnavailable.
@@ -139,7 +139,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
 
 async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
-    """List the cache once it has ``at_least`` (None: everything committed), or else storage."""
+    """List from the cache once it has revision ``at_least`` (None: everything committed), else from storage."""
     cache = store.cache
     if cache.synced.is_set() and not cache.is_usable:
         return await _from_storage(store, query, Position(0, start))

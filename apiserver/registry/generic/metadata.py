@@ -29,7 +29,7 @@ REPEATED_OWNERS: Final = (
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
-    """Match the body's kind, namespace and name with the URL, or fill them in; raises BadRequest."""
+    """Check that the body's kind, namespace and name are the URL's, or fill them in; raises BadRequest."""
     for field, expected, words in (("apiVersion", resource.api_version, "API version"), ("kind", resource.kind, "kind")):
         given = obj.setdefault(field, expected) or expected
         if given != expected:
@@ -51,7 +51,7 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
 
 
 def match_namespace(metadata: Object, resource: Resource, namespace: str) -> None:
-    """Match the namespace with the request, or fill it in; raises BadRequest."""
+    """Check that the namespace is the request's, or fill it in; raises BadRequest."""
     if not resource.namespaced:
         metadata.pop("namespace", None)
     elif (metadata.get("namespace") or namespace) != namespace:
@@ -61,7 +61,7 @@ def match_namespace(metadata: Object, resource: Resource, namespace: str) -> Non
 
 
 def must_be_named(obj: Object, name: str) -> None:
-    """Require a name in the body, which may differ from the URL's; raises BadRequest."""
+    """Raise BadRequest unless the body has a name, which may differ from the URL's."""
     given = obj.get("metadata")
     if not given or (isinstance(given, dict) and not given.get("name")):
         raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
@@ -99,7 +99,7 @@ def wipe(metadata: Object) -> None:
 
 
 def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
-    """Restore immutable fields in place, and check the optimistic lock.
+    """Restore immutable fields in place, and check the optimistic lock (``resourceVersion``).
 
     Raises Conflict if ``resourceVersion`` or ``uid`` differ, Invalid without ``resourceVersion``.
     """
@@ -165,7 +165,7 @@ def drop_empty(metadata: Object) -> None:
 
 
 def tidy(obj: HubObject) -> HubObject:
-    """Return the object in the usual order, without empty maps and lists in ``metadata``."""
+    """Return the object with keys in the usual order; empty maps and lists in ``metadata`` go, in place."""
     metadata = obj["metadata"]
     drop_empty(metadata)
     return HubObject({"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **obj})
@@ -177,12 +177,12 @@ def details(resource: Resource, name: str, **more: Any) -> Details:  # noqa: ANN
 
 
 def qualified(resource: Resource) -> str:
-    """Return a resource's name with group, such as ``virtualmachines.kubevirt.io``."""
+    """Return a resource's name with its group, such as ``virtualmachines.kubevirt.io``."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
 def modified(resource: Resource, name: str) -> Conflict:
-    """Return the optimistic lock's Conflict."""
+    """Return the Conflict for an update of an older ``resourceVersion``."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
@@ -193,7 +193,7 @@ def conflict(resource: Resource, name: str, why: str) -> Conflict:
 
 
 def unlocked(resource: Resource, name: str) -> Invalid:
-    """Return the error of an update without revision; as in Go, its kind is the resource."""
+    """Return the error of an update without ``resourceVersion``; as in Go, its kind is the resource."""
     body = "Invalid value: 0: must be specified for an update"
     cause = Cause("FieldValueInvalid", body, "metadata.resourceVersion")
     return Invalid(

@@ -44,7 +44,7 @@ class Planner:
         self._resource = strategy.resource
 
     def read(self, obj: Object, options: WriteOptions, old: Object | None = None, *, part: Part = "") -> list[FieldError]:
-        """Validate a client's object against the schema, in place; return the errors about unknown fields (``Strict``).
+        """Validate a client's object against the schema, in place; return errors for unknown fields with ``Strict``, else [].
 
         ``old``: the object to replace. ``part``: drop an invalid status outside of it. Raises Invalid, with further errors.
         """
@@ -76,7 +76,7 @@ class Planner:
         return replace(fault, detail=f"{fault.detail}: {found}") if found else fault
 
     def with_hints(self, refused: Invalid) -> Invalid:
-        """Return an apply's error with hints about unknown fields."""
+        """Return an apply's error with hints about the fields of its causes."""
         causes = refused.details.causes
         hints = {each.field: found for each in causes if (found := self._strategy.hint(each.field))}
         if not hints:
@@ -99,7 +99,7 @@ class Planner:
         return []
 
     def create(self, obj: HubObject, refused: Iterable[FieldError], now: datetime) -> HubObject:
-        """Return the new object for storage. Raises Invalid, also for ``refused``."""
+        """Complete the new object in place, and return it for storage. Raises Invalid, also for the errors ``refused``."""
         hub = self._hub
         metadata.prepare_for_create(obj, now)
         if hub.has_status:
@@ -111,7 +111,7 @@ class Planner:
         return metadata.tidy(obj)
 
     def receive(self, wanted: Object, old: Object, options: WriteOptions, part: Part) -> list[FieldError]:
-        """Validate and default the wanted state of ``old`` in place; return errors about unknown fields (``Strict``).
+        """Validate and default ``wanted``, which replaces ``old``, in place; return errors for unknown fields with ``Strict``.
 
         Raises BadRequest for another object, Invalid.
         """
@@ -147,7 +147,7 @@ class Planner:
         return Plan(metadata.tidy(wanted), remove=deletion.released(wanted, old))
 
     def act(self, wanted: HubObject, old: HubObject) -> Plan:
-        """Return the plan of a verb's change of ``old`` to ``wanted``, spec and status; raises Invalid."""
+        """Return the ``Plan`` to change ``old``, its spec and status, to a verb's ``wanted``; raises Invalid."""
         hub = self._hub
         hub.default(wanted)
         hub.prepare_for_update(wanted, old)  # mutating admission may have changed it
@@ -156,7 +156,7 @@ class Planner:
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: HubObject, options: DeleteOptions, now: datetime) -> Plan:
-        """Return the plan of a deletion; raises Conflict by a precondition."""
+        """Return the ``Plan`` of a deletion: remove, or mark; raises Conflict by a precondition."""
         before = old["metadata"]
         for what, wanted, actual in (
             ("UID", options.uid, before["uid"]),

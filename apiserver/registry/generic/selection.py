@@ -31,12 +31,12 @@ class Selection:
 
     @property
     def name(self) -> str | None:
-        """The only name that can match, if any."""
+        """The only name that can match; None: any."""
         return self.fields.exact("metadata.name")
 
     @property
     def trigger(self) -> Trigger | None:
-        """A label or field with a required value, for an index; None without one."""
+        """The first label or field with one required value, for an index; None without one."""
         for requirement in self.labels.requirements:
             if requirement.operator in (Operator.EQUALS, Operator.IN) and len(requirement.values) == 1 and requirement.values[0]:
                 return Trigger(f"label {requirement.key}", requirement.values[0], _label(requirement.key))
@@ -58,11 +58,11 @@ class Selection:
 
     @property
     def number(self) -> int:
-        """Number of terms."""
+        """Number of terms in both selectors."""
         return len(self.labels.requirements) + len(self.fields.terms)
 
     def among(self, items: Iterable[Item], known: dict[bytes, bool] | None = None) -> list[Item]:
-        """Return the selected items; ``known`` caches results by labels."""
+        """Return the selected items; ``known`` keeps results by the labels' JSON."""
         if not self.fields.is_everything:
             return [item for item in items if self(item)]
         known = {} if known is None else known
@@ -95,7 +95,7 @@ def _field(strategy: Strategy, field: str) -> Callable[[Item], str]:
 
 
 def parse(strategy: Strategy, label_selector: str, field_selector: str) -> Selection:
-    """Parse two selectors; raises BadRequest, also for unsupported fields."""
+    """Parse a label and a field selector; raises BadRequest, also for unsupported fields."""
     try:
         by_label = labels.parse(label_selector) if label_selector else labels.EVERYTHING
         by_field = fields.parse(field_selector) if field_selector else fields.EVERYTHING

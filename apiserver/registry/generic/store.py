@@ -71,11 +71,11 @@ class Store:
         return self.strategy.from_hub(codec.copy(item.object))
 
     def shown_bytes(self, item: Item, end: bytes = b"") -> bytes:
-        """Return the JSON of an item's object in this version, then ``end``."""
+        """Return the JSON of an item's object in this version, followed by ``end``."""
         return b"".join((*item.pieces, end)) if self.strategy.hub is self.strategy else codec.dump(self.shown(item)) + end
 
     def shown_pieces(self, items: Iterable[Item]) -> tuple[list[bytes], int]:
-        """Return the objects' JSON in this version as pieces, each object after a comma, and their length."""
+        """Return (pieces of the objects' JSON in this version, each object after a comma; total length in bytes)."""
         as_stored = self.strategy.hub is self.strategy
         found: list[bytes] = []
         for item in items:
@@ -84,7 +84,7 @@ class Store:
         return found, sum(map(len, found))
 
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
-        """Return one object: current (``fresh``), or not older than ``at_least``.
+        """Return one object's item: current (``fresh``), or not older than ``at_least``.
 
         Raises NotFound, Timeout for a future revision, ServiceUnavailable.
         """
@@ -170,7 +170,7 @@ class Store:
         return item
 
     def applies(self, part: Part = "") -> bool:
-        """Return whether server-side apply works, by managed fields."""
+        """Return whether this part can be changed by server-side apply: managed fields are on."""
         return self._owners(part) is not None
 
     async def apply(
@@ -259,7 +259,7 @@ class Store:
         return item
 
     async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
-        """Delete an object, or mark it if it has finalizers; return its last state and whether it is gone.
+        """Delete an object, or mark it if it has finalizers; return (its last state, whether it is gone).
 
         ``uid``: the only incarnation to delete, hidden from admission. Raises NotFound, Conflict.
         """

@@ -27,7 +27,7 @@ class StoredObjects:
         self._transactions = Transactions(storage, strategy.hub, root)
 
     def prefix(self, namespace: str = "") -> str:
-        """Return the prefix of the keys of a namespace, or of all."""
+        """Return the prefix of the keys of a namespace's objects; without ``namespace``, of all."""
         return f"{self._prefix}{namespace}/" if namespace else self._prefix
 
     def key(self, namespace: str, name: str) -> str:
@@ -39,22 +39,22 @@ class StoredObjects:
         return NotFound(f'{metadata.qualified(self._resource)} "{name}" not found', metadata.details(self._resource, name))
 
     def decode(self, entry: Entry) -> Item:
-        """Decode an entry; raises one of DECODING_ERRORS."""
+        """Return an entry as ``Item``; raises one of DECODING_ERRORS."""
         return codec.decode(self._hub, entry)
 
     def readable(self, entry: Entry) -> Item:
-        """Decode an entry, or raise Unreadable."""
+        """Return an entry as ``Item``, or raise Unreadable."""
         try:
             return self.decode(entry)
         except DECODING_ERRORS as error:
             raise Unreadable(self._resource, entry, error) from error
 
     def cached(self, namespace: str, name: str) -> Item | None:
-        """Return the cached object, which may be stale."""
+        """Return the item in the watch cache, which may be stale, or None."""
         return self._cache.get(self.key(namespace, name))
 
     async def live(self, namespace: str, name: str) -> Item:
-        """Return the stored object; raises NotFound, Unreadable."""
+        """Return the object's item in storage; raises NotFound, Unreadable."""
         return self.current(name, await self.read(self.key(namespace, name)))
 
     def current(self, name: str, entry: Entry | None) -> Item:
@@ -69,7 +69,7 @@ class StoredObjects:
             return await self._storage.get(key)
 
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
-        """Replace ``old`` (None: absent) by ``new``, without managed fields if too large; return the item.
+        """Replace ``old`` (None: absent) in storage by ``new``, without managed fields if too large; return the new item.
 
         Raises Overtaken, Conflict for a taken lock.
         """

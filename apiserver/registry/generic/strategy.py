@@ -127,7 +127,7 @@ AnyVerb = Verb | CreatingVerb | DeletingVerb | RelayedVerb
 
 
 def answer_of(verb: AnyVerb, own: Resource) -> Resource:
-    """Return the kind with which a verb of the resource ``own`` answers."""
+    """Return the resource of the objects with which a verb of ``own`` answers."""
     match verb:
         case CreatingVerb():
             return verb.creates
@@ -193,7 +193,7 @@ class Connect:
 
     @property
     def share(self) -> int:
-        """Return how many times the limit per user and object applies."""
+        """Return the factor for the limit of streams per user and object."""
         return 1
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
@@ -206,7 +206,7 @@ class Connect:
         return ()
 
     def over(self, obj: Object) -> str:
-        """Return why no other server continues a stream that its server left; empty if one may."""
+        """Return why no server can continue a stream that its server ended; empty if another may."""
         del obj
         return ""
 
@@ -272,7 +272,7 @@ class Strategy:
         decoding.prune(self.model, obj)
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a replacement for an unknown field or value, or empty."""
+        """Return a hint at the replacement of an unknown field or value, or empty."""
         del field, value
         return ""
 
@@ -292,7 +292,7 @@ class Strategy:
         """Change, in place, an object with finalizers that is marked for deletion."""
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all errors of a new object, including names restricted beyond DNS-1123 subdomains."""
+        """Return all errors in a new object, also for names that are more restricted than DNS-1123 subdomains."""
         del obj
         return []
 
@@ -329,7 +329,7 @@ class Strategy:
         return ()
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the row's values by :meth:`columns`; None is shown as ``<none>``."""
+        """Return one value per column of :meth:`columns`; None is shown as ``<none>``."""
         del obj, now
         return []
 
@@ -350,7 +350,7 @@ class Strategy:
         return frozenset()
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
-        """Return the Conflict's message when ``holder`` (``namespace/name``) holds ``lock``.
+        """Return the message of the Conflict when ``holder`` (``namespace/name``) holds ``lock``.
 
         ``held_by`` is that object; None if unreadable.
         """
@@ -379,11 +379,11 @@ class Spoke(Strategy):
         hub.spokes = {**hub.spokes, self.resource.api_version: self}
 
     def upgrade(self, obj: Object) -> Object:
-        """Convert ``obj`` to the hub's version, except ``apiVersion`` and ``metadata``, optionally consuming it."""
+        """Return ``obj`` in the hub's version, except ``apiVersion`` and ``metadata``; may consume ``obj``."""
         raise NotImplementedError
 
     def downgrade(self, obj: Object) -> Object:
-        """Convert an object of the hub's version to this one, optionally consuming it."""
+        """Return an object of the hub's version in this one; may consume it."""
         raise NotImplementedError
 
     @property

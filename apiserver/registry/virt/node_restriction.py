@@ -45,7 +45,7 @@ class NodeRestriction:
     def __init__(
         self, username: str, *, required: bool, addresses: Addresses, now: Callable[[], datetime], revoked: Callable[[str], bool]
     ) -> None:
-        """Validate the writes of service account ``username``.
+        """Restrict the writes of virt-handler's service account ``username``.
 
         Its tokens must name their node if ``required``; if not, others are not checked. ``revoked`` raises ServiceUnavailable
         while unknown.
@@ -58,7 +58,7 @@ class NodeRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Take the stores of all served kinds."""
+        """Set the stores of all served kinds, to read other objects."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
@@ -89,7 +89,7 @@ class NodeRestriction:
             raise _refusal(attributes, node, found)
 
     def _node(self, attributes: Attributes) -> str | None:
-        """Return the token's node; None if optional and missing. Raises Forbidden for several, or an invalid one."""
+        """Return the node in the user's token; None if optional and missing. Raises Forbidden for several, or an invalid one."""
         claims = attributes.user.extra.get(names.NODE_CLAIM, ())
         if len(claims) == 1 and claims[0] and not subdomain_errors(claims[0]):
             return claims[0]

@@ -52,7 +52,7 @@ class PodRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Take the stores of all served kinds."""
+        """Set the stores of all served kinds, to read other objects."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
@@ -64,7 +64,7 @@ class PodRestriction:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Validate new pods and pod addresses in a status.
+        """Refuse a machine's or Migration's status that newly names a wrong pod or pod address.
 
         Raises Forbidden with reasons, ServiceUnavailable without kube-apiserver.
         """
@@ -104,7 +104,7 @@ class PodRestriction:
                     raise _refusal(attributes, hot_plug.FIELD, found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
-        """Return the pod's machine; None if its Migration was already checked with the pod."""
+        """Return the machine of the pod; None if a Migration was already checked with this pod."""
         obj: Object = attributes.obj or {}
         namespace = objects.namespace_of(obj)
         if attributes.resource.plural == VIRTUAL_MACHINES.plural:

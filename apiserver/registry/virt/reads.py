@@ -72,7 +72,7 @@ class HandlerRead(Read):
             raise errors.ServiceUnavailable(f"its node returned an invalid {name}: {error}") from error
 
     def _shaped(self, answer: Object) -> Object:
-        """Return the model's fields, without those of a newer virt-handler."""
+        """Return the fields of the answer that the model has. Raises ValueError for wrong ones."""
         found = {key: value for key, value in self.fields(answer).items() if key not in ("kind", "apiVersion", "metadata")}
         _, wrong = decoding.read(self.model, found)
         if wrong:
@@ -135,7 +135,7 @@ class Waiting:
 
     @contextmanager
     def one(self, vm: Object, name: str) -> Iterator[None]:
-        """Count a request while the block runs; raises TooManyRequests."""
+        """Count the request for ``name`` while the block runs; raises TooManyRequests."""
         machine, namespace = vm["metadata"]["uid"], f"/{vm['metadata']['namespace']}"
         left = self.max_waiting - sum(count for key, count in self._waiting.items() if key.startswith("/"))
         if self._waiting[machine] >= MAX_WAITING_PER_MACHINE or self._waiting[namespace] >= (left + 1) // 2:
@@ -150,7 +150,7 @@ class Waiting:
 
 
 async def ask(destination: Destination, name: str, seconds: float, max_bytes: int, posted: bytes | None = None) -> dict[str, Any]:
-    """Return virt-handler's answer to a GET, or to a POST of JSON; ``name`` names it in errors.
+    """Return virt-handler's JSON answer to a GET, or to a POST of ``posted``; errors call the answer ``name``.
 
     Raises a StatusError, also virt-handler's own.
     """

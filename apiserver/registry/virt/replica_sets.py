@@ -26,7 +26,7 @@ class Replicate(CreatingVerb):
     creates = VIRTUAL_MACHINES
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the machine, controlled by the set. The body may have the set's ``preconditions.uid``."""
+        """Return a machine from the set's template, controlled by the set. The body may have the set's ``preconditions.uid``."""
         del now
         name, uid = objects.name_of(obj), objects.dig(body, "preconditions", "uid")
         if unknown := sorted(body.keys() - {"preconditions", "kind", "apiVersion"}):

@@ -15,7 +15,7 @@ from certs import peers
 
 
 def trust_config(client: Client, namespace: str) -> Informer:
-    """Return the informer of ConfigMap ``kubevirt-trust``."""
+    """Return the ``Informer`` of ConfigMap ``kubevirt-trust``."""
     return Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={trust.CONFIG_MAP}")
 
 
@@ -39,7 +39,7 @@ class RevokedNodes:
         return self._revocations.is_revoked(node)
 
     def of_node(self, node: str) -> NodeTrust:
-        """Return the trust in connections to one node."""
+        """Return the ``NodeTrust`` for connections to one node."""
         return NodeTrust(self, node)
 
     def refusal(self, node: str, certificate: Mapping[str, object]) -> str:

@@ -48,7 +48,7 @@ _DISPLAYS: Final = frozenset({"vnc", "spice"})
 
 
 def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
-    """Return why a stream (console: this port; usbredir: this slot) is unavailable, or None."""
+    """Return why a stream is unavailable, or None; ``number``: of the serial port, or of the slot for a USB device."""
     domain = domain_of(vm)
     ports = len(consoles.defaulted(domain))
     if stream in _SERIAL and not ports:
@@ -79,7 +79,7 @@ def unreachable(vm: Object, forward: streams.Forward) -> str | None:
 
 
 def absent(vm: Object) -> str | None:
-    """Return why no guest is reachable, or None."""
+    """Return why no guest is reachable (phase, or unknown node), or None."""
     phase = phases.phase_of(vm)
     if phase not in CONNECTABLE:
         why = (conditions.false_condition(vm, conditions.READY) or {}).get("message") if phase in _STARTING else ""
@@ -189,7 +189,7 @@ class HandlerStream(Connect):
 
     @property
     def share(self) -> int:
-        """Return how many times the limit per user and machine applies: programs open several connections."""
+        """Return the factor for the limit of streams per user and machine: programs open several connections."""
         return streams.limit_factor(self._stream)
 
     def warnings(self, obj: Object) -> tuple[str, ...]:
@@ -197,5 +197,5 @@ class HandlerStream(Connect):
         return warnings(obj)
 
     def over(self, obj: Object) -> str:
-        """Return that the guest is off, or empty: virt-handler only knows that the machine left its node."""
+        """Return that the guest is off, or empty if it is on: virt-handler only knows that the machine left its node."""
         return "" if phases.phase_of(obj) in phases.WITH_GUEST else "the guest is off"

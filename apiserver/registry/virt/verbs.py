@@ -45,7 +45,7 @@ class LevelVerb(Verb):
         self.name = name
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return ``obj`` with the level set (such as on), unchanged if a call with this id is listed."""
+        """Return ``obj`` with the level set (such as on), unchanged if a call with this id is recorded."""
         verb_options.require(obj, body, self.options | {"id"})
         given = body.get("id")
         if given and (known := _verb_of(obj, given)):
@@ -68,7 +68,7 @@ class Start(LevelVerb):
     options = frozenset({"paused", "nodeSelector", "discardState"})
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Write ``status.request`` and its pause; drop a suspended guest's image from the status if requested."""
+        """Write ``status.request``: start; if the body asks for it, also pause, and drop a suspended guest's image from the status."""
         selector, discards = body.get("nodeSelector"), bool(body.get("discardState"))
         raise_if_refused(obj, refuse_discarding if discards else refuse_start)
         if selector and (fixed := objects.dig(obj, "spec", "nodeName")):
@@ -164,7 +164,7 @@ class OperationVerb(Verb):
         self._parameters = parameters
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return ``obj`` with a further entry of ``status.operations``, unchanged if this id is listed."""
+        """Return ``obj`` with a further entry of ``status.operations``, unchanged if a call with this id is recorded."""
         needed = frozenset(name for name, default in self._parameters.items() if default is None)
         verb_options.require(obj, body, frozenset({"id", *self._parameters}), needed)
         given = body.get("id")
@@ -227,7 +227,7 @@ class CancelMigration(DeletingVerb):
         return f"spec.selector.name={obj['metadata']['name']}"
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
-        """Return the unfinished Migration; raises Conflict without one, or if the guest has moved."""
+        """Return the unfinished Migration, which the body may name; raises Conflict without one, or if the guest has moved."""
         verb_options.require(obj, body, frozenset({"migration"}))
         name = body.get("migration")
         chosen = next((each for each in found if phases.is_unfinished(each) and name in (None, objects.name_of(each))), None)
@@ -249,7 +249,7 @@ def refuse_start(vm: Object) -> Refusal:
 
 
 def refuse_discarding(vm: Object) -> Refusal:
-    """Return why a start cannot discard the image, or None; one that fails again and again can."""
+    """Return why a start cannot discard a suspended guest's image, or None. It can between failing attempts to resume."""
     phase = phases.phase_of(vm)
     if phase in phases.WITH_POD:
         return f"the virtual machine is already on ({phase})"
@@ -309,7 +309,7 @@ def refuse_reset(vm: Object) -> Refusal:
 
 
 def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
-    """Return a check that refuses a guest that is off or paused."""
+    """Return a function that refuses ``verb`` for a guest that is off or paused."""
 
     def refuse(vm: Object) -> Refusal:
         stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)
@@ -403,7 +403,7 @@ VERBS: Final[Mapping[str, AnyVerb]] = {
 
 
 def raise_if_refused(vm: Object, refuse: Callable[[Object], Refusal]) -> None:
-    """Raise a Conflict if a machine is being deleted, or ``refuse`` returns a reason."""
+    """Raise a Conflict if the machine is being deleted, or ``refuse`` returns a reason."""
     reason = _refuse_deleting(vm) or refuse(vm)
     if reason is not None:
         raise conflict(vm, reason)

@@ -172,7 +172,7 @@ class VirtualMachineStrategy(Strategy):
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this virtual machine starts when that one is off'
 
     def _locks(self, obj: Object) -> frozenset[disk_uses.Lock]:
-        """Return the locks; none without a guest. ``domainXML`` has no claims, but may have the UUID of a state's claim."""
+        """Return the machine's locks; none without a guest. ``domainXML`` has no claims, but may have the UUID of a state's claim."""
         if not phases.keeps_guest(obj):
             return frozenset()
         spec = running.spec_of(obj)

@@ -58,7 +58,7 @@ class Service:
     _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def status(self) -> rpc.StatusResponse:
-        """Return the status, and the name of the current key. Raises Unavailable."""
+        """Return the ``StatusResponse``: health, and the current key's name. Raises Unavailable."""
         return rpc.StatusResponse.FromString(await self._call("Status", b""))
 
     async def encrypt(self, plain: bytes) -> Source:
