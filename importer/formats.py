@@ -51,7 +51,7 @@ _EXTENSION_ENCRYPTION: Final = 0x0537BE77
 
 
 def of(head: bytes, said: str | None = None) -> Format:
-    """Return an image's format from its first bytes and the user's ``said``. Raises ImportFailed if it is not accepted, or differs."""
+    """Return ``raw`` or ``qcow2`` by an image's first bytes. Raises ImportFailed for another format, or another than the user ``said``."""
     if said == "raw" or not head:
         return "raw"
     if said == "qcow2" and not head.startswith(QCOW2_MAGIC):

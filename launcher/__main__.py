@@ -61,7 +61,7 @@ def _delete_images(directory: Path) -> int:
 
 
 def _hold(path: Path) -> int:
-    """Listen for virt-handler, which takes a mount of this pod, until SIGTERM."""
+    """Listen until SIGTERM, so that virt-handler finds this process and can mount this pod's claim into the guest's pod."""
     import socket
 
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

@@ -21,7 +21,7 @@ def shared(specification: Mapping[str, Any]) -> tuple[str, ...]:
 def not_migratable(xml: str, names: Mapping[str, str], moved: Collection[str]) -> str:
     """Return why the disks' cache modes prevent live migration; else empty (docs/decisions/migration.md).
 
-    ``xml`` is the domain. ``names`` are the disks' by libvirt's targets, ``moved`` those that both nodes have open.
+    ``xml`` is the domain's. ``names`` has the disks' names by libvirt's targets, ``moved`` the names of those that both nodes have open.
     """
     for disk in ET.fromstring(xml).iterfind("devices/disk"):  # noqa: S314  # ours
         driver, target = disk.find("driver"), disk.find("target")

@@ -46,14 +46,14 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return the disks' names by libvirt's target names (``vda``). ``given`` are a running guest's target names."""
+    """Return the disks' names by libvirt's target names (``vda``); ``given`` as in :func:`assigned`."""
     return {target: name for name, target in assigned(given, specification).items()}
 
 
 def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict[str, str]:
     """Return libvirt's target names of the specification's disks, by the disks' names (docs/decisions/disks.md).
 
-    ``given`` are a running guest's, which stay. It also has names of disks that were just removed, because for one moment the guest may
+    ``given`` has a running guest's, by disk: they stay. Disks that were just removed are also there, because for one moment the guest may
     have both.
     """
     buses = {str(disk["name"]): _bus(disk, index) for index, disk in enumerate(hardware.defaulted(specification))}

@@ -28,7 +28,7 @@ Edit: TypeAlias = tuple[parsing.Span, str]
 
 
 def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
-    """Return ``text``, ``spec.domainXML``, with the pod's values, as XML for libvirt.
+    """Return ``text``, which is ``spec.domainXML``, with the pod's values filled in, as XML for libvirt.
 
     Errors have the place in the XML. The definition's specification comes from :func:`apiserver.apis.virt.spec.described.domain_of`;
     ``taps`` are by the interface's name.

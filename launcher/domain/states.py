@@ -95,8 +95,8 @@ def reason_of(state: State, number: int) -> str:
 
 
 def has_arrived(state: State, reason: str) -> bool:
-    """Return whether an incoming live migration is complete here.
+    """Return whether an incoming live migration is complete here: the domain runs, or is paused for the reason ``user``.
 
-    Before that, libvirt pauses the domain for other reasons than ``user``. An aborted migration is in ``SHUTDOWN`` for a moment.
+    Before that, libvirt pauses the domain for other reasons. An aborted migration is in ``SHUTDOWN`` for a moment.
     """
     return state in _RUNS or (state is State.PAUSED and reason == "user")

@@ -26,7 +26,7 @@ class DiskFaults:
         """Last report of an error, by domain and alias."""
 
     def take(self, domain: str, alias: str, reason: str, *, ignored: bool, now: float) -> bool:
-        """Record an error of a disk, and return whether to report it.
+        """Record an error of a disk; return True if it is new, or was last reported ``NEWS_SECONDS`` ago.
 
         ``alias`` is empty if libvirt does not know the disk. ``ignored``: the guest saw a success. ``now`` is monotonic time in seconds.
         """
@@ -42,7 +42,7 @@ class DiskFaults:
         return False
 
     def of(self, domain: str, targets: Mapping[str, str]) -> tuple[DiskFault, ...]:
-        """Return the last errors of a domain's disks by libvirt's target names; ``targets`` has these by alias."""
+        """Return the last error of each of a domain's disks, with libvirt's target name; ``targets`` has these by alias."""
         last = dict(self._last.get(domain, {}))  # the thread of libvirt's events may add errors; a copy is one step of the interpreter
         found = ((targets[alias], each) for alias, each in last.items() if alias in targets)
         return tuple(DiskFault(target, each.error, each.ignored, each.time) for target, each in sorted(found, key=lambda pair: pair[0]))

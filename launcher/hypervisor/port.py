@@ -225,7 +225,7 @@ class Hypervisor(Protocol):
         """Wait until the hypervisor can be used."""
 
     async def learn(self, capabilities: str) -> None:
-        """Have the hypervisor learn the emulator's capabilities, from the node's cache if that is up to date; else ``create`` does."""
+        """Have the hypervisor learn the emulator's capabilities, from the node's cache (``capabilities``) if that is up to date."""
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` after each change of a domain or the connection."""
@@ -286,7 +286,7 @@ class Hypervisor(Protocol):
         """Set the link state of a running domain's interface."""
 
     async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
-        """Give the running domain a disk, and before it the controllers that it lacks, by their XML, unless it has ``target``."""
+        """Give the running domain a disk, after those ``controllers`` that it lacks, all as XML, unless it has ``target``."""
 
     async def detach_disk(self, name: str, target: str) -> bool:
         """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it."""
@@ -316,7 +316,7 @@ class Hypervisor(Protocol):
         """Abort the running migration or save, if any."""
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """Return the statistics of the running (or completed) migration or save, or None."""
+        """Return the statistics of the running (or completed) migration or save; None without one."""
 
     async def statistics(self, name: str) -> Mapping[str, object]:
         """Return libvirt's statistics of an active domain by their names, such as ``cpu.time``, without waiting for its monitor."""

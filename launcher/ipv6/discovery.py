@@ -93,7 +93,7 @@ def _frame(told: Settings, source: bytes, destination: bytes, body: bytes) -> by
 
 
 def _parsed(data: bytes) -> frozenset[int] | None:
-    """Return the kinds of a message's options; None if an option has no length or exceeds the data."""
+    """Return the types of a message's options; None if an option has no length or exceeds the data."""
     found: set[int] = set()
     while data:
         if len(data) < 2 or data[1] == 0 or 8 * data[1] > len(data):

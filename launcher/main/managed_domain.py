@@ -239,7 +239,7 @@ class ManagedDomain:
             return statistics.encoded(await self._hypervisor.statistics(self._record.known.name))
 
     async def _domain_xml(self) -> str:
-        """Return libvirt's XML of a domain that runs, else the one it gets. An author's own XML stays as it was given."""
+        """Return libvirt's XML of an existing domain, else the XML passed to it; ``spec.domainXML`` stays as its author wrote it."""
         now = self._record.known
         given = requests.given_xml(now)
         if not requests.has_own_xml(now):

@@ -109,7 +109,7 @@ class Agent:
 
     @asynccontextmanager
     async def _reading(self, *, anyway: bool = False) -> AsyncIterator[str]:
-        """Yield the domain's name in this reader's turn with the guest agent, and convert errors to RequestRefused."""
+        """Yield the domain's name in this reader's turn with the guest agent, and convert the block's errors to RequestRefused."""
         self._require_agent(anyway=anyway)
         try:
             async with asyncio.timeout(self._times.agent_turn):
@@ -172,7 +172,7 @@ class Agent:
     async def _answers(self, name: str, fields: tuple[str, ...]) -> Object:
         """Ask the guest agent for these fields; return the answers, and why others are missing.
 
-        Raises HypervisorError at the first question.
+        Raises HypervisorError if libvirt fails, or the agent does not answer the first question.
         """
         asked = Round()
         until = asyncio.get_running_loop().time() + self._times.agent_limit

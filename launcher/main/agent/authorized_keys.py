@@ -39,7 +39,7 @@ Keys = Mapping[str, tuple[str, ...]]
 
 
 def positions_of(machine: messages.Machine | None) -> Mapping[str, tuple[int, ...]]:
-    """Return the positions in ``spec.accessCredentials`` of each user's keys."""
+    """Return by user the positions in ``spec.accessCredentials`` of the keys that the guest agent sets."""
     found: dict[str, tuple[int, ...]] = {}
     for position, credential in enumerate(machine.access_credentials if machine is not None else ()):
         for user in credential.users if credential.method == "qemuGuestAgent" else ():
@@ -58,7 +58,7 @@ class KeysState:
 
 
 def is_due(state: KeysState, versions: Mapping[int, str], now: float) -> bool:
-    """Return whether to set keys: the mounted Secrets' versions differ from the guest's, and no retry delay is running."""
+    """Return whether to set keys: there are Secrets, the guest has other ``versions`` of them, and no retry delay is running."""
     return bool(versions) and versions != state.versions and now >= state.retry
 
 

@@ -23,7 +23,7 @@ class Turn(Enum):
 
 
 def turn(domain: Observation | None, *, stopping: bool, frozen: bool = False) -> Turn:
-    """Return whether to ask the agent, to report it missing, or to do nothing.
+    """Return ``ASK`` the agent, ``MISS``: none is connected, or ``PASS``: the guest cannot answer now.
 
     ``stopping``: the guest is shutting down. ``frozen``: its file systems are frozen, and qemu-ga refuses most commands.
     """
@@ -78,12 +78,12 @@ def why_not_asked(round_: Round, command: str, *, stopping: bool, late: bool) ->
 
 
 def passed_over(round_: Round, field: str, reason: str) -> Round:
-    """Return the round of questions with the reason why this field's was skipped."""
+    """Return the Round with the reason why the question for this field was skipped."""
     return dataclasses.replace(round_, problems={**round_.problems, field: reason})
 
 
 def answered(round_: Round, field: str, answer: object) -> Round:
-    """Return the round of questions with the untrusted answer for this field."""
+    """Return the Round with the untrusted answer for this field."""
     value, more = agent_answers.field_of(field, answer)
     return dataclasses.replace(
         round_, found={**round_.found, field: value}, truncated=(*round_.truncated, field) if more else round_.truncated
@@ -91,13 +91,13 @@ def answered(round_: Round, field: str, answer: object) -> Round:
 
 
 def refused(round_: Round, field: str, error: OperationInvalid) -> Round:
-    """Return the round of questions after one failed. An agent that does not answer gets no more questions."""
+    """Return the Round with an error for this field. After an agent's silence, it skips all further questions."""
     silence = str(error) if isinstance(error, AgentSilent) else ""
     return dataclasses.replace(passed_over(round_, field, str(error)), silence=silence)
 
 
 def answers(round_: Round) -> Object:
-    """Return the round's fields with answers, and why others are missing."""
+    """Return the Round's fields with answers, and why others are missing."""
     return {
         **{field: value for field, value in round_.found.items() if value is not None},
         "unavailable": [{"field": field, "reason": reason} for field, reason in round_.problems.items()],

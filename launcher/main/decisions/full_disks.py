@@ -44,13 +44,13 @@ class Tries:
 
 
 def is_full(seen: Observation | None) -> bool:
-    """Return whether only full disks pause the guest."""
+    """Return whether the guest is paused, and only by full disks."""
     stands = seen is not None and seen.state is State.PAUSED and bool(seen.disk_errors)
     return stands and seen is not None and all(error == NO_SPACE for _, error in seen.disk_errors)
 
 
 def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Times = TIMES) -> Tries:
-    """Return the state of attempts to resume the guest after a check.
+    """Return the Tries after a check. A resume that did not help doubles the pause before the next offer.
 
     ``full``: a full disk pauses the guest. ``tried``: it was resumed since the last offer.
     """
@@ -63,7 +63,7 @@ def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Time
 
 
 def is_worth_a_try(tries: Tries, now: float, names: frozenset[str], free_bytes: FreeBytes) -> bool:
-    """Return whether to try to resume the guest that these full disks paused."""
+    """Return whether a resume may help: the pause after the last one is over, and no disk of ``names`` is known to be full."""
     return now >= tries.next and all(free_bytes.get(each, ENOUGH_BYTES) >= ENOUGH_BYTES for each in names)
 
 
@@ -85,7 +85,7 @@ def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], fre
 def faults_to_tell(
     faults: Mapping[str, DiskFault], full: Mapping[str, float], free_bytes: FreeBytes, now: float
 ) -> tuple[messages.DiskFault, ...]:
-    """Return the disk errors to report, sorted by disk; ``now`` is a time of the errors' clock."""
+    """Return the disk errors to report, recent ones or of disks without room, sorted by disk; ``now`` is a time of the errors' clock."""
     found = []
     for name, fault in sorted(faults.items()):
         has_none = free_bytes.get(name, ENOUGH_BYTES) < ENOUGH_BYTES
@@ -111,7 +111,7 @@ class Failing:
 
 
 def failing(seen: Observation, by_target: Mapping[str, str]) -> Failing:
-    """Return which disks fail; ``by_target`` has their names by libvirt's. Unknown disks count only if they paused the guest."""
+    """Return the disks' last errors, and which disks paused the guest; only these may be missing in ``by_target``, names by libvirt's."""
     return Failing(
         {by_target[each.disk]: each for each in seen.disk_faults if each.disk in by_target},
         frozenset(by_target.get(target, target) for target, _ in seen.disk_errors),
@@ -130,7 +130,7 @@ class Tracked:
 def outcome(
     tracked: Tracked, found: Failing, free: FreeBytes, now: float, *, stands: bool
 ) -> tuple[Tracked, tuple[messages.DiskFault, ...], bool]:
-    """Return the next state, disk errors that did not pause the guest, and whether to suggest a resume.
+    """Return the next Tracked, the disk errors to report, and whether to suggest a resume.
 
     ``tracked`` has this check's tries. ``stands``: only full disks still pause the guest.
     """

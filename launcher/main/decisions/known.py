@@ -94,7 +94,7 @@ def disowned(known: Known) -> Known:
 
 
 def making(known: Known, *, begun: bool) -> Known:
-    """Return the state when the making of a domain, or of the place for one, begins or is over."""
+    """Return the state when the making of a domain, or of a migration's target, begins (``begun``) or is over."""
     return dataclasses.replace(known, making=begun)
 
 
@@ -148,7 +148,7 @@ def with_log(known: Known, log: tuple[str, ...]) -> Known:
 
 
 def observed(known: Known, seen: Observation | None, now: float) -> Known:
-    """Return the state after an observation, None if the domain does not exist."""
+    """Return the state after an observation of the domain; None: it does not exist."""
     if known.ended:
         return known
     known = dataclasses.replace(known, domain=seen)
@@ -347,7 +347,7 @@ def measured(known: Known, uid: str, figures: Progress) -> Known:
 
 
 def withdrawn(known: Known, uid: str, now: float) -> Known:
-    """Return the state when a target no longer waits; unchanged if the domain is on its way, because the source decides."""
+    """Return the state with this incoming migration cancelled; unchanged if the domain is on its way, because the source decides."""
     migration = known.status.migration_of(uid)
     if migration is None or (migration.direction, migration.state) != ("incoming", "prepared"):
         return known

@@ -107,7 +107,7 @@ class Run:
 
 
 def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, str]:
-    """Return how the run ended, and a message, from libvirt's last state of the domain (None: gone)."""
+    """Return the kind of the run's ending and a message, from libvirt's last state of the domain (None: gone)."""
     reason = last.reason if last is not None else "gone"
     if run.migrated_to or reason == "migrated":
         return "migrated", "the guest continues in another pod"
@@ -138,7 +138,7 @@ def exit_code(ending: messages.Ending | None) -> int:
 
 
 def lingers(ending: messages.Ending | None) -> bool:
-    """Return whether the pod stays for some time, because connections may still come for a guest that migrated."""
+    """Return whether the guest migrated away, so that the pod stays for some time: connections may still come."""
     return ending is not None and ending.kind == "migrated"
 
 

@@ -27,7 +27,7 @@ def not_migratable(machine: messages.Machine, xml: str = "") -> str:
 
 
 def disks_of(machine: messages.Machine) -> Disks:
-    """Return how a migration treats the machine's disks: those that exist only in this pod are copied."""
+    """Return which disks a migration copies (by target), because only this pod has them, how, and whether others are shared."""
     names = copied_disks.names(machine.domain)
     targets = tuple(target for target, name in disk_names(machine).items() if name in names)
     is_shared = bool(disk_caches.shared(machine.domain))
@@ -57,7 +57,7 @@ def devices(machine: messages.Machine | None, found: Iterable[Device]) -> tuple[
 
 
 def named(machine: messages.Machine, found: Iterable[Device]) -> list[tuple[Device, str]]:
-    """Return the domain's devices that the spec names, each with that name."""
+    """Return pairs of device and name for those of the domain's devices that the spec names."""
     disks_by_target, cards = disk_names(machine), {each.mac.lower(): each.name for each in machine.interfaces}
     names = ((each, disks_by_target.get(each.target) if each.kind == "disk" else cards.get(each.mac.lower())) for each in found)
     return [(each, name) for each, name in names if name]

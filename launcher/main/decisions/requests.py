@@ -31,7 +31,7 @@ LOST: Final = "QEMU ended after the guest had left the source, before it ran her
 
 
 def is_to_start(known: Known, machine: messages.Machine) -> bool:
-    """Return whether to make a domain; False if that was done before. Raises RequestRefused."""
+    """Return whether to make a domain; False if the pod has a machine already, or its run is over. Raises RequestRefused."""
     if known.machine is not None and known.machine.uid != machine.uid:
         raise RequestRefused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
     if known.status.ending is not None and known.status.ending.kind == "start-failed":
@@ -46,7 +46,7 @@ def is_to_start(known: Known, machine: messages.Machine) -> bool:
 
 
 def has_guest(known: Known, doing: str) -> bool:
-    """Return whether there is a guest; False if it is off. Raises RequestRefused if there was none yet."""
+    """Return True if there is a guest, False if its run is over. Raises RequestRefused if there was none yet."""
     if known.ended:
         return False
     if not known.status.started:
@@ -126,7 +126,7 @@ def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> boo
 
 
 def is_lost(known: Known, uid: str) -> bool:
-    """Return whether the domain to release has ended here. It is lost, because the caller knows that it left the source."""
+    """Return whether this incoming migration failed here. The domain is lost, because the caller knows that it left the source."""
     migration = known.status.migration_of(uid)
     return migration is not None and (migration.direction, migration.state) == ("incoming", "failed")
 
@@ -161,14 +161,14 @@ def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_dis
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
-    """Return whether libvirt must abort this running outgoing migration. Raises RequestRefused if the pod has no such migration."""
+    """Return whether this migration is outgoing and runs, so that libvirt must abort it. Raises RequestRefused if it is not the pod's."""
     if known.status.migration_of(uid) is None:
         raise RequestRefused("Conflict", "this pod does not take part in this migration")
     return known.leaving is not None and known.leaving.uid == uid
 
 
 def is_to_pause(known: Known, uid: str) -> bool:
-    """Return whether the guest of an outgoing migration must be paused; False after it. Raises RequestRefused without such a migration."""
+    """Return whether this outgoing migration still runs, so that its guest must be paused. Raises RequestRefused if it is not one."""
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "outgoing":
         raise RequestRefused("Conflict", "this migration does not leave this pod")
@@ -183,7 +183,7 @@ def given_xml(known: Known) -> str:
 
 
 def has_own_xml(known: Known) -> bool:
-    """Return whether libvirt's XML tells more than the given one: the domain exists, and its hardware changes."""
+    """Return whether libvirt's XML is newer than the given one: the domain exists, and is not from ``spec.domainXML``."""
     return known.domain is not None and known.machine is not None and not known.machine.domain_xml
 
 

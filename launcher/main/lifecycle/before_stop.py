@@ -23,7 +23,7 @@ class BeforeStop:
         self._commands = commands
 
     async def run(self) -> None:
-        """Thaw file systems and run the ``preStop`` command, in half of the remaining grace period."""
+        """Thaw file systems, then run the ``preStop`` command in half of the remaining grace period; record its failure."""
         now = self._record.known
         if now.status.frozen:
             await self._freezing.end()

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def may_go_on(seen: Observation | None, names: Mapping[str, str], answering: Set[str]) -> bool:
-    """Return whether only unavailable disk servers paused the guest, and all of them answer.
+    """Return whether unavailable disk servers paused the guest, and all of them answer. False if all failing disks are only full.
 
     ``names`` has disks' names by libvirt's, ``answering`` those with an answering server.
     """

@@ -18,7 +18,7 @@ from launcher.main.lifecycle.watching import Watch
 
 
 def places(specification: Mapping[str, Any]) -> dict[str, PurePosixPath]:
-    """Return a path on each disk's file system, by name, without disks that lack a path."""
+    """Return a path on each disk's file system, by the disk's name, without disks that lack a path."""
     try:
         found = origins(specification)
     except InvalidSpecification:  # of XML, which need not have typed disks

@@ -57,7 +57,7 @@ class Finding(Enum):
 
 
 def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
-    """Return whether the domain left, stayed, or must be looked at again, by an observation after libvirt's call.
+    """Return the Finding: the domain left, stayed, or must be looked at again, by an observation after libvirt's call.
 
     ``seen`` is None after libvirt undefined the domain, because it left. ``returned``: the call had no error, so the target's libvirt has
     a complete domain. ``job``: libvirt reports a running migration.

@@ -86,7 +86,7 @@ class Start:
             await self._hypervisor.resume(name)
 
     async def _restore(self, request: messages.Sync, image: messages.Image) -> None:
-        """Resume the guest from an image. It is marked as used, durably, before the processors run; until then a failure leaves it."""
+        """Resume the guest from an image, durably marked as used before the processors run; a failure until then leaves it usable."""
         machine, name = request.machine, self._record.known.name
         path, xml = await asyncio.to_thread(saved_images.checked, machine.uid, image.id, image.digest, self._images)
         await asyncio.to_thread(saved_images.delete_others, machine.uid, image.id, self._images)

@@ -36,7 +36,7 @@ class Stop:
         """Of the current libvirt call."""
 
     def request(self, grace_seconds: float) -> None:
-        """Request a power-off within a grace period. Of several, the one that ends first applies."""
+        """Request a power-off within a grace period. Of several periods, the one that ends first applies."""
         if not self._requested.is_set():  # virt-handler and SIGTERM both request it
             logger.info("the guest must power off", extra={"grace_seconds": grace_seconds})
         self._record.take(power_off.requested, grace_seconds, asyncio.get_running_loop().time())
@@ -70,7 +70,7 @@ class Stop:
 
     @asynccontextmanager
     async def _limit(self) -> AsyncIterator[None]:
-        """Limit the time of a libvirt call; a shorter grace period shortens it."""
+        """Limit the block, a libvirt call, to :func:`power_off.patience`; a new, shorter grace period shortens it."""
         async with asyncio.timeout_at(self._patience()) as timeout:
             self._timeout = timeout
             try:

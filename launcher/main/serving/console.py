@@ -56,7 +56,7 @@ class Replay:
         return bytes(data[data.find(b"\n") + 1 :] if cut else data)
 
     def since(self, position: int) -> bytes:
-        """Return the output after a former ``total``, as far as it is kept."""
+        """Return the output after ``position``, an earlier ``total``, as far as it is kept."""
         return bytes(self._data[-(self.total - position) :]) if position < self.total else b""
 
 
