@@ -33,7 +33,7 @@ class Peer:
 
 
 def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
-    """Return the peer's certificate data; None without a verified certificate."""
+    """Return the peer's certificate data as ``Peer``; None without a verified certificate."""
     if transport is None:
         return None
     connection = transport.get_extra_info("ssl_object")

@@ -137,7 +137,7 @@ class Storage(Protocol):
         ...
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return at most ``limit`` (0: all) keys with ``prefix``, from ``start`` (inclusive) on.
+        """Return a ``Page`` of at most ``limit`` (0: all) entries with ``prefix``, from key ``start`` (inclusive) on.
 
         Raises:
             Compacted: ``revision`` is gone.
@@ -157,7 +157,7 @@ class Storage(Protocol):
         ...
 
     def watch(self, prefix: str, *, after: int, previous: bool = True) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """Watch ``prefix`` for changes after the revision ``after``, which may lie in the future.
+        """Return a context manager with batches of the changes under ``prefix`` after the revision ``after``, perhaps a future one.
 
         ``previous``: changes include previous values. Without it, the store sends half as much.
 

@@ -189,7 +189,7 @@ class Stream(Exchange):
         return held
 
     def receive(self, payload: bytes) -> int:
-        """Take a part of the messages; return the bytes to grant, or -1 after a failure."""
+        """Take a part of the messages; return how many more bytes the server may send, or -1 after a failure."""
         self._parts.append(payload)
         self._size += len(payload)
         if self._size >= self._wanted:

@@ -32,7 +32,7 @@ class Head:
 
     @property
     def is_beginning(self) -> bool:
-        """True if it can start an answer."""
+        """True if it can start an answer: HTTP 200 and gRPC's content type."""
         return self.http_status == 200 and self.is_grpc
 
 

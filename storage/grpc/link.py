@@ -49,7 +49,7 @@ class Link(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """True if new calls are possible."""
+        """True if new calls are possible: the connection is not about to end."""
         return not self._session.is_leaving
 
     async def unary(self, block: bytes, message: bytes, deadline: float) -> bytes:
@@ -236,7 +236,7 @@ class Messages:
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name: str, keepalive: Keepalive = _KEEPALIVE) -> Link:
-    """Return a connection to a server after its SETTINGS. Cancellation cleans up.
+    """Return a ``Link`` to a server, after the server's SETTINGS. Cancellation cleans up.
 
     Raises:
         OSError: it is unreachable, or its certificate wrong.

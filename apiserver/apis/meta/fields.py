@@ -38,7 +38,7 @@ class Selector:
 
     @property
     def is_everything(self) -> bool:
-        """Whether it has no terms."""
+        """Whether it has no terms, and so matches every object."""
         return not self.terms
 
     @property

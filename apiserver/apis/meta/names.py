@@ -42,7 +42,7 @@ MAX_GENERATED_BASE: Final = MAX_LABEL - GENERATED_SUFFIX
 
 
 def label_errors(name: str) -> list[str]:
-    """Validate an RFC 1123 label: at most 63 bytes of ``a-z0-9-``."""
+    """Return errors in an RFC 1123 label: at most 63 bytes of ``a-z0-9-``."""
     found = _too_long(name, MAX_LABEL)
     if len(name) <= _ABSURD and not _LABEL_PATTERN.fullmatch(name):
         if _SUBDOMAIN_PATTERN.fullmatch(name):
@@ -56,7 +56,7 @@ def label_errors(name: str) -> list[str]:
 
 
 def subdomain_errors(name: str) -> list[str]:
-    """Validate an RFC 1123 subdomain: labels joined by dots, at most 253 bytes."""
+    """Return errors in an RFC 1123 subdomain: labels joined by dots, at most 253 bytes."""
     found = _too_long(name, MAX_SUBDOMAIN)
     if len(name) <= _ABSURD and not _SUBDOMAIN_PATTERN.fullmatch(name):
         found.append(
@@ -67,7 +67,7 @@ def subdomain_errors(name: str) -> list[str]:
 
 
 def qualified_name_errors(key: str) -> list[str]:
-    """Validate a label key, annotation key or finalizer: ``[prefix/]name``."""
+    """Return errors in a label key, annotation key or finalizer: ``[prefix/]name``."""
     parts = key.split("/")
     if len(parts) > 2:
         rule = f"a valid label key {_KEY_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -89,7 +89,7 @@ def qualified_name_errors(key: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """Validate a label's value: empty, or at most 63 bytes."""
+    """Return errors in a label's value: empty, or at most 63 bytes."""
     found = _too_long(value, MAX_LABEL)
     if len(value) <= _ABSURD and not _VALUE_PATTERN.fullmatch(value):
         found.append(_VALUE_RULE)

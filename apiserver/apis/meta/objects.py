@@ -84,7 +84,7 @@ def finalizers_of(obj: Mapping[str, Any]) -> list[str]:
 
 
 def is_deleting(obj: Mapping[str, Any]) -> bool:
-    """Return whether its deletion was requested."""
+    """Return whether the object's deletion was requested (``deletionTimestamp``)."""
     return bool(dig(obj, "metadata", "deletionTimestamp"))
 
 
@@ -157,7 +157,7 @@ def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[
 
 
 def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, now: str) -> Object:
-    """Return a status with ``new`` among its conditions, as :func:`with_condition`."""
+    """Return the status with ``new`` among its conditions, as by :func:`with_condition`."""
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=now)}
 
 

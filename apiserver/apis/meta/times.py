@@ -28,7 +28,7 @@ def to_rfc3339_micro(moment: datetime) -> str:
 
 
 def parse(text: str) -> datetime:
-    """Return an RFC 3339 time in UTC, with at most six digits of a second.
+    """Return an RFC 3339 time as a datetime in UTC, with at most six digits of a second.
 
     Raises:
         ValueError: it is no RFC 3339 time with a zone.
@@ -54,7 +54,7 @@ def parsed(value: object) -> datetime | None:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Return a Go duration such as ``1m30s``; only ``0`` needs no unit.
+    """Return a Go duration such as ``1m30s`` as a timedelta; only ``0`` needs no unit.
 
     Raises:
         ValueError: it is not one.

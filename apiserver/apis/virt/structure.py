@@ -81,15 +81,15 @@ def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
 
 
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return a Migration's faults."""
+    """Return a Migration's faults as sentences; empty if it is sound."""
     return sentences(MIGRATION(migration))
 
 
 def of_migration_policy(policy: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return a MigrationPolicy's faults."""
+    """Return a MigrationPolicy's faults as sentences; empty if it is sound."""
     return sentences(MIGRATION_POLICY(policy))
 
 
 def of_replica_set(replica_set: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return a VirtualMachineReplicaSet's faults, except its template's spec's."""
+    """Return a VirtualMachineReplicaSet's faults as sentences, except its template's spec's."""
     return sentences(REPLICA_SET(replica_set))

@@ -182,7 +182,7 @@ class WatchCache:
         return self._items.get(key)
 
     def list(self, prefix: str = "", *, start: str = "", limit: int = 0, trigger: Trigger | None = None) -> Snapshot:
-        """Return at most ``limit`` (0: all) items under ``prefix`` (default: all), from key ``start`` on.
+        """Return a ``Snapshot`` of at most ``limit`` (0: all) items under ``prefix`` (default: all), from key ``start`` on.
 
         With a :meth:`prepared <prepare>` ``trigger``, all its items, whatever the ``limit``.
         """
@@ -211,7 +211,7 @@ class WatchCache:
         key: str = "",
         trigger: Trigger | None = None,
     ) -> AsyncIterator[Watch | Replay]:
-        """Watch ``prefix`` (default: all) or ``key`` for changes after the revision ``after``, possibly a future one.
+        """Yield a watch of ``prefix`` (default: all) or ``key`` for changes after the revision ``after``, possibly a future one.
 
         ``after``: if a snapshot's revision, without an await in between, the watch misses nothing and cannot expire.
         ``bookmark_seconds``: interval of BOOKMARK events without others. ``trigger``: a condition that ``predicate`` implies;

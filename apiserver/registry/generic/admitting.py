@@ -57,7 +57,7 @@ class Admitter:
         return planned
 
     async def act(self, item: Item, wanted: Object, subresource: str, options: WriteOptions) -> Plan:
-        """Return the plan of a verb's change of ``item`` to ``wanted``, in the request's version. Raises Invalid, admission's errors."""
+        """Return the ``Plan`` to change ``item`` to a verb's ``wanted``, in the request's version. Raises Invalid, admission's errors."""
         old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", subresource, given.get("namespace", ""), given["name"], options)
         new = self.stored_form(wanted)

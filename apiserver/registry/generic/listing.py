@@ -64,7 +64,7 @@ def encode_token(position: Position) -> str:
 
 
 def decode_token(token: str) -> Position:
-    """Decode a continue token; raises BadRequest."""
+    """Return the ``Position`` in a continue token; raises BadRequest."""
     try:
         if len(token) > _MAX_TOKEN:
             raise ValueError("too long")

@@ -122,7 +122,7 @@ class Planner:
         return refused
 
     def update(self, wanted: HubObject, old: HubObject, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
-        """Return the plan to update ``old`` to the received ``wanted``, perhaps changing it.
+        """Return the ``Plan`` to update ``old`` to the received ``wanted``, which may change in place.
 
         Raises Conflict for another revision, Invalid also for ``refused``.
         """

@@ -58,7 +58,7 @@ class StoredObjects:
         return self.current(name, await self.read(self.key(namespace, name)))
 
     def current(self, name: str, entry: Entry | None) -> Item:
-        """Decode the entry under an object's key; raises NotFound, Unreadable."""
+        """Return ``entry``, read for object ``name``, as an item; raises NotFound without one, Unreadable."""
         if entry is None:
             raise self.not_found(name)
         return self.readable(entry)

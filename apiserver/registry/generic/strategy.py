@@ -197,7 +197,7 @@ class Connect:
         return 1
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return the server of a stream for the request's ``query``; raises a StatusError, before the upgrade."""
+        """Return the ``Destination`` of a stream for the request's ``query``; raises a StatusError, before the upgrade."""
         raise NotImplementedError
 
     def warnings(self, obj: Object) -> Iterable[str]:
@@ -251,11 +251,11 @@ class Strategy:
         return self
 
     def to_hub(self, obj: Object) -> HubObject:
-        """Convert to the stored version, consuming ``obj``."""
+        """Return ``obj`` in the stored version, consuming it."""
         return HubObject(obj)
 
     def from_hub(self, obj: HubObject) -> Object:
-        """Convert from the stored version, consuming ``obj``."""
+        """Return ``obj``, of the stored version, in this version, consuming it."""
         return obj
 
     def read(self, obj: Object) -> Reading:
@@ -392,11 +392,11 @@ class Spoke(Strategy):
         return self._hub
 
     def to_hub(self, obj: Object) -> HubObject:
-        """Convert to the stored version, consuming ``obj``."""
+        """Return ``obj`` in the stored version, consuming it."""
         return HubObject({**self.upgrade(obj), "apiVersion": self._hub.resource.api_version})
 
     def from_hub(self, obj: HubObject) -> Object:
-        """Convert from the stored version, consuming ``obj``."""
+        """Return ``obj``, of the stored version, in this version, consuming it."""
         return {**self.downgrade(obj), "apiVersion": self.resource.api_version}
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:

@@ -22,7 +22,7 @@ class MigrationPolicyStrategy(Strategy):
     has_status = False
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return our name for a KubeVirt field or value, or empty."""
+        """Return a hint that names our replacement of a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -45,7 +45,7 @@ class MigrationPolicyStrategy(Strategy):
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the row's values."""
+        """Return one value per column."""
         del now
         spec = obj.get("spec") or {}
         bandwidth = spec.get("bandwidth")

@@ -25,7 +25,7 @@ class MigrationStrategy(Strategy):
     model = types.Migration
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return our name for a KubeVirt field or value, or empty."""
+        """Return a hint that names our replacement of a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -49,7 +49,7 @@ class MigrationStrategy(Strategy):
         return status_validation.validate_migration_status(obj, old)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the values for field selectors."""
+        """Return the values for field selectors, by field."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.selector.name": (spec.get("selector") or {}).get("name") or "",
@@ -73,7 +73,7 @@ class MigrationStrategy(Strategy):
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the row's values."""
+        """Return one value per column."""
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         done = progress.percent(obj)

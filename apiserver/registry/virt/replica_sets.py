@@ -76,7 +76,7 @@ class ReplicaSetStrategy(Strategy):
         self._allowed = allowed
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return our name for a KubeVirt field or value in the template, or empty."""
+        """Return a hint that names our replacement of a KubeVirt field or value in the template, or empty."""
         return kubevirt_fields.hint(field.removeprefix(_TEMPLATE), value) if field.startswith(_TEMPLATE) else ""
 
     def default(self, obj: Object) -> None:
@@ -117,7 +117,7 @@ class ReplicaSetStrategy(Strategy):
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the row's values."""
+        """Return one value per column."""
         del now
         status = obj.get("status") or {}
         counts = [status.get(field) or 0 for field in ("replicas", "readyReplicas", "availableReplicas")]

@@ -60,7 +60,7 @@ class VirtualMachineStrategy(Strategy):
         """The last determining fields, and their locks."""
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return our name for a KubeVirt field or value, or empty."""
+        """Return a hint that names our replacement of a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -137,7 +137,7 @@ class VirtualMachineStrategy(Strategy):
         )
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the values for field selectors."""
+        """Return the values for field selectors, by field."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.nodeName": spec.get("nodeName") or "",
@@ -210,7 +210,7 @@ class VirtualMachineStrategy(Strategy):
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the row's values."""
+        """Return one value per column."""
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         domain = size_of(obj)

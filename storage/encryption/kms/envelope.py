@@ -75,7 +75,7 @@ class Envelope:
         """Check the service; if its key changed, use a new seed.
 
         Raises:
-            Unavailable, ValueError: it is not well; the seed stays for a while.
+            Unavailable, ValueError: the service is not well; the last seed encrypts for a while.
         """
         until = self._clock() + WRITE_SECONDS
         status = await self.service.status()

@@ -62,7 +62,7 @@ class Service:
         return rpc.StatusResponse.FromString(await self._call("Status", b""))
 
     async def encrypt(self, plain: bytes) -> Source:
-        """Return ``plain`` encrypted by the service. Raises Unavailable, or ValueError for an invalid answer."""
+        """Return ``plain`` encrypted by the service, as ``Source``. Raises Unavailable, or ValueError for an invalid answer."""
         request = rpc.EncryptRequest(plaintext=plain, uid=str(uuid.uuid4()))
         response = rpc.EncryptResponse.FromString(await self._call("Encrypt", request.SerializeToString()))
         source = Source(response.key_id, response.ciphertext, tuple(sorted(response.annotations.items())))

@@ -34,7 +34,7 @@ class Sizes:
         return len(self._sizes)
 
     def of(self, text: str) -> Size | None:
-        """Return memory and processors in a domain's XML, cached; None if invalid."""
+        """Return the ``Size`` (memory and processors) in a domain's XML, cached; None if invalid."""
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
         if digest in self._sizes:
             return self._sizes[digest]

@@ -77,7 +77,7 @@ def is_dedicated(domain: Domain) -> bool:
 
 
 def isolates_emulator(domain: Domain) -> bool:
-    """Return whether QEMU's own threads get a dedicated processor."""
+    """Return whether QEMU's other threads get a further dedicated processor."""
     return is_dedicated(domain) and bool((domain.get("cpu") or {}).get("isolateEmulatorThread"))
 
 

@@ -59,7 +59,7 @@ def on_macvtaps(domain: Domain) -> list[Object]:
 
 
 def takes_place_of_pod(interface: Mapping[str, Any]) -> bool:
-    """Return whether the guest takes the pod's own addresses."""
+    """Return whether the guest takes the pod's own addresses: a bridge on the pod's network."""
     return interface["type"] == "bridge" and not interface.get("network")
 
 

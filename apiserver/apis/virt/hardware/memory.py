@@ -28,7 +28,7 @@ def max_guest_bytes(domain: Domain) -> int:
 
 
 def grows(domain: Domain) -> bool:
-    """Return whether virtio-mem can change the running guest's memory.
+    """Return whether virtio-mem can change the running guest's memory: ``maxGuest`` is set, and nothing excludes it.
 
     Excluded are huge pages, which a pod cannot get later, users' NUMA nodes, and memory shared with processes or devices.
     """

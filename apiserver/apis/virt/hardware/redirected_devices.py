@@ -22,6 +22,6 @@ def defaulted(domain: Domain) -> Object | None:
 
 
 def slots(domain: Domain) -> int:
-    """Return the maximum number of clients' USB devices at a time."""
+    """Return the maximum number of clients' USB devices at a time; 0: none."""
     devices = defaulted(domain)
     return int(devices["slots"]) if devices is not None else 0

@@ -49,7 +49,7 @@ def memory_limit(domain: Domain) -> int:
 
 
 def can_resize_memory(domain: Domain, other: Domain) -> bool:
-    """Return whether a guest with the memory of ``domain`` can get that of ``other``: in blocks, within maximum and limit."""
+    """Return whether a running guest with the memory of ``domain`` can get that of ``other``: whole blocks, within maximum and limit."""
     wanted, limit = memory.guest_bytes(other), said(domain, "limits", "memory")
     return (
         memory.grows(domain)

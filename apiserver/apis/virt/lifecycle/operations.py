@@ -94,7 +94,7 @@ def with_result(vm: Mapping[str, Any], operation_id: str, result: Result, messag
 
 
 def finished(operation: Operation, result: Result, message: str, moment: str) -> dict[str, Any]:
-    """Return an operation with its result."""
+    """Return a copy of an operation with its result, message and completion time."""
     return {**operation, "result": result, **({"message": message} if message else {}), "completionTime": moment}
 
 

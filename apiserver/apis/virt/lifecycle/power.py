@@ -103,7 +103,7 @@ class Power:
 
 
 def decide(vm: Mapping[str, Any]) -> Power:
-    """Return whether this VirtualMachine should be on, in which attempt, and why."""
+    """Return, as ``Power``, whether this VirtualMachine should be on, in which attempt, and why."""
     status = vm.get("status") or {}
     attempts: Sequence[Mapping[str, Any]] = status.get("attempts") or []
     current = _current(status, attempts)
@@ -322,7 +322,7 @@ def has_run(vm: Mapping[str, Any]) -> bool:
 
 
 def has_ended(attempt: Mapping[str, Any]) -> bool:
-    """Return whether this entry of ``status.attempts`` has ended."""
+    """Return whether this entry of ``status.attempts`` has a result: the attempt has ended."""
     return bool(attempt.get("result"))
 
 
@@ -336,7 +336,7 @@ def _is_forgotten(attempt: Mapping[str, Any], generation: int) -> bool:
 
 
 def rerun_limit(spec: Mapping[str, Any]) -> int:
-    """Return the number of further starts after failed ones."""
+    """Return how many further starts follow failed ones (``rerun.limit``)."""
     limit = (spec.get("rerun") or {}).get("limit")
     return DEFAULT_RERUN_LIMIT if limit is None else int(limit)
 

@@ -59,61 +59,61 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+
 
 
 def uid_errors(text: str) -> list[str]:
-    """Validate a uid, which is part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
+    """Return errors in a uid, which is part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
 
 
 def image_file_errors(text: str) -> list[str]:
-    """Validate the path of a suspended guest's image: two uids."""
+    """Return errors in the path of a suspended guest's image: two uids."""
     fits = len(text) <= 2 * MAX_UID + 1 and _IMAGE_FILE.fullmatch(text)
     return [] if fits else ["must be the machine's uid, '/', and an operation's id"]
 
 
 def digest_errors(text: str) -> list[str]:
-    """Validate a digest, ``sha256:…``."""
+    """Return errors in a digest, ``sha256:…``."""
     return [] if _DIGEST.fullmatch(text) else ["must be sha256: and 64 lower-case hexadecimal digits"]
 
 
 def ip_errors(text: str) -> list[str]:
-    """Validate an IPv4 or IPv6 address without a zone."""
+    """Return errors in an IPv4 or IPv6 address without a zone."""
     return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Validate a pod's address, which other components dial."""
+    """Return errors in a pod's address, which other components dial."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]
 
 
 def mac_errors(text: str) -> list[str]:
-    """Validate a MAC address's form."""
+    """Return errors in a MAC address's form."""
     return [] if MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
 def host_port_errors(text: str) -> list[str]:
-    """Validate a pod's ``host:port`` with an IP address."""
+    """Return errors in a pod's ``host:port`` with an IP address."""
     if (found := host_port(text)) is None:
         return ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
     return [] if pod_ip(str(found[0])) is not None else [_NO_PODS]
 
 
 def reason_errors(text: str) -> list[str]:
-    """Validate a condition's reason by the rule of ``metav1.Condition``."""
+    """Return errors in a condition's reason by the rule of ``metav1.Condition``."""
     if len(text) > MAX_REASON:
         return [f"must be no more than {MAX_REASON} bytes"]
     return [] if _REASON.fullmatch(text) else ["must be one word such as PodNotRunning: letters, digits, '_', ',' and ':'"]
 
 
 def message_errors(text: str) -> list[str]:
-    """Validate a text for terminals, which may quote hypervisors and guests."""
+    """Return errors in a text for terminals, which may have lines and tabs, and quote hypervisors and guests."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
 def words_errors(text: str) -> list[str]:
-    """Validate one line of text from a hypervisor."""
+    """Return errors in one printable line from a hypervisor."""
     return _text_errors(text, MAX_WORDS, "")
 
 
@@ -125,14 +125,14 @@ def device_errors(text: str) -> list[str]:
 
 
 def path_errors(text: str) -> list[str]:
-    """Validate the path of a field, such as spec.domain.cpu."""
+    """Return errors in the path of a field, such as spec.domain.cpu."""
     if len(text) > MAX_PATH:
         return [f"must be no more than {MAX_PATH} bytes"]
     return [] if _PATH.fullmatch(text) else ["must be a path such as spec.domain.devices.disks[data].ioTune"]
 
 
 def moment_errors(text: str) -> list[str]:
-    """Validate an RFC 3339 time's length; the schema checks its form."""
+    """Return errors in an RFC 3339 time's length; the schema checks its form."""
     return [f"must be no more than {MAX_MOMENT} bytes"] if len(text) > MAX_MOMENT else []
 
 

@@ -44,7 +44,8 @@ class AttachmentPod(NamedTuple):
 def is_pluggable(disk: Mapping[str, Any]) -> bool:
     """Return whether a running guest can get this disk of ``disks.defaulted``, or a drive this medium.
 
-    The disk must be on a claim, with an image that exists or is created blank. A drive also gets images of containers.
+    The disk must be on a claim and a bus of ``BUSES``, without import, overlay, ``bootOrder`` and dedicated I/O thread. A drive also gets
+    images of containers.
     """
     if disks.is_drive(disk):
         return bool(content_of(disk))

@@ -23,7 +23,7 @@ MODELS: Final = ("virtio", "e1000e")
 
 
 def is_pluggable(card: Mapping[str, Any], domain: Domain) -> bool:
-    """Return whether a running guest can get and lose a card of ``interfaces.defaulted``.
+    """Return whether a running guest can get and lose this card: masquerade, or a bridge on a further network, with one queue.
 
     Other types need a new pod or domain; memory for further queues is part of the pod's.
     """
