@@ -19,16 +19,16 @@ MAX_OUTCOME: Final = 32 << 10
 
 
 def line(migration: Object) -> str:
-    """Return the progress in words: ``Running: 52% of 256Mi, 45Mi/s, iteration 2, about 3 s left``.
+    """Return a migration's progress in words: ``Running: 52% of 256Mi, 45Mi/s, iteration 2, about 3 s left``.
 
-    With the attempt: ``Running (attempt 2 of 3): …``; between attempts, with the failure.
+    Later attempts: ``Running (attempt 2 of 3): …``; between two attempts, with the failure.
     """
     phase, details = _phase(migration), _details(migration)
     return f"{phase}: {', '.join(details)}" if details else phase
 
 
 def bar(migration: Object, width: int) -> str:
-    """Return the progress in at most ``width`` columns, with a bar if possible."""
+    """Return a migration's progress with a bar, if its percentage is known, in at most ``width`` columns."""
     done, details = progress.percent(migration), _details(migration)
     failed = migration_attempts.failure_of(migration) is not None
     if phases.phase_of(migration) not in (phases.RUNNING, phases.SUCCEEDED) or done is None or failed:
@@ -37,7 +37,7 @@ def bar(migration: Object, width: int) -> str:
 
 
 def drawn(percent: int) -> str:
-    """Return the bar for a percentage."""
+    """Return the bar for a percentage, such as ``[###---]``."""
     full = BAR * percent // 100
     return f"[{'#' * full}{'-' * (BAR - full)}]"
 

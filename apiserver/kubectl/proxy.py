@@ -50,13 +50,13 @@ class Proxy:
         """Ends after a withdrawn right."""
 
     def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
-        """Return a context manager that opens a websocket."""
+        """Return a context manager that opens a websocket to the stream."""
         return streams.opened(access, self._name, self.stream)
 
     async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:
-        """Serve until the program ends, or without one until cancelled.
+        """Serve connections on a loopback ``port`` (0: any) until the program ends; without a program, until cancelled.
 
-        ``port``: on loopback; 0: any. ``command`` returns the program's command line for a port; None: print the port.
+        ``command`` returns the program's command line for the port; None: print the port.
         """
         async with AsyncExitStack() as stack:
             try:
@@ -78,7 +78,7 @@ class Proxy:
                 await self._run_until_lost(command(port))
 
     async def lost(self) -> None:
-        """Wait until the right to the stream is withdrawn, and raise Failure."""
+        """Wait until the user loses the right to the stream; then raise Failure."""
         end = await self._refused.get()
         raise Failure(f"error: the {self.what} of {self._name} was closed: {end}")
 
@@ -130,7 +130,7 @@ class Proxy:
             yield connection
 
     async def _loaded(self, worn: Access | None = None) -> Access:
-        """Return the last accepted access; load another if there is none, or it is ``worn``."""
+        """Return the Access that the server last accepted; load another if there is none, or it is ``worn``."""
         async with self._loading:
             if self._access is worn or self._access is None:
                 self._access = await self._load()
@@ -161,7 +161,7 @@ class Proxy:
         return ends[0] if ends else None
 
     def ended(self, end: streams.End | None) -> None:
-        """Print why a connection was cut off; end everything if the right was withdrawn."""
+        """Print why a connection was cut off; if the user lost the right to the stream, make :meth:`lost` raise instead."""
         if end is None or end.wanted:
             return
         if end.refused:

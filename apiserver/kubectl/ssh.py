@@ -35,7 +35,7 @@ class Login:
 
 
 def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
-    """Return the options that ssh and scp share: proxy command, host key, identity."""
+    """Return the arguments that ssh and scp share: identity, proxy command, host key's alias, options."""
     metadata = vm["metadata"]
     place = (f"--namespace={metadata['namespace']}", *calling.flags(selection))
     forward = (*plugin(sys.argv[0]), "port-forward", "--stdio", *place, login.name, str(login.port))
@@ -44,13 +44,13 @@ def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
 
 
 def plugin(started: str) -> tuple[str, ...]:
-    """Return the command that runs this plugin from any directory: the ``started`` program, or its module."""
+    """Return the command line that runs this plugin from any directory: the ``started`` program, or Python with its module."""
     program = Path(started).resolve()
     return (sys.executable, "-P", "-m", "apiserver.kubectl") if program.name == "__main__.py" else (str(program),)
 
 
 def host(login: Login, vm: Object) -> str:
-    """Return ssh's destination, NAME.NAMESPACE.vm, as in a ``Host`` line of its configuration."""
+    """Return ssh's destination, ``[USER@]NAME.NAMESPACE.vm``, which a ``Host`` line of its configuration may match."""
     name = f"{login.name}.{vm['metadata']['namespace']}.vm"
     return f"{login.user}@{name}" if login.user else name
 
@@ -67,7 +67,7 @@ def scp(login: Login, selection: Selection, vm: Object, paths: Sequence[str], *,
 
 
 async def machine(access: Access, name: str) -> Object:
-    """Return the machine to log in to."""
+    """Return the VirtualMachine to log in to. Raises Failure."""
     doing = f"log in to virtual machine {access.namespace}/{name}"
     return await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name), doing)
 

@@ -50,12 +50,12 @@ class End:
 
     @property
     def wanted(self) -> bool:
-        """True for a final end: the guest is off, or the peer closed."""
+        """True if connecting again is useless: the guest is off, or the peer closed normally."""
         return self.code == streams.CLOSE_NORMAL
 
     @property
     def refused(self) -> bool:
-        """True if the right to the stream was withdrawn."""
+        """True if the user lost the right to the stream."""
         return self.code == streams.CLOSE_POLICY_VIOLATION
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ async def opened(
     *,
     forward: streams.Forward | None = None,
 ) -> AsyncIterator[ClientConnection]:
-    """Yield an open websocket to a machine's stream; the peer's close raises ``websockets.ConnectionClosed`` inside.
+    """Yield an open websocket to a machine's stream; the block gets ``websockets.ConnectionClosed`` when the peer closes.
 
     ``query``: parameters, such as a console's port; ``forward``: the port for ``portforward``. Raises UpgradeFailed
     with the server's answer, Unreachable without one.
@@ -126,11 +126,11 @@ async def opened(
 
 
 def warnings_of(connection: ClientConnection) -> list[str]:
-    """Return the lines to print for the upgrade's warnings."""
+    """Return the warnings in the upgrade's response as lines to print."""
     return messages.of_warnings(connection.response.headers.get_all("Warning") if connection.response is not None else ())
 
 
 def end_of(closed: ConnectionClosed) -> End:
-    """Return the peer's close code and reason, or those of a broken connection."""
+    """Return the End that the peer sent; for a broken connection, code 1006."""
     received = closed.rcvd
     return End(received.code, received.reason) if received is not None else End(1006, "")

@@ -33,10 +33,10 @@ def _wait() -> None:
 
 @contextmanager
 def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Iterator[None]:
-    """Pass on every key of a terminal during the block, also Ctrl-C.
+    """During the block, pass every key of a terminal on, also Ctrl-C.
 
-    Lone line feeds look as on a serial terminal. Afterwards ``output`` has a shell's modes, and unread input is
-    discarded; ``wait`` waits for the terminal's answers to the guest.
+    Output's lone line feeds look as on a serial terminal. Afterwards ``output`` has a shell's modes, and unread input is
+    discarded; before that, ``wait`` waits for the terminal's answers to the guest.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None
     try:
@@ -54,7 +54,7 @@ def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Itera
 
 
 async def read(descriptor: int, size: int = CHUNK_BYTES) -> bytes:
-    """Return 1 to ``size`` bytes of input; none at its end."""
+    """Wait for input; return 1 to ``size`` bytes, none at its end."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     try:
@@ -81,7 +81,7 @@ def _read(descriptor: int, size: int) -> bytes:
 
 
 async def write(descriptor: int, content: bytes) -> None:
-    """Write everything; a slow reader only blocks this session. Raises BrokenPipeError."""
+    """Write everything in a thread, so that a slow reader blocks only this session. Raises BrokenPipeError."""
     await asyncio.to_thread(_write, descriptor, content)
 
 

@@ -48,7 +48,7 @@ class Usage:
 
 
 async def show(access: Access, wanted: Wanted, page: int = PAGE) -> str:
-    """Return the table of usage; ``page`` machines are read at once. Raises Failure also without a metrics API."""
+    """Return the table of machines' usage as text. ``page``: machines per request. Raises Failure, also without metrics API."""
     namespace = None if wanted.all_namespaces else access.namespace
     usage = await _usage(access, namespace)
     machines = [each for each in await _machines(access, namespace, wanted, page) if phases.phase_of(each) in phases.WITH_GUEST]
@@ -59,7 +59,7 @@ async def show(access: Access, wanted: Wanted, page: int = PAGE) -> str:
 
 
 def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage], wanted: Wanted) -> list[list[str]]:
-    """Return titles, if wanted, and rows by namespace and name, or by ``sort_by``, largest first."""
+    """Return rows of cells, after titles if wanted: by namespace and name, or by ``sort_by``, largest first."""
     found = [(each, usage.get(NamespacedName(namespace_of(each), _pod_of(each)))) for each in machines]
     found.sort(key=lambda row: key_of(row[0]))
     if wanted.sort_by:
@@ -70,7 +70,7 @@ def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage], wan
 
 
 def usage_of(metrics: Object) -> Usage:
-    """Return a pod's usage, the sum of its containers; raises ValueError."""
+    """Return the usage of a pod: the sum over its containers. Raises ValueError for a malformed quantity."""
     used = [container.get("usage") or {} for container in metrics.get("containers") or ()]
     return Usage(
         sum(quantity.parse(str(each.get("cpu", "0"))).milli for each in used),

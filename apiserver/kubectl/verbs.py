@@ -38,7 +38,7 @@ MAX_BODY_BYTES: Final = 16 << 20
 
 
 def body_of(parsed: argparse.Namespace) -> dict[str, Any]:
-    """Return a verb's request body for its flags."""
+    """Return the request body that a verb's flags ask for."""
     found: dict[str, Any] = {}
     match parsed.command:
         case "start":
@@ -67,7 +67,7 @@ async def request(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request and return the answer's object, empty if it has none. Raises Failure."""
+    """Send one request, print warnings, and return the answer's object, empty if it has none. Raises Failure."""
     try:
         return await answered(access, method, path, doing, params=params, body=body)
     except errors.StatusError as error:
@@ -83,7 +83,10 @@ async def answered(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request, print its warnings and return its object, or an empty one. Raises StatusError or Unreachable."""
+    """Send one request, print warnings, and return the answer's object, empty if it has none.
+
+    Raises StatusError or Unreachable.
+    """
     try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, headers=list(access.headers), trust_env=True) as session,
@@ -122,7 +125,7 @@ async def _body(content: aiohttp.StreamReader) -> bytes:
 
 
 def refusal(status: int, raw: bytes) -> errors.StatusError:
-    """Return the error for a refusal's code and body; a redirect is also an error."""
+    """Return the StatusError for a response with this code and body; redirects are not followed."""
     if 300 <= status < 400:
         return errors.from_http(status, "it redirects to another server, which is not followed")
     try:

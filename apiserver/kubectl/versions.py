@@ -23,7 +23,7 @@ async def server(way: Access) -> str:
 
 
 def printed(of_server: str | None, output: str) -> str:
-    """Return the releases as lines, ``json`` or ``yaml``; without virt-api's if None."""
+    """Return both releases as lines, ``json`` or ``yaml``; only the plugin's if ``of_server`` is None."""
     found = {"clientVersion": access.version(), **({} if of_server is None else {"serverVersion": of_server})}
     match output:
         case "json":

@@ -21,7 +21,7 @@ _TRIES: Final = 5
 
 
 async def edit(access: Access, parsed: argparse.Namespace) -> str:
-    """Add or remove a disk; return the text for the user."""
+    """Add a disk to a machine or remove one; return the text to print. Raises Failure."""
     if parsed.command == "removevolume":
         if not (parsed.claim or parsed.disk_name):
             raise Failure("error: name the disk by --claim or --disk-name")
@@ -37,14 +37,17 @@ async def edit(access: Access, parsed: argparse.Namespace) -> str:
 
 
 def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None, size: str | None) -> Object:
-    """Return a disk with a claim, created blank with a size; its name is the claim's, without dots."""
+    """Return a disk with this claim, created blank if ``size`` is given; default name: the claim's with ``-`` for dots."""
     source = {"name": claim} | ({"create": {"size": size}} if size else {})
     found: Object = {"name": name or claim.replace(".", "-"), "type": disks.CLAIM, "source": source}
     return found | ({"serial": serial} if serial else {}) | ({"target": {"bus": bus}} if bus else {})
 
 
 def with_disk(vm: Object, disk: Object) -> Object:
-    """Return the machine with another disk, or a medium in its empty drive of this name. Raises Failure for a taken name."""
+    """Return the machine with one more disk, or with the medium in its empty drive of this name.
+
+    Raises Failure if another disk has the name.
+    """
     there, named = _disks(vm), disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     if place := [at for at, each in enumerate(named) if each["name"] == disk["name"]]:
         if disks.is_empty_drive(named[place[0]]) and disk.keys() <= {"name", "type", "source"}:
@@ -55,7 +58,10 @@ def with_disk(vm: Object, disk: Object) -> Object:
 
 
 def without(vm: Object, claim: str | None, name: str | None) -> Object:
-    """Return the machine without the disk of this name or claim; a drive with a medium becomes empty. Raises Failure."""
+    """Return the machine without the disk of this name or claim; of a drive, only the medium goes.
+
+    Raises Failure unless exactly one disk matches.
+    """
     named = disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     gone = [
         place
