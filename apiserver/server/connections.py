@@ -48,7 +48,7 @@ def add_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def raise_descriptors() -> int:
-    """Raise the soft limit of open files to the hard one; return it."""
+    """Raise the soft limit of open files to the hard limit, and return that."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -56,7 +56,7 @@ def raise_descriptors() -> int:
 
 
 def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
-    """Return the limits, reduced for few descriptors; ``seconds``: a handshake's time limit."""
+    """Return the limits of connections, reduced if ``descriptors`` are few; ``seconds``: time limit of a handshake."""
     unverified = options.max_unverified_connections
     wanted = Limits(
         seconds,
@@ -80,7 +80,7 @@ def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limi
 
 
 def families(handshakes: Handshakes) -> Iterator[Read]:
-    """Yield the connection metrics."""
+    """Yield the metrics of connections and handshakes."""
     kinds = {"handshake": handshakes.under_way, "unverified": handshakes.unverified, "verified": handshakes.verified}
 
     def read(number: Callable[[Places[Tls]], int]) -> Callable[[], list[tuple[tuple[str, ...], float]]]:

@@ -50,7 +50,7 @@ class Paths:
         return self.directory / "kubeconfig"
 
     def certificate(self, name: str) -> tuple[Path, Path]:
-        """Return certificate and key of ``server`` or ``client``."""
+        """Return the files of certificate and key of ``server`` or ``client``."""
         return self.directory / f"{name}.crt", self.directory / f"{name}.key"
 
 
@@ -72,7 +72,7 @@ def make_certificates(paths: Paths) -> None:
 
 
 def kubeconfig(paths: Paths, port: int) -> str:
-    """Return a kubeconfig for the server."""
+    """Return the text of a kubeconfig for the server at this loopback port."""
     certificate, key = (each.resolve() for each in paths.certificate("client"))
     return f"""apiVersion: v1
 kind: Config
@@ -117,7 +117,7 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def etcd(binary: Path, directory: Path) -> AsyncIterator[str]:
-    """Run an etcd on loopback during the block; yield its URL. OSError names its log."""
+    """Run an etcd on loopback during the block; yield its URL. Raises OSError, which names etcd's log, if it does not start."""
     client, peer = free_port(), free_port()
     url, peer_url = f"http://{HOST}:{client}", f"http://{HOST}:{peer}"
     flags = [
@@ -173,7 +173,7 @@ async def run(directory: Path, port: int, binary: Path | None, more: Sequence[st
 
 
 def main(serve: Serve = serve_virtual_machines, plural: str = "vms") -> None:
-    """Parse the flags and serve, passing on unknown ones. ``plural``: resource in the ``kubectl get`` hint."""
+    """Parse our flags and serve, passing others to virt-api. ``plural``: resource in the ``kubectl get`` hint."""
     parser = argparse.ArgumentParser(prog="make dev", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=Path("build/dev"), help="directory for certificates, data and the kubeconfig")
     parser.add_argument("--port", type=int, default=6444, help="0: any free port")

@@ -105,7 +105,7 @@ class Options:
 
     @property
     def asks_cluster(self) -> bool:
-        """True if there is a kube-apiserver."""
+        """True if a flag or default requires a kube-apiserver, to authenticate, authorize or admit."""
         return (
             bool(self.kubeconfig or self.authorization_kubeconfig or self.authentication_kubeconfig)
             or not self.authentication_skip_lookup
@@ -137,7 +137,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
 
 
 def _with_truth_values(arguments: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
-    """Return a command line with Go's truth values (``--x=false``) in argparse's form (``--no-x``)."""
+    """Return the arguments with Go's ``--x=true`` and ``--x=false`` replaced by argparse's ``--x`` and ``--no-x``."""
     switches = {option for action in parser._actions if action.nargs == 0 for option in action.option_strings}  # noqa: SLF001 - no other way
     found = []
     for each in arguments:

@@ -24,14 +24,14 @@ Types = Mapping[tuple[str, str], Atom]
 
 
 def types_of(documents: Mapping[str, Object]) -> Types:
-    """Return the types of all objects in the OpenAPI documents."""
+    """Return the schema of each kind in the OpenAPI documents, for field managers."""
     return {key: atom for document in documents.values() for key, atom in openapi.types(document).items()}
 
 
 def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) -> OwnersOf:
     """Return a function from a subresource's name (``""``: the main resource) to its field manager.
 
-    They are for ``strategy``'s version; ``strategies`` gives the others.
+    The managers work in ``strategy``'s version; ``strategies`` provide conversions from the others.
     """
     kind = strategy.resource.kind
     versions = {each.resource.api_version: each for each in strategies if each.hub is strategy.hub}
@@ -40,7 +40,7 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
     structs = _empty(schemas[strategy.resource.api_version])
 
     def convert(obj: Object, api_version: str) -> Object:
-        """Convert an object to another version through the stored one, with temporary structs that conversions require."""
+        """Convert an object to another version through the stored one; structs that conversions require exist meanwhile."""
         lent = [name for name in structs if name not in obj]
         whole = copy(obj) | {name: {} for name in lent}
         found = versions[api_version].from_hub(versions[obj["apiVersion"]].to_hub(whole))
@@ -65,7 +65,7 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
 
 
 def _ignored(strategy: Strategy, subresource: str) -> Fields:
-    """Return the fields that a write ignores (Go: ``GetResetFields``). Verbs write the whole object."""
+    """Return the fields that a write of this subresource leaves unchanged (Go: ``GetResetFields``); none for verbs."""
     if not strategy.has_status or subresource not in {"", "status", "scale"}:
         return {}
     return _ALL_BUT_STATUS if subresource == "status" else _STATUS

@@ -19,7 +19,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 def asking(authorizer: Authorizer) -> Ask:
-    """Return the function that answers expressions' authorization questions."""
+    """Return a function that asks ``authorizer`` an expression's question and returns the Answer; errors are in it."""
 
     async def ask(question: Question) -> Answer:
         try:
@@ -51,7 +51,7 @@ def _info(question: Question) -> RequestInfo:
 
 
 def schemas(strategies: Sequence[Strategy]) -> Schemas:
-    """Return a function that returns the types of objects by (apiVersion, kind), computed on first use."""
+    """Return a function without arguments that returns the schema of each (apiVersion, kind), computed at its first call."""
 
     @cache
     def types() -> Mapping[tuple[str, str], Atom]:

@@ -73,7 +73,7 @@ async def run(options: Options, make_kinds: MakeKinds) -> None:
 
 @asynccontextmanager
 async def running(options: Options, make_kinds: MakeKinds, storage: Storage | None = None) -> AsyncIterator[tuple[str, int]]:
-    """Serve during the block; yield the address. Leaving shuts down in order."""
+    """Serve during the block; yield host and port. Leaving the block shuts down in order."""
     async with AsyncExitStack() as stack:
         process = await built(options, make_kinds, storage, stack)
         async with process.serving() as address:
@@ -96,7 +96,7 @@ class Process:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[str, int]]:
-        """Serve during the block; yield the address."""
+        """Serve during the block; yield host and port."""
         options, listener = self.options, self.listener
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, self.tls)
@@ -112,7 +112,7 @@ class Process:
                     each.cancel()
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
-        """Return the coroutines that run until the end."""
+        """Return the coroutines to run while the server serves."""
         return [
             *(each.run() for each in self.assembly.caches),
             *(each.run() for each in self.informers),
@@ -134,7 +134,7 @@ class _Clients:
 
     @classmethod
     async def entered(cls, options: Options, stack: AsyncExitStack) -> Self:
-        """Create the clients; the stack closes them. A purpose without its own kubeconfig uses the cluster's client."""
+        """Create the clients, which ``stack`` closes. A purpose without its own kubeconfig uses the cluster's client, or None."""
 
         async def of(kubeconfig: str | None, otherwise: Client | None) -> Client | None:
             return otherwise if kubeconfig is None else await stack.enter_async_context(_client(kubeconfig))
@@ -144,7 +144,7 @@ class _Clients:
 
 
 async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None, stack: AsyncExitStack) -> Process:
-    """Build the parts according to the options; the stack closes them."""
+    """Build a Process with all its parts by the options; ``stack`` closes them."""
     clients = await _Clients.entered(options, stack)
     kept = storage or _storage(options)
     stack.push_async_callback(kept.close)

@@ -55,7 +55,7 @@ class Listener:
         self._socket: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, tls: ServerTls) -> tuple[str, int]:
-        """Accept connections; return the address, with the actual port for 0. Raises OSError."""
+        """Accept connections; return host and port, the actual one for port 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
         self._server = Server(self._chain, self._settings)
@@ -67,7 +67,7 @@ class Listener:
         return str(address[0]), int(address[1])
 
     def families(self) -> Iterator[Read]:
-        """Yield the connection metrics, once listening."""
+        """Yield the metrics of connections and handshakes; none before :meth:`listen`."""
         if self._handshakes is not None:
             yield from connections.families(self._handshakes)
 

@@ -79,7 +79,7 @@ class HealthCheck:
         self._well = False
 
     async def __call__(self) -> bool:
-        """Return whether storage answered in time."""
+        """Return whether storage answered in time; concurrent callers share a read that began after they came."""
         loop = asyncio.get_running_loop()
         came = loop.time()
         async with self._turn:
@@ -110,7 +110,10 @@ class Storing:
         file_seconds: float = 5.0,
         kms_seconds: tuple[float, float] = (60.0, 10.0),
     ) -> None:
-        """Wrap ``plain``, with etcd's keys; objects are under ``root``. Raises OSError or Misconfigured by the encryption file."""
+        """Take storage with etcd's keys; objects are under ``root``. With an encryption file, ``storage`` encrypts.
+
+        That file may raise OSError or Misconfigured.
+        """
         self._plain = plain
         self._options = options
         self._compactor = Compactor(plain)
@@ -148,11 +151,11 @@ class Storing:
             yield self._encryption.run()
 
     async def healthy(self) -> bool:
-        """Return whether storage answers, for /healthz."""
+        """Return whether storage answers within /healthz' time."""
         return await self._healthy()
 
     async def ready(self) -> bool:
-        """Return whether storage answers in /readyz' time, and values can be encrypted."""
+        """Return whether storage answers within /readyz' time, and the key management services can encrypt."""
         return await self._ready() and (self._encryption is None or self._encryption.is_well)
 
     async def _measure(self, etcd: EtcdStorage) -> None:
