@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 
 def heading(name: str, kind: str, documentation: str) -> Iterator[str]:
-    """Yield the two lines before a metric's series."""
+    """Yield the HELP and TYPE lines, which precede a metric's series."""
     escaped = documentation.replace("\\", "\\\\").replace("\n", "\\n")
     yield f"# HELP {name} {escaped}"
     yield f"# TYPE {name} {kind}"
@@ -16,7 +16,7 @@ def heading(name: str, kind: str, documentation: str) -> Iterator[str]:
 def histogram_lines(
     name: str, labels: Sequence[str], values: Sequence[str], bounds: Sequence[float], counts: Sequence[int], total: float
 ) -> Iterator[str]:
-    """Yield the lines of one histogram; ``counts`` has one entry more than ``bounds``."""
+    """Yield the lines of one histogram; ``counts``: values per bucket, one more than ``bounds``."""
     inner = label_text(labels, values)[1:-1]
     before = f"{name}_bucket{{{inner}," if inner else f"{name}_bucket{{"
     running = 0

@@ -29,7 +29,7 @@ class Family(Protocol):
         ...
 
     def lines(self) -> Iterator[str]:
-        """Yield the page's lines, without line ends."""
+        """Yield this metric's lines of the page, without line ends."""
         ...
 
 
@@ -68,12 +68,12 @@ class HistogramCell:
         self.total += value
 
     def tally(self, values: Sequence[float]) -> Tally:
-        """Group values for :meth:`add`."""
+        """Return the number of values per bucket and their sum; several cells with these bounds may :meth:`add` it."""
         buckets = Counts(bisect_left(self._bounds, value) for value in values)
         return Tally(len(values), sum(values), tuple(buckets.items()))
 
     def add(self, tally: Tally) -> None:
-        """Count several values at once."""
+        """Count all values of a :meth:`tally`."""
         for bucket, count in tally.buckets:
             self.counts[bucket] += count
         self.total += tally.total
@@ -100,14 +100,14 @@ class _Numbers(_Labelled):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def cell(self, *values: str) -> Cell:
-        """Return the cell for label values."""
+        """Return the cell that counts for these label values; create it if needed."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), Cell())
         return found
 
     def lines(self) -> Iterator[str]:
-        """Yield the page's lines."""
+        """Yield this metric's lines of the page, without line ends."""
         yield from heading(self.name, self.kind, self._documentation)
         for values, each in list(self._cells.items()):
             yield f"{self.name}{label_text(self.labels, values)} {number(each.value)}"
@@ -138,7 +138,7 @@ class Histogram(_Labelled):
         self._cells: dict[tuple[str, ...], HistogramCell] = {}
 
     def cell(self, *values: str) -> HistogramCell:
-        """Return the cell for label values."""
+        """Return the cell that counts for these label values; create it if needed."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), HistogramCell(self.bounds))
@@ -149,7 +149,7 @@ class Histogram(_Labelled):
         self.cell(*values).observe(value)
 
     def lines(self) -> Iterator[str]:
-        """Yield the page's lines."""
+        """Yield this metric's lines of the page, without line ends."""
         yield from heading(self.name, "histogram", self._documentation)
         for values, each in list(self._cells.items()):
             yield from histogram_lines(self.name, self.labels, values, self.bounds, each.counts, each.total)
@@ -166,14 +166,14 @@ class Read:
         labels: Sequence[str],
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        """``read`` yields label values and number per series."""
+        """``read`` yields (label values, number) of each series; it is called for each page."""
         self.name = name
         self._head = list(heading(name, kind, documentation))
         self._labels = tuple(labels)
         self._read = read
 
     def lines(self) -> Iterator[str]:
-        """Yield the page's lines."""
+        """Yield this metric's lines of the page, without line ends."""
         yield from self._head
         for values, value in self._read():
             yield f"{self.name}{label_text(self._labels, values)} {number(value)}"
@@ -193,11 +193,11 @@ class Registry:
             self._families[each.name] = each
 
     def page(self) -> bytes:
-        """Return the page of all metrics."""
+        """Return all metrics in Prometheus' text format."""
         lines = [line for name in sorted(self._families) for line in self._families[name].lines()]
         return "\n".join([*lines, ""]).encode()
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return exponentially growing bucket bounds."""
+    """Return ``count`` bucket bounds: ``start``, and each next one ``factor`` times larger."""
     return tuple(start * factor**each for each in range(count))
