@@ -88,7 +88,7 @@ class Sample:
 
 
 def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a VM with these devices and firmware. All have the same memory, because UEFI cannot load a kernel with less."""
+    """Return a VM manifest with ``more`` devices and firmware; all have the memory that UEFI needs to load a kernel."""
     manifest = copy.deepcopy(linux_vm(name))
     domain = manifest["spec"]["domain"]
     domain["memory"] = {"guest": "256Mi"}
@@ -99,7 +99,7 @@ def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float) -> Sample:
-    """Create a machine, wait until its console prints ``said``, and delete it; return the seconds and its pod's MiB."""
+    """Create a machine, wait until its console prints ``said``, and delete it; return both seconds and its pod's MiB."""
     name = manifest["metadata"]["name"]
     began = time.monotonic()
     kubectl.create(manifest)

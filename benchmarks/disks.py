@@ -37,7 +37,7 @@ class Work:
     jobs: int
 
     def words(self, path: str, seconds: int) -> str:
-        """Return the arguments of ``gauge``."""
+        """Return the arguments of ``gauge`` for this work on ``path``."""
         return f"file {path} {self.order} {self.direction} {self.block_bytes} {self.jobs} {seconds}"
 
 

@@ -60,7 +60,7 @@ class NodeSocket(socket.socket):
     """A socket that connects to this machine instead of the pod's address."""
 
     def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]  # typeshed: of any family
-        """Connect to the port of ``address`` on this machine, whatever its host."""
+        """Connect to the port of ``address`` on loopback, because the pod's address is not real."""
         super().connect(("127.0.0.1", address[1]))
 
 
@@ -143,7 +143,7 @@ def moved(port: int, direction: str, count: int) -> float:
 
 @asynccontextmanager
 async def hops() -> AsyncIterator[tuple[Place, Mapping[str, int]]]:
-    """Run guest, virt-handler, virt-api and plugin as processes; yield their place, and pids by role."""
+    """Run guest, virt-handler, virt-api and plugin as processes; yield their Place, and a mapping from role to pid."""
     with tempfile.TemporaryDirectory(prefix="forwarding") as name:
         place = Place(Path(name), {each: free_port() for each in ROLES})
         authority = Authority(place.root)

@@ -37,7 +37,7 @@ class Reading:
 
     @property
     def mib_per_second(self) -> float:
-        """Return the throughput of the reading."""
+        """Return the MiB moved per second."""
         return self.bytes / MIB / self.seconds
 
     @property
@@ -100,7 +100,7 @@ def nodes(kubectl: Kubectl) -> list[str]:
 
 @contextmanager
 def started(kubectl: Kubectl, manifest: dict[str, Any], said: str = PROMPT) -> Iterator[dict[str, Any]]:
-    """Create a machine; yield it once its console printed ``said``; delete it afterwards."""
+    """Create a machine; yield the object once its console printed ``said``; delete it after a block without error."""
     name = manifest["metadata"]["name"]
     kubectl.create(manifest)
     kubectl("wait", "vm", name, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)

@@ -105,7 +105,7 @@ def claimed(kubectl: Kubectl, name: str, mib: int) -> Path:
 
 
 def imported(kubectl: Kubectl, url: str, node: str, mib: int) -> tuple[float, float]:
-    """Import the image at ``url`` into a machine's disk; return the seconds, and the pod's maximum memory in MiB."""
+    """Import the image at ``url`` into a machine's new claim; return the seconds, and the pod's maximum memory in MiB."""
     directory = claimed(kubectl, TARGET, mib)
     name = "bench-import"
     kubectl.create(machine(name, url, node))

@@ -20,7 +20,7 @@ def measured(name: str, count: int) -> Iterator[None]:
 
 
 async def repeated(name: str, count: int, work: Callable[[int], Awaitable[object]], *, callers: int) -> None:
-    """Call ``work`` with each number below ``count``, ``callers`` at a time; print the cost."""
+    """Call ``work`` with each number below ``count``, in ``callers`` tasks; print the cost per call."""
 
     async def call(first: int) -> None:
         for number in range(first, count, callers):

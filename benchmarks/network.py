@@ -51,7 +51,7 @@ def machine(name: str, way: str, node: str) -> dict[str, Any]:
 
 
 def soon(look: Callable[[], Found], seconds: float) -> Found:
-    """Return ``look()``, retried every second while it raises NotMeasured, as before a new guest has an address.
+    """Return the result of ``look()``; while it raises NotMeasured, retry every second: a new guest has no address yet.
 
     Raises:
         NotMeasured: from the last try, after ``seconds``.
@@ -67,7 +67,7 @@ def soon(look: Callable[[], Found], seconds: float) -> Found:
 
 
 def run_all(way: str, here: Run, peer: Run, addresses: tuple[str, str], seconds: int, found: Readings) -> None:
-    """Measure each of ``FIGURES`` once, and add it to ``found[way]``; ``addresses``: of this side and of the peer."""
+    """Measure each of ``FIGURES`` once, and add its reading to ``found[way]``; ``addresses``: of this side and of the peer."""
     mine, theirs = addresses
     for run, address in ((here, theirs), (peer, mine)):  # wait until both directions work
         soon(partial(run, f"connect {address} {PORT} 1 1", PATIENCE_SECONDS), ADDRESS_SECONDS)

@@ -75,7 +75,7 @@ def writes(kubectl: Kubectl) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _versions(kubectl: Kubectl) -> Iterator[Callable[[], int]]:
-    """Yield a function that returns how many versions of the machine a watch has seen."""
+    """Watch the machine during the block; yield a function that returns how many versions came so far."""
     command = kubectl.command("get", "vm", MACHINE, "--watch", "-o", r"jsonpath={.metadata.resourceVersion}{'\n'}")
     with (
         tempfile.TemporaryFile() as seen,
@@ -95,7 +95,7 @@ def _lines(descriptor: int) -> int:
 
 
 def screenshots(kubectl: Kubectl, count: int) -> list[float]:
-    """Return the seconds of each screenshot by ``kubectl get --raw``."""
+    """Take ``count`` screenshots by ``kubectl get --raw``; return the seconds of each."""
     path = f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/{MACHINE}/screenshot"
     taken = []
     for _ in range(count):
@@ -112,7 +112,7 @@ class Link(Protocol):
         """Type into the console."""
 
     async def receive(self) -> bytes:
-        """Return the next bytes of console output."""
+        """Return the next bytes of console output, when they come."""
 
 
 class Own:
@@ -176,7 +176,7 @@ async def echoes(kubectl: Kubectl, count: int) -> dict[str, list[float]]:
 
 
 def moved(port: int, direction: str, seconds: float) -> float:
-    """Return the MiB per second from (``down``) or to (``up``) ``gauge serve`` on one connection.
+    """Return the MiB per second that one connection moves from (``down``) or to (``up``) ``gauge serve``.
 
     Counting starts after the buffers of all hops are full: kubectl port-forward ends a connection with its first direction.
     """

@@ -46,7 +46,7 @@ class Timeline:
     """resourceVersions until Running, one for each write."""
 
     def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage, and ``own``: those of virt-api and virt-controller."""
+        """Return the seconds of each stage by name, of ``create_to_running``, and of ``own``: virt-api's and virt-controller's."""
         moments = [self.sent, self.answered, self.pod_created, self.pod_scheduled, self.pod_running, self.running, self.prompt]
         stages = {name: end - begin for name, begin, end in zip(STAGES, moments, moments[1:], strict=False)}
         return {**stages, "create_to_running": self.running - self.sent, "own": stages["api"] + stages["controller"]}
@@ -82,7 +82,7 @@ class Stopwatch:
         self.timelines: dict[str, Timeline] = {}
 
     def machine(self, vm: dict[str, Any], now: float) -> None:
-        """Record a VirtualMachine's version, and ``now`` if it is Running for the first time."""
+        """Count a VirtualMachine's version until it is Running; record ``now`` as the time of that."""
         timeline = self.timelines.get(vm["metadata"]["name"])
         if timeline is None or timeline.running:
             return
@@ -137,7 +137,7 @@ async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Ti
 
 
 def memory(kubectl: Kubectl) -> dict[str, dict[str, list[float]]]:
-    """Return MiB of each of our processes, ``resident`` and ``proportional``, by component; machines' pods without QEMU."""
+    """Return, by component and kind (``resident``, ``proportional``), the MiB of each pod's processes; without QEMU."""
     system = kubectl.within("kubevirt")
     found: dict[str, dict[str, list[float]]] = {}
     for component in ("virt-api", "virt-controller", "virt-handler"):

@@ -63,7 +63,7 @@ class Direct(Connect):
         self._tls = ClientTls(own).context
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return the URL of virt-handler's stream, with its server name and TLS."""
+        """Return the Destination: URL of virt-handler's stream, its server name, and TLS context."""
         path = streams.handler_path("default", "testvm", obj["metadata"]["uid"], self._stream(query))
         return Destination(f"https://127.0.0.1:{self._port}{path}", names.handler_server_name(NODE), self._tls)
 
@@ -73,7 +73,7 @@ class Direct(Connect):
 
 
 async def serve_api(own: Files, port: int, subresource: str, stream: Connect) -> None:
-    """Serve one kind of stream without limits of streams."""
+    """Serve virtual machines with this stream as ``subresource``, without limits of streams."""
 
     def kinds(_: Client | None) -> Kinds:
         return Kinds((VirtualMachineStrategy({subresource: stream}), MigrationStrategy()))
@@ -108,7 +108,7 @@ class Guests:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Act as the guest of one connection: print, read, or neither, as this object's fields say."""
+        """Act as the guest on one connection, as this object's fields say: print without end, read, or do neither."""
         self._writers.append(writer)
         with contextlib.suppress(OSError, RuntimeError):  # uvloop raises this for an aborted transport
             if not self.reading:
@@ -213,7 +213,7 @@ FLOODS: Final[dict[str, tuple[bytes, Flood]]] = {
 
 
 async def measure(what: str, count: int, seconds: float) -> None:
-    """Open ``count`` streams, run flood ``what`` on each for at most ``seconds``, and print the memory of each process."""
+    """Open ``count`` streams, run the flood named ``what`` on each for at most ``seconds``; print each process's memory."""
     printing, flood = FLOODS[what]
     async with scene() as place, AsyncExitStack() as stack:
         place.guests.reading, place.guests.printing = False, printing

@@ -174,7 +174,7 @@ class Reader:
         self._heard = heard
 
     def receive(self, batch: EventBatch) -> bool:
-        """Encode the batch, count its events as heard, and accept it."""
+        """Encode the batch, count its events, and return True: there is room for more."""
         self._heard[0] += len(batch.written("json", frames))
         return True
 

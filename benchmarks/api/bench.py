@@ -46,7 +46,7 @@ def run(bench: Bench, wanted: Sequence[str]) -> None:
 
 
 def aggregate(here: Environment, bench: Bench) -> None:
-    """Let kube-apiserver aggregate every contestant under its variant's API group, and send it the requests."""
+    """Make kube-apiserver the proxy of every contestant, under its variant's API group; requests then go there."""
     for each in bench.contestants:
         here.aggregate(each.name, each.server.port, group=each.server.variant.group)
         each.port = here.kubernetes_port

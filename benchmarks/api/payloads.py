@@ -31,7 +31,7 @@ class Kind:
         return f"/apis/{self.group}/{self.version}/namespaces/{namespace}/{self.plural}"
 
     def write(self, directory: Path) -> tuple[Path, Path]:
-        """Write this kind's template and patch to files of ``directory``; return their paths."""
+        """Write this kind's template and patch to files in ``directory``; return both paths."""
         directory.mkdir(parents=True, exist_ok=True)
         files = directory / f"{self.group}.template.json", directory / f"{self.group}.patch.json"
         for file, content in zip(files, (self.template, self.patch), strict=True):

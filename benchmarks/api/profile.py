@@ -37,7 +37,10 @@ def _deepest(frames: list[str]) -> str:
 
 
 def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
-    """Return the number of samples, and own and total ones by function, from ``py-spy record --format raw``; idle ones do not count."""
+    """Return the number of samples, and by function those that ended in it and those that passed through it.
+
+    ``stacks``: from ``py-spy record --format raw``; idle ones do not count.
+    """
     count, own, total = 0, Counter[str](), Counter[str]()
     for line in stacks.splitlines():
         stack, _, number = line.rpartition(" ")
@@ -52,7 +55,7 @@ def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
 
 
 def _short(frame: str) -> str:
-    """Return a frame, such as ``get (/…/apiserver/registry/generic/store.py:12)``, as function and path from the package on."""
+    """Return a frame, such as ``get (/…/apiserver/registry/generic/store.py:12)``, without line and the path before the package."""
     name, _, place_ = frame.partition(" (")
     if name.startswith("0x"):
         name = "?"  # a library without symbols

@@ -17,7 +17,7 @@ REVIEWED_APART: Final = 0.1
 
 
 def cost(key: str, sample: Result) -> float:
-    """Return the compared cost: microseconds of processor time per operation, or KiB of memory."""
+    """Return a sample's cost: microseconds of the server's processor time per operation, or KiB of memory."""
     if key == MEMORY.key:
         return float(sample["rss_kib"])
     done: int = sample.get("deliveries") or sample["count"]
@@ -29,7 +29,7 @@ def costs(result: Result, key: str, name: str) -> list[float]:
 
 
 def ratio(result: Result, key: str, reference: str, ours: str = OURS) -> float | None:
-    """Return the reference server's median cost divided by ours; None without both samples or with unequal work."""
+    """Return the reference server's median cost divided by ours; None without samples of both or if their work differs."""
     theirs, own = costs(result, key, reference), costs(result, key, ours)
     if not theirs or not own or statistics.median(own) == 0 or are_apart(result, key, reference, ours):
         return None

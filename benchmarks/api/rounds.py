@@ -71,7 +71,7 @@ class Bench:
         return self.generator.run(contestant.server, contestant.kind, operation, *more, user=user, port=contestant.port)
 
     def note(self, key: str, name: str, sample: dict[str, Any]) -> None:
-        """Store a contestant's sample of operation ``key``, with the machine's load."""
+        """Append a sample of operation ``key`` to those of the contestant ``name``, with the machine's load."""
         self.samples.setdefault(key, {}).setdefault(name, []).append({**sample, "load": round(os.getloadavg()[0], 2)})
 
     def seed(self, namespace: str, names: str, count: int) -> None:
@@ -90,7 +90,7 @@ class Bench:
                 self.sample(operation, each)
 
     def ready(self, operation: Operation) -> None:
-        """Restart contestants with other settings than the operation needs; introduce the users of a varied operation."""
+        """Restart contestants that run with other settings than the operation needs; for a varied one, :meth:`introduce` users."""
         for each in self.contestants:
             if each.server.use(servers.VARIED if operation.varied else servers.ORDINARY):
                 each.introduced = ""
@@ -98,7 +98,7 @@ class Bench:
                 self.introduce(each, operation)
 
     def introduce(self, contestant: Contestant, operation: Operation) -> None:
-        """Send each user's request for each of its objects once, so that the server caches the reviews, unless it has."""
+        """Make the server cache the reviews of all users: send one request of each for each of its objects, unless done."""
         verb = "patch" if operation.verb == "watch" else operation.verb  # watchers also write
         if verb == contestant.introduced:
             return
@@ -118,7 +118,7 @@ class Bench:
         print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)
 
     def sample(self, operation: Operation, contestant: Contestant) -> None:
-        """Take and store one sample, after a create also one of the deletion; nothing if this contestant failed before."""
+        """Take and store one sample; after a create, also one of the deletion. Does nothing if the operation failed here before."""
         if contestant.name in self.failures.get(operation.key, {}):
             return
         cpu = operation.quick_cpu if self.quick else operation.cpu
@@ -141,7 +141,7 @@ class Bench:
         return len(self.samples.get(operation.key, {}).get(contestant.name, []))
 
     def vary(self, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Run a varied operation; return the sample, except for watches with ``reviewed``: SubjectAccessReviews per request."""
+        """Run a varied operation; return its sample with ``reviewed``: SubjectAccessReviews per request, except for watches."""
         seed = f"{operation.key}-{self.taken(operation, contestant)}"
         lines = varied.write(contestant.server.here.directory, seed, varied.requests(seed))
         before = contestant.reviews()
@@ -151,7 +151,7 @@ class Bench:
         return {**sample, "reviewed": round((contestant.reviews() - before) / (sample["count"] + sample["warm"]), 3)}
 
     def memory(self, key: str = MEMORY.key, objects: int = 0) -> None:
-        """Restart each contestant with its objects; measure its memory at rest and after one whole list."""
+        """Restart each contestant with its objects; note its memory at rest and after a whole list."""
         self.ready(MEMORY)
         listing = next(each for each in OPERATIONS if each.key == "list_10k")
         listing = replace(listing, connections=1, objects=objects or listing.objects)
@@ -168,11 +168,11 @@ class Bench:
             progress(f"{key} {each.name}")
 
     def first_list(self, contestant: Contestant, listing: Operation) -> dict[str, Any]:
-        """Return a sample of one list. The reference server is ready before its cache, and returns 429 until then: retry."""
+        """Return a sample of one list; retry while the reference server, ready before its cache, returns 429."""
         return self.insist("status 429", contestant, listing, "-seconds=0", "-longest=0.01")
 
     def insist(self, passing: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Return a sample of a new server; retry for ``CACHE_SECONDS`` while the error contains ``passing``.
+        """Return a sample; retry for ``CACHE_SECONDS`` while the error contains ``passing``, as after a server's start.
 
         Raises:
             SampleFailed: another error, or no success in time.

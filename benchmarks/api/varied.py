@@ -27,7 +27,7 @@ LENGTH: Final = 60_000
 
 
 def requests(seed: str) -> Iterator[str]:
-    """Yield the lines of one sample's requests: an object's number and header fields; equal seeds give equal requests."""
+    """Yield a sample's requests, a line each: an object's number and header fields; equal seeds give equal requests."""
     draw = random.Random(seed)
     for count in range(LENGTH):
         number = draw.randrange(MANY)
@@ -39,7 +39,7 @@ def requests(seed: str) -> Iterator[str]:
 
 
 def introductions() -> Iterator[str]:
-    """Yield the line of one request by each user for each of its objects."""
+    """Yield a request by each user for each of its objects, a line each."""
     for number in random.Random("introductions").sample(range(MANY), MANY):
         yield "\t".join([str(number), *identity(owner(number))])
 
@@ -54,7 +54,7 @@ def identity(user: str) -> list[str]:
 
 
 def write(directory: Path, name: str, lines: Iterable[str]) -> Path:
-    """Write these lines to ``name``'s file in ``directory`` unless it exists; return its path."""
+    """Write the lines to the file of ``name`` in ``directory``, unless it exists; return its path."""
     path = directory / f"{name}.requests"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ CASES: Final = (
 
 
 async def run(case: Case, seconds: float, source: Path, python: str) -> dict[str, Any]:
-    """Attack a new virt-api for ``seconds``; return its memory, and figures of the front proxy's requests meanwhile."""
+    """Attack a new virt-api for ``seconds``; return its memory in MiB, and figures of the front proxy's requests meanwhile."""
     with tempfile.TemporaryDirectory() as directory:
         certificates = Certificates(Path(directory))
         async with cluster(certificates) as config, serving(certificates, config, source, python) as target:
@@ -95,7 +95,7 @@ class _Sockets:
         self.most = 0.0
 
     async def run(self) -> None:
-        """Measure the memory of the target's sockets, and keep the most, until cancelled."""
+        """Measure the memory of the target's sockets repeatedly; keep the highest in ``most``, until cancelled."""
         while True:
             self.most = max(self.most, await asyncio.to_thread(self._target.socket_mib))
             await asyncio.sleep(_SAMPLE_SECONDS)

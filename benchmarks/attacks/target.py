@@ -43,7 +43,7 @@ class Certificates:
     directory: Path
 
     def make(self) -> tuple[Pair, Pair]:
-        """Write the authority, and server's and front proxy's certificates; return the authorities of clients and of front proxies."""
+        """Write the certificates of server, front proxy and their authority; return the authorities of clients and front proxies."""
         now = datetime.now(UTC)
         clients, proxies = new_authority("cluster", _LIFETIME, now), new_authority("front-proxy", _LIFETIME, now)
         write_file(self.directory / "ca.crt", clients.certificate)
@@ -65,7 +65,7 @@ class Certificates:
 
 @asynccontextmanager
 async def cluster(certificates: Certificates) -> AsyncIterator[Config]:
-    """Yield the client configuration of a fake cluster API, which rejects every token and authorizes only ``alice``."""
+    """Run a fake kube-apiserver, which rejects every token and authorizes only ``alice``; yield the client's Config for it."""
     clients, proxies = certificates.make()
     kube = FakeAPI()
 

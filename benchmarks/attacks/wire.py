@@ -42,7 +42,10 @@ class Wire:
 
     @classmethod
     async def connect(cls, port: int, source: str, *, reads: bool = True, room: int = 0) -> Wire:
-        """Connect from a loopback address; return the connection. ``room``: receive buffer in bytes; without ``reads``, it stays full."""
+        """Return a connection from the loopback address ``source``.
+
+        ``room``: receive buffer in bytes; if not ``reads``, it fills up.
+        """
         link = socket.socket()
         link.settimeout(0)
         if room:
@@ -60,11 +63,11 @@ class Wire:
 
     @property
     def is_open(self) -> bool:
-        """Return False if the connection is known to be closed."""
+        """Return False once this side or the server has closed the connection."""
         return not self.writer.is_closing() and not self.reader.ended
 
     def hello(self) -> bytes:
-        """Return the client's first bytes of a TLS handshake, without sending them."""
+        """Return the first bytes of a client's TLS handshake; the caller sends them."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -100,7 +103,7 @@ class Wire:
         await self.writer.drain()
 
     async def hear(self) -> bytes:
-        """Wait for decrypted bytes of the server, and return them; empty after its end or a TLS error."""
+        """Wait for data of the server and return it, decrypted; empty after its end or a TLS error."""
         while True:
             try:
                 return self._object.read(1 << 16)
