@@ -33,7 +33,7 @@ INITIATOR: Final = "iqn.2008-11.org.linux-kvm:"
 
 
 def main() -> None:
-    """Read a List from standard input; print the List to create, and to standard error what it loses."""
+    """Read a List from standard input; print the List to create, and to standard error what each object loses."""
     items = json.load(sys.stdin)["items"]
     json.dump({"apiVersion": "v1", "kind": "List", "items": [_again(each) for each in items]}, sys.stdout, indent=1)
     for lost in (f"{namespace_of(each)}/{name_of(each)}: {why}" for each in items for why in _lost(each)):
@@ -47,7 +47,7 @@ def _again(found: Object) -> Object:
 
 
 def _new_spec(vm: Object) -> Object:
-    """Return a machine's spec for a new object, with the values that depended on its uid; Halted if it is off."""
+    """Return a machine's spec for a new object, with the values that derived from the old uid; Halted if it is off."""
     spec: Object = copy.deepcopy(vm["spec"])
     if not power.decide(vm).on:
         spec["runStrategy"] = power.HALTED
@@ -68,7 +68,7 @@ def _new_spec(vm: Object) -> Object:
 
 
 def _has_state(vm: Object) -> bool:
-    """Return whether UEFI or TPM keep state in a claim. Its directory is named by ``firmware.uuid``, else by the uid."""
+    """Return whether a claim keeps UEFI's or the TPM's state, in a directory named by ``firmware.uuid``, else by the uid."""
     return bool(dig(domain_of(vm), "firmware", "persistentState", "claimName"))
 
 
