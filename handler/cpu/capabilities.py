@@ -36,7 +36,7 @@ class Capabilities:
 
 
 def parse(text: str) -> Capabilities:
-    """Parse the output of :mod:`launcher.hypervisor.capabilities`. Raises UnknownCapabilities."""
+    """Return the Capabilities in the output of :mod:`launcher.hypervisor.capabilities`. Raises UnknownCapabilities."""
     try:
         found = json.loads(text)
         capabilities, expanded = (str(found[key] or "") for key in ("domainCapabilities", "hostModel"))
@@ -59,7 +59,7 @@ def _required(element: Element) -> tuple[str, ...]:
 
 
 def labels(capabilities: Capabilities) -> dict[str, str]:
-    """Return the Node's labels for these capabilities, at most ``MAX_LABELS``, models before features."""
+    """Return the Node's labels, all ``true``, for these capabilities; at most ``MAX_LABELS``, models before features."""
     wanted: Iterable[tuple[str, tuple[str, ...]]] = (
         (names.HOST_MODEL_LABELS, (capabilities.host_model,)),
         (names.CPU_MODEL_LABELS, capabilities.models),

@@ -64,7 +64,7 @@ class Labels:
                 pass
 
     def wanted(self) -> dict[str, str]:
-        """Return this node's CPU labels; none if libvirt's data is unusable, or if guests are emulated, the same on each node."""
+        """Return this node's CPU labels; none if libvirt's data is unusable, or if guests are emulated: all nodes then offer the same."""
         if not self._accelerated():
             return {}
         try:

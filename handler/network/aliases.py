@@ -27,7 +27,7 @@ def text(word: str, parts: Sequence[str], problem: str) -> str:
 
 
 def parts(word: str, alias: str) -> list[str]:
-    """Return the parts of an alias with this word; empty for other aliases."""
+    """Return the parts of ``alias`` after this word; none if it begins with another."""
     first, *rest = alias.split(",")
     return rest if first == word else []
 

@@ -124,7 +124,7 @@ class Connection:
             raise Disconnected(f"virt-launcher sent no hello message within {self._limits.hello_seconds:.0f} s") from error
 
     async def call(self, request: messages.Request) -> messages.Status:
-        """Send a request and return the status after it; :meth:`run` must run meanwhile.
+        """Send a request and return the launcher's status after it; :meth:`run` must run meanwhile.
 
         Raises:
             LauncherRefused: virt-launcher refused it.
@@ -143,7 +143,7 @@ class Connection:
         return self.status
 
     def begin(self, request: messages.Request) -> Pending:
-        """Send a request, and return its pending answer. Raises Disconnected, or ProtocolError for too long a request."""
+        """Send a request, and return the Pending to wait for its answer. Raises Disconnected, or ProtocolError for too long a request."""
         if self._gone:
             raise Disconnected("the connection to virt-launcher is closed")
         number = next(self._ids)

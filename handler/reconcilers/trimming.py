@@ -26,7 +26,7 @@ def _without(obj: Object, part: str, unread: tuple[str, ...]) -> Object:
 
 
 def trim_migration(migration: Object) -> Object:
-    """Return a Migration with the metadata that virt-handler reads, and only the machine's name of its spec."""
+    """Return a Migration without metadata that virt-handler does not read; its spec has only the machine's name."""
     return {
         **_without(migration, "metadata", _UNREAD),
         "spec": {"selector": {"name": dig_migration(migration, "spec", "selector", "name")}},

@@ -64,7 +64,7 @@ class Release:
 
 
 def decode(line: bytes) -> Header | Release | None:
-    """Return what a connection's first line requests; None if it is invalid."""
+    """Return the Header or Release in a connection's first line; None if it is invalid."""
     match = _CHANNEL.fullmatch(line) or _RELEASE.fullmatch(line)
     uid = match[1].decode(errors="replace") if match is not None else ""
     if match is None or forms.uid_errors(uid):

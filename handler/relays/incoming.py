@@ -182,7 +182,7 @@ class Incoming:
             await self._lead(wanted, pod_uid, connection)
 
     async def _led(self, node: str, connection: Connection, claimed: str) -> tuple[str, header.Header | None]:
-        """Return an admitted connection's pod and header; header None: it was refused, or its release request is finished."""
+        """Return an admitted connection's pod (uid) and Header; header None: it was refused, or its release request is finished."""
         async with asyncio.timeout(self._limits.header_seconds):
             line = await connection.line(header.MAX_BYTES)
         wanted = header.decode(line)
@@ -243,7 +243,7 @@ def _counted(counter: Counter[str], key: str) -> Iterator[None]:
 
 
 async def _first_record(link: socket.socket) -> bytes:
-    """Return a client's first TLS record, left in the socket; empty for other data, cut if the client ends."""
+    """Return a client's first TLS record, and leave it in the socket; empty for other data, incomplete if the client ends."""
     try:
         size = client_hello.record_bytes(await _peeked(link, client_hello.RECORD_HEADER_BYTES))
         return await _peeked(link, size) if size else b""

@@ -28,7 +28,7 @@ class Unanswered(Exception):
 
 
 def targets(addresses: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses that can be a pod's, because the node's own lead elsewhere."""
+    """Return the addresses that can be a pod's, without the node's own, which lead elsewhere."""
     return tuple(each for each in addresses if forms.pod_ip(each) is not None)
 
 

@@ -129,7 +129,7 @@ def source_of(disk: Element) -> Mapping[str, str]:
 
 
 def with_medium(domain: Element, target: str, disk: str) -> str | None:
-    """Return a drive's XML with the medium of another disk's XML, or none; None if the drive has that already.
+    """Return a drive's XML with the medium of another disk's XML, or none; None if the drive is missing, or has that medium already.
 
     All else stays, because libvirt refuses an update that changes more.
     """
@@ -150,7 +150,7 @@ def with_medium(domain: Element, target: str, disk: str) -> str | None:
 
 
 def missing_controllers(domain: Element, wanted: Sequence[str]) -> list[str]:
-    """Return the XML of those controllers that a domain lacks, compared by type and index."""
+    """Return those of the ``wanted`` controllers (XML) that a domain lacks, compared by type and index."""
     there = {(each.get("type"), each.get("index")) for each in domain.iterfind("devices/controller")}
     parsed = ((text, fromstring(text)) for text in wanted)  # noqa: S314  # ours
     return [text for text, each in parsed if (each.get("type"), each.get("index")) not in there]

@@ -38,7 +38,7 @@ def encoded(found: Mapping[str, object]) -> str:
 
 
 def decoded(text: str) -> Statistics:
-    """Return the statistics in a text, which is untrusted, without names and values of other kinds.
+    """Return the statistics in an untrusted text, without invalid names and values.
 
     Raises:
         ValueError: it is not a JSON object.

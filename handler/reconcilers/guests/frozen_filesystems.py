@@ -14,13 +14,13 @@ WHY: Final = "the guest's file systems thawed before a call of thaw: their time 
 
 
 def with_frozen(status: Object, observed: messages.Status) -> Object:
-    """Return the status with the frozen file systems that the launcher reports."""
+    """Return the status, in which file systems are frozen exactly if the launcher reports so."""
     found = {key: value for key, value in status.items() if key != freezing.FIELD}
     return {**found, freezing.FIELD: freezing.FROZEN} if observed.frozen else found
 
 
 def news(vm: Object, status: Mapping[str, Any]) -> str:
-    """Return the Event's message if file systems thawed without the verb, else an empty string."""
+    """Return the Event's message if file systems thawed without the verb ``thaw``, else an empty string."""
     if not freezing.is_frozen(vm) or freezing.is_frozen({"status": status}):
         return ""
     waiting = {each["id"] for each in operations.unfinished(vm) if each["action"] == operations.THAW}

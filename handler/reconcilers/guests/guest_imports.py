@@ -22,13 +22,13 @@ SUCCEEDED: Final = "ImportSucceeded"
 
 
 def of(vm: Mapping[str, Any]) -> dict[str, str]:
-    """Return the displayable source of each imported image, by disk."""
+    """Return the source of each imported image, as text for users, by disk."""
     defaulted = disks.defaulted(domain_of(vm))
     return {str(each["name"]): disk_imports.shown(given) for each in defaulted if (given := disk_imports.of(each)) is not None}
 
 
 def is_importing(vm: Mapping[str, Any]) -> bool:
-    """Return whether the status reports an import."""
+    """Return whether DisksReady is False because of an import, which runs or failed."""
     found = objects.condition(dig_vm(vm, "status", "conditions"), conditions.DISKS_READY) or {}
     return found.get("status") == "False" and found.get("reason") in REASONS
 

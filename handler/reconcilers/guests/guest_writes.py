@@ -33,7 +33,7 @@ class StatusWriter:
         self._buckets: dict[NamespacedName, TokenBucket] = {}
 
     async def write(self, vm: Object, status: Object) -> bool:
-        """Write the status if it differs and the rate limit, except for a change of the phase, allows it; return whether it was written."""
+        """Write the status if it differs, and the rate limit allows that or the phase changes; return whether it was written."""
         if status == vm.get("status"):
             return False
         bucket, now = self._bucket(vm), asyncio.get_running_loop().time()

@@ -67,7 +67,7 @@ def may_pass(report: messages.MigrationStatus, launcher: messages.Status, stop: 
 def of_failure(report: messages.MigrationStatus, launcher: messages.Status, stop: str, limit: str = "") -> str:
     """Return the cause of a migration that the source's virt-launcher reports as failed or cancelled.
 
-    ``stop`` is from :func:`stop_of`; ``limit`` aborted the migration, unless empty.
+    ``stop`` is from :func:`stop_of`; ``limit`` is the cause if a limit aborted it.
     """
     ending = launcher.ending
     if ending is not None and ending.kind == "shutdown":

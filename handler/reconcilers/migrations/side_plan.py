@@ -206,7 +206,7 @@ def is_under_way(migration: Mapping[str, Any]) -> bool:
 
 
 def source_pod(vm: Mapping[str, Any] | None, migration: Mapping[str, Any]) -> str:
-    """Return the source pod's uid from the machine's status; empty if the machine has another pod or an invalid uid."""
+    """Return the source pod's uid from the machine's status; empty if its pod is not the Migration's source, or the uid invalid."""
     pod_uid = dig_vm(vm, "status", "podUID") or ""
     if places.is_uid(pod_uid) and dig_vm(vm, "status", "podName") == dig_migration(migration, "status", "sourcePod"):
         return str(pod_uid)

@@ -193,7 +193,7 @@ class Agent:
         return agent_questions.answers(asked)
 
     async def _listed(self, name: str, commands: tuple[str, ...]) -> list[Object] | str:
-        """Return the guest's packages, or why there is no list; cached for a while."""
+        """Return the guest's packages, or a message why there is no list; cached for ``Times.packages``."""
         now = asyncio.get_running_loop().time()
         if self._applications is not None and now - self._applications[0] < self._times.packages:
             return self._applications[1]

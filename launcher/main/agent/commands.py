@@ -39,7 +39,7 @@ class Commands:
     async def run(self, command: Sequence[str], seconds: float, *, anyway: bool = False) -> None:
         """Run a command in the guest until it ends; ``anyway``: also while the guest shuts down.
 
-        Raises RequestRefused, also if it fails.
+        Raises RequestRefused, also if it fails or takes longer than ``seconds``.
         """
 
         async def ask(name: str, arguments: Mapping[str, Any]) -> object:

@@ -102,7 +102,7 @@ def interfaces(value: object) -> list[Object]:
 
 
 def named(info: Object, names: Mapping[str, str]) -> Object:
-    """Return the information with the machine's names of its interfaces, which ``names`` has by MAC address."""
+    """Return the information, whose interfaces also have their names in the machine, from ``names`` by MAC address."""
     if not info.get("interfaces"):
         return info
     found = [{**({"name": names[each["mac"]]} if each.get("mac") in names else {}), **each} for each in info["interfaces"]]

@@ -9,7 +9,7 @@ from launcher.protocol import messages
 
 
 def status_of(told: Object) -> messages.AgentStatus:
-    """Return the guest agent's status for its answers."""
+    """Return the status of a connected guest agent, made of its answers."""
     system = told.get("os") or {}
     return messages.AgentStatus(
         connected=True,

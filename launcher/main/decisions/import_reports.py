@@ -37,7 +37,7 @@ class Result:
 
 
 def read(line: bytes) -> Progress | Result | None:
-    """Parse a line of the importer's output, or raise ValueError; None for an unknown phase."""
+    """Return the Progress or Result in a line of the importer's output; None for an unknown phase. Raises ValueError."""
     try:
         said = json.loads(line)
         if "result" in said:

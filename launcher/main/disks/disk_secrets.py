@@ -43,7 +43,7 @@ class Login:
 
 
 def logins(specification: Mapping[str, Any]) -> tuple[Login, ...]:
-    """Return the logins of all disks that have a Secret for it, or raise SourceUnusable, which names the disk."""
+    """Return the logins of all disks with a Secret for a login. Raises SourceUnusable, which names the disk."""
     return tuple(_read(each) for each in disks.defaulted(specification) if network_disks.login_secret(each))
 
 

@@ -166,7 +166,7 @@ def image_format(path: Path, name: str) -> Format:
 
 
 def virtual_size(path: Path, kind: Format) -> int:
-    """Return the bytes of an image's disk, which the guest may overwrite. Raises OSError."""
+    """Return an image's virtual size in bytes, untrusted because the guest may overwrite it. Raises OSError."""
     if kind == "raw":
         return path.stat().st_size
     with path.open("rb") as file:

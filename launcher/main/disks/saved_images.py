@@ -145,7 +145,7 @@ def _directory(uid: str, root: Path) -> Path:
 
 
 def open_own(path: Path) -> int:
-    """Open a file that others may have replaced. Raises ImageUnusable if it is not this user's own file, and OSError."""
+    """Return a descriptor of a file that others may have replaced. Raises ImageUnusable if it is not this user's own file, and OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid != os.geteuid():
@@ -163,7 +163,7 @@ def _list_of_disks(image: Path) -> bytes:
 
 
 def _header(descriptor: int, listed: bytes = b"") -> tuple[str, str]:
-    """Return the digest of everything before the memory and of the list of disks, and the XML."""
+    """Return the digest of all before the memory and of the list of disks, and the XML. Raises ImageUnusable."""
     header = os.pread(descriptor, _HEADER_BYTES, 0)
     length = int.from_bytes(header[_LENGTH], "little")
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC) or length > MAX_XML_BYTES:

@@ -28,7 +28,7 @@ def in_order(processors: Collection[int], topology: Path = TOPOLOGY) -> tuple[in
 
 
 def nodes(processors: Iterable[int], topology: Path = TOPOLOGY) -> dict[int, int]:
-    """Return the NUMA node of each processor; 0 if unknown."""
+    """Return the NUMA node by processor; 0 if unknown."""
     return {processor: _node(topology / f"cpu{processor}") for processor in processors}
 
 

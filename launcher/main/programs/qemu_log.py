@@ -22,7 +22,7 @@ KEPT_BYTES: Final = 16 << 10
 
 
 def last_lines(path: Path) -> tuple[str, ...]:
-    """Return the end of QEMU's log; empty without a file."""
+    """Return the last lines of QEMU's log; none without a file."""
     try:
         with _opened(path, os.O_RDONLY) as file:
             return life.last_lines(_end(file))
