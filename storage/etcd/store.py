@@ -164,7 +164,7 @@ class EtcdStorage:
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _follow(self, before: int, revision: int) -> None:
-        """End all watches if an answer's revision is below ``before``, the highest one at the call: etcd was restored from a backup."""
+        """End all watches if ``revision``, an answer's, is below ``before``, the highest at the call: etcd was restored from a backup."""
         if revision > self._newest:
             self._newest = revision
         elif revision < before and self._newest == before:

@@ -187,7 +187,7 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
 
 
 def _as_name(generate_name: str) -> str:
-    """Return a name for checking a generateName: a final dash, and characters that will be cut, are valid."""
+    """Return the name to check for a generateName: cut to the limit, with ``a`` for a final dash."""
     base = generate_name[: names.MAX_GENERATED_BASE]
     return base[:-1] + "a" if base.endswith("-") else base
 

@@ -21,7 +21,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 def _nobody(*_: object) -> None:
-    """Ignore the call."""
+    """Do nothing: the default callback."""
 
 
 @dataclass(slots=True, eq=False)

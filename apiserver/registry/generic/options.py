@@ -19,7 +19,7 @@ ORPHAN: Final = "Orphan"
 
 
 def _nobody(*_: object) -> None:
-    """Ignore the call."""
+    """Do nothing: the default callback."""
 
 
 @dataclass(slots=True, eq=False)  # freezing would triple the time

@@ -100,7 +100,7 @@ class DeletingVerb:
     """In the group and version of the resource."""
 
     def candidates(self, obj: Object) -> str:
-        """Return the field selector of the objects that it may delete."""
+        """Return the field selector of the objects that the verb may delete."""
         raise NotImplementedError
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:

@@ -223,7 +223,7 @@ class CancelMigration(DeletingVerb):
     deletes = MIGRATIONS
 
     def candidates(self, obj: Object) -> str:
-        """Return the selector of the machine's Migrations."""
+        """Return the field selector of the machine's Migrations."""
         return f"spec.selector.name={obj['metadata']['name']}"
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:

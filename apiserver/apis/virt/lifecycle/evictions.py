@@ -45,5 +45,5 @@ def machine_of(migration: Object) -> NamespacedName:
 
 
 def node_left_by(migration: Object) -> str:
-    """Return the source node of a Migration, or ""."""
+    """Return the source node of a Migration, by its status, else its annotation, or ""."""
     return str(dig_migration(migration, "status", "sourceNode") or annotations_of(migration).get(NODE_ANNOTATION, ""))

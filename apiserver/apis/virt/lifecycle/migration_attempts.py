@@ -34,7 +34,7 @@ def number_of(migration: Mapping[str, Any]) -> int:
 
 
 def uid_of(migration: Mapping[str, Any]) -> str:
-    """Return the uid of a Migration's current attempt; the first has the Migration's."""
+    """Return the uid of a Migration's current attempt; the first attempt has the Migration's uid."""
     number = number_of(migration)
     return objects.uid_of(migration) if number <= 1 else f"{objects.uid_of(migration)}-{number}"
 

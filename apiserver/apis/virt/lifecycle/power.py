@@ -159,7 +159,7 @@ def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
 def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
     """Return whether a machine is off by its spec: it wants no further guest.
 
-    A stopped machine is not, unless its strategy leaves starts to users.
+    A stopped machine is not, unless its strategy (``Halted``, ``Manual``) leaves starts to users.
     """
     if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
         return False

@@ -25,12 +25,12 @@ def is_released(migration: Mapping[str, Any]) -> bool:
 
 
 def released(migration: Mapping[str, Any], reason: str, message: str, now: datetime) -> dict[str, Any]:
-    """Return the Migration's status with the condition ``Released`` True."""
+    """Return the Migration's new status, with the condition ``Released`` True."""
     return _with(migration, "True", reason, message, now)
 
 
 def withheld(migration: Mapping[str, Any], message: str, now: datetime) -> dict[str, Any]:
-    """Return the Migration's status with ``Released`` False: the source ended without reporting that the guest left."""
+    """Return the Migration's new status, with ``Released`` False: the source ended without reporting that the guest left."""
     return _with(migration, "False", SOURCE_SILENT, message, now)
 
 

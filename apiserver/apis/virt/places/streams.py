@@ -73,7 +73,7 @@ class Forward:
 
     @property
     def kind(self) -> str:
-        """The kind of stream in limits."""
+        """The kind of stream, which has limits: ``portforward``."""
         return "portforward"
 
 

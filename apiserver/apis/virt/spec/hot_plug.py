@@ -73,7 +73,7 @@ def reference_of(disk: Mapping[str, Any]) -> str:
 
 
 def directory_of(disk: Mapping[str, Any]) -> str:
-    """Return the directory in the guest's pod in which such a disk is mounted, under its name."""
+    """Return the directory in the guest's pod where a hot-plugged disk is mounted, under its name."""
     return layout.IMAGES_DIRECTORY if disk.get("type") == disks.IMAGE else layout.DISKS_DIRECTORY
 
 
@@ -175,7 +175,7 @@ def _identity(disk: Mapping[str, Any]) -> set[str]:
 
 
 def record(vm: Object) -> None:
-    """Add to ``status.running``, in place, the spec's new disks whose attachment pod is recorded and whose claim and names are free."""
+    """Add to ``status.running``, in place, the spec's new disks with a recorded attachment pod, if claim and names are free."""
     ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(vm)[1]
     coming = [str(each["name"]) for each in ready if not (_with_claim_of(each, there) or _with_identity_of(each, there))]
     if coming:

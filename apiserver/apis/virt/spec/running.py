@@ -72,12 +72,12 @@ def domains_of(vm: Mapping[str, Any]) -> tuple[Domain, Domain]:
 
 
 def differences(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return the ``Difference``s of the desired hardware from ``status.running``; empty without that."""
+    """Return each ``Difference`` of the desired hardware from ``status.running``; empty without that."""
     return between(vm.get("spec") or {}, spec_of(vm)) if dig_vm(vm, "status", RUNNING) else ()
 
 
 def between(desired: Object, runs: Object) -> tuple[Difference, ...]:
-    """Return the ``Difference``s of a desired spec's hardware from a running one's."""
+    """Return each ``Difference`` of a desired spec's hardware from a running one's."""
     return tuple(_differences(desired, runs))
 
 
@@ -104,7 +104,7 @@ def set_domain(vm: Object, domain: Object) -> None:
 
 
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
-    """Restore ``status.running`` in ``obj``, which has a new status, or remove it without a guest, in place.
+    """Copy the guest's hardware from the status of ``old`` to the new one of ``obj``, in place; without a guest, remove it.
 
     A suspended guest keeps its devices, because its image has libvirt's names of them.
     """
