@@ -67,7 +67,7 @@ class History:
         """Successful extensions of the window."""
 
     async def reach(self, after: int) -> bool:
-        """Extend the window back to ``after``; False if that is too far.
+        """Extend the window back to ``after``, and return True; False if that is too far for the window.
 
         Raises Expired after compaction, ServiceUnavailable.
         """

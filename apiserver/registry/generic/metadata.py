@@ -118,7 +118,7 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 def put_back(metadata: Object, before: Object) -> None:
     """Restore, in place, server-set fields, which some clients reformat.
 
-    Validation refuses a changed grace period, and a deletion time on a live object.
+    Validation refuses a changed grace period, and a deletion time on an object that is not being deleted.
     """
     for key in ("selfLink", "creationTimestamp", "generation"):
         if key in before:

@@ -27,7 +27,7 @@ class HandlerLocator:
         self._pods = pods
 
     async def __call__(self, node: str) -> tuple[str, int]:
-        """Return host and port of a node's virt-handler; raises ServiceUnavailable."""
+        """Return (host, port) of a node's virt-handler; raises ServiceUnavailable."""
         found = self.addresses(node)
         if not found:
             raise ServiceUnavailable(f'virt-handler on node "{node}" is not ready: check its pod', Details(retry_after_seconds=2))
@@ -36,7 +36,7 @@ class HandlerLocator:
     def addresses(self, node: str) -> list[str]:
         """Return the IP addresses of a node's virt-handlers: one, none, or briefly several.
 
-        Ignores invalid ones: a compromised node's kubelet could make virt-api dial them.
+        Ignores invalid addresses: a compromised node's kubelet could make virt-api dial them.
         """
         return [pod["status"]["podIP"] for pod in self._pods.by_index(_BY_NODE, node) if _is_ready(pod)]
 

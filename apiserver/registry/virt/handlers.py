@@ -25,9 +25,9 @@ class Handlers:
         self._revoked = revoked
 
     async def destination(self, vm: Object, what: str) -> Destination:
-        """Return virt-handler on the machine's node as destination of a stream or read ``what``.
+        """Return the ``Destination`` for a stream or read ``what`` at the virt-handler of the machine's node.
 
-        Raises ServiceUnavailable, also without trust.
+        Raises ServiceUnavailable, also if the node is revoked.
         """
         node = str(vm["status"]["nodeName"])
         try:

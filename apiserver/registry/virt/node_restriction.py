@@ -47,8 +47,8 @@ class NodeRestriction:
     ) -> None:
         """Restrict the writes of virt-handler's service account ``username``.
 
-        Its tokens must name their node if ``required``; if not, others are not checked. ``revoked`` raises ServiceUnavailable
-        while unknown.
+        Tokens must name their node if ``required``, else those without a node are not checked. ``revoked`` raises ServiceUnavailable until
+        revocations are loaded.
         """
         self._username = username
         self._required = required
@@ -72,8 +72,8 @@ class NodeRestriction:
     async def validate(self, attributes: Attributes) -> None:
         """Validate a write of virt-handler; admit other users.
 
-        Raises Forbidden for a token without node, a revoked node, or fields that it may not write; ServiceUnavailable
-        while unknown.
+        Raises Forbidden for a token without node, a revoked node, or fields that virt-handler may not write; ServiceUnavailable until
+        revocations are loaded.
         """
         if attributes.user.name != self._username:
             return

@@ -157,7 +157,7 @@ class HandlerStream(Connect):
         self._handlers = Handlers(locate_handler, tls, revoked)
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return virt-handler as destination of this stream; raise BadRequest if it is unavailable."""
+        """Return the ``Destination`` of this stream at virt-handler; raise BadRequest if the stream is unavailable."""
         match self._stream:
             case "portforward":
                 forward = _forward(query)

@@ -146,14 +146,14 @@ class VirtualMachineStrategy(Strategy):
         }
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return the exclusive locks on claims, from the assignment to a node until the guest is off, and while it is suspended.
+        """Return the exclusive locks on disks, from the assignment to a node until the guest is off, and while it is suspended.
 
-        An edit takes none; the next assignment does, and the record of a pod with a new disk.
+        An edit takes no lock; the next assignment to a node does, and so does recording a new disk's attachment pod.
         """
         return frozenset(_key(obj, each) for each in self._locks(obj) if each.group == disk_uses.ALONE)
 
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return the locks on claims shared with machines of equal use."""
+        """Return the locks on disks that machines of equal use share, as (lock, use)."""
         return frozenset((_key(obj, each), each.group) for each in self._locks(obj) if each.group != disk_uses.ALONE)
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:

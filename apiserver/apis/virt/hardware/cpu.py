@@ -72,7 +72,7 @@ def model(domain: Domain) -> str:
 
 
 def is_dedicated(domain: Domain) -> bool:
-    """Return whether each processor of the guest gets a dedicated one of the node."""
+    """Return whether each processor of the guest gets a dedicated one of the node (``dedicatedCpuPlacement``)."""
     return bool((domain.get("cpu") or {}).get("dedicatedCpuPlacement"))
 
 

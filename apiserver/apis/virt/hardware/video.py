@@ -23,7 +23,7 @@ VIRTIO_BYTES: Final = 264 << 20
 
 
 def defaulted(domain: Domain) -> Object:
-    """Return ``devices.video`` with ``type``; by default a card if there is a display."""
+    """Return ``devices.video`` with ``type``; by default vga with a display, else none."""
     return {"type": "vga" if graphics.defaulted(domain) else "none", **(given.device(domain, "video") or {})}
 
 

@@ -76,9 +76,10 @@ def is_mac(text: str) -> bool:
 
 
 def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
-    """Return a MAC address derived from a seed and a name.
+    """Return the MAC address derived from ``seed`` and ``name``, not a reserved one.
 
-    A guest's seed is the machine's uid and its name the interface's, so it is the same in each pod; other links' seed is the guest's.
+    For a guest's card: the machine's uid and the interface's name, so the address is the same in each pod. For other links: the guest's
+    address and the link's role.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     while (derived := _mac_of(digest)) in reserved:
@@ -93,7 +94,8 @@ def _mac_of(digest: bytes) -> str:
 def mac_problem(mac: str) -> str:
     """Return why a guest cannot have this MAC address, or "".
 
-    With the bridge's address, it would receive its gateway's packets; a source address with the group bit violates IEEE 802, section 8.2.
+    With the bridge's address, the guest would receive its gateway's packets; a source address with the group bit violates IEEE 802, section
+    8.2.
     """
     if not is_mac(mac):
         return f"must be six pairs of hexadecimal digits such as {EXAMPLE_MAC}"
