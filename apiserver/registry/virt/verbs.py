@@ -371,7 +371,7 @@ def refuse_migrate(vm: Object) -> Refusal:
 
 
 def conflict(vm: Object, reason: str) -> errors.Conflict:
-    """Return the Conflict for a verb in the wrong state."""
+    """Return the Conflict for a verb that the machine's state does not allow."""
     name = vm["metadata"]["name"]
     resource = VIRTUAL_MACHINES
     details = errors.Details(name=name, group=resource.group, kind=resource.plural)

@@ -106,7 +106,7 @@ class Updater:
         return self._prune_whole(merged, version, managed, last)
 
     def _prune_parts(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Return :meth:`_prune`'s result; only top-level parts that lost fields of the applier can differ."""
+        """Do as :meth:`_prune` on the top-level parts that lost fields of the applier; others cannot change."""
         given_up = {step: tree for step, tree in last.fields.items() if not sets.contains(fields, {step: tree})}
         names = [step[2:] for step in given_up]
         part = {name: merged[name] for name in ("apiVersion", "kind", *names) if name in merged}

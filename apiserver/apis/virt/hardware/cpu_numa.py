@@ -34,7 +34,7 @@ def given(domain: Domain) -> list[dict[str, Any]]:
 
 
 def cells(domain: Domain) -> list[Cell]:
-    """Return the guest's specified NUMA nodes; empty: it sees one.
+    """Return a ``Cell`` per specified NUMA node of the guest; empty: the guest sees one node.
 
     Raises:
         ValueError: processors are not numbers, or memory is not a quantity.
@@ -48,7 +48,7 @@ def is_passed_through(domain: Domain) -> bool:
 
 
 def following(nodes: Sequence[int], amount: int) -> list[Cell]:
-    """Return the NUMA nodes of a guest with pinned processors and ``amount`` bytes of memory.
+    """Return a ``Cell`` per NUMA node of a guest with pinned processors and ``amount`` bytes of memory.
 
     Each processor gets the same local memory, up to a MiB; the last node gets the remainder. ``nodes``: the host's NUMA node of each
     processor, in the guest's order.

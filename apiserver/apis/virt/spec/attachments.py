@@ -72,7 +72,7 @@ def _of(vm: Mapping[str, Any]) -> Iterator[Attachment]:
 
 
 def mac_address(vm_uid: str, interface: Mapping[str, Any]) -> str:
-    """Return an interface's MAC address: the given one if valid, else one derived from the machine."""
+    """Return an interface's MAC address: the specified one if valid, else one derived from the machine's uid."""
     given = interface.get("mac")
     if isinstance(given, str) and given and not network.mac_problem(given):
         return network.normal_mac(given)

@@ -122,7 +122,7 @@ def fitted(info: Object) -> Object:
 
 
 def has_more(field: str, value: object) -> bool:
-    """Return whether the agent reported more of this field than its limit."""
+    """Return whether the agent's list for this field exceeds the field's limit."""
     shape = FIELDS[field]
     return isinstance(shape, Items) and isinstance(value, list) and len(value) > shape.limit
 

@@ -50,7 +50,7 @@ class Probe:
 
 
 def of(spec: Mapping[str, Any], field: str) -> Probe | None:
-    """Return the probe in a field of ``spec``; None without one or without a handler, which virt-api refuses.
+    """Return the ``Probe`` in a field of ``spec``; None without one or without a handler, which virt-api refuses.
 
     Numbers outside of virt-api's limits become the nearest limit.
     """
