@@ -29,9 +29,10 @@ REASON: Final = "DrainEnded"
 
 
 def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], now: datetime) -> bool:
-    """Return True if a drain of the pod's node ended recently, and the pod was there during the drain.
+    """Return True if the drain that would evict this pod has ended.
 
-    ``migrations`` are those of all machines; one without a name is being created.
+    True if the node exists and is not being drained, and a Migration of a drain off this node, not older than the pod, is in progress or
+    ended within ``TOLD_SECONDS``. ``migrations`` are those of all machines; one without a creation time is being created.
     """
     if node is None or node_states.is_being_emptied(node):
         return False
@@ -76,11 +77,11 @@ def end(migration: Object, now: datetime) -> tuple[Action, ...]:
 
 
 def has_ended(migration: Object) -> bool:
-    """Return True if :func:`end` ended the Migration, so it neither failed nor was cancelled."""
+    """Return True if :func:`end` ended the Migration: its condition has that reason, although its phase is Failed."""
     return (condition(dig_migration(migration, "status", "conditions"), SUCCEEDED) or {}).get("reason") == REASON
 
 
 def _ended(migration: Object, made: datetime, now: datetime) -> datetime:
-    """Return the end time, or the creation time if a compromised node wrote an implausible end time."""
+    """Return the Migration's end time, or its creation time if it has none or a compromised node wrote an implausible one."""
     found = times.parsed(dig_migration(migration, "status", "endTime"))
     return found if found is not None and made <= found <= now else made

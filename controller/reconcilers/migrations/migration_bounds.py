@@ -40,11 +40,11 @@ _MOVING: Final = frozenset({phases.TARGET_READY, phases.RUNNING})
 
 
 def target_left(migration: Object, target: Object | None, now: datetime, limits: MigrationLimits, *, is_refused: bool) -> float | None:
-    """Return how many more seconds to wait for a target to run; None if unlimited.
+    """Return how many more seconds the target pod may take to run, 0 or less if late; None if it runs or nothing limits it.
 
-    Time counts from the recorded start of its turn. A missing target that was not refused is created first. Only the node reports when the
-    target got that node, and could repeat it. So that time counts at most until the end of the scheduling time or, without such a limit,
-    virt-controller records it (:func:`is_to_note_node`).
+    Time counts from the recorded start of the attempt. None also before virt-controller creates the target, unless that was refused. Only
+    the node reports when the target got that node, and may report a later time. So the time to run begins at the latest when the scheduling
+    time ends or, without such a limit, when virt-controller records the node (:func:`is_to_note_node`).
     """
     begun = migration_retries.retried_at(migration) or dig_migration(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):
@@ -66,32 +66,32 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 
 
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
-    """Return True if virt-controller must record when the target got a node, because only the node reports it."""
+    """Return True if virt-controller must record when the target got a node: it does not run, and no other limit or record applies."""
     is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
     stored = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
     return not is_timed and stored is None and bool(pod_state.node_of(target))
 
 
 def begin_left(migration: Object, now: datetime) -> float | None:
-    """Return how many more seconds a migration may be ``TargetReady``; None if its start is unknown."""
+    """Return how many more seconds a migration may stay ``TargetReady``, 0 or less if overdue; None without a recorded start."""
     since = _since(migration)
     return None if since is None else PREPARE_SECONDS + BEGIN_SECONDS - ago(since, now)
 
 
 def place_left(migration: Object, now: datetime) -> float | None:
-    """Return how many more seconds a migration run by the virt-handlers keeps its place; None if unlimited."""
+    """Return how many more seconds a migration in ``TargetReady`` or ``Running`` keeps its place; None in other phases or with no start."""
     left = begin_left(migration, now) if phases.phase_of(migration) in _MOVING else None
     return None if left is None else left + _allowed(migration) + END_SECONDS
 
 
 def is_overdue(migration: Object, now: datetime) -> bool:
-    """Return True if the migration has exceeded its time, so that another can have its place."""
+    """Return True if the time of :func:`place_left` has passed, so that another migration can have the place."""
     left = place_left(migration, now)
     return left is not None and left <= 0
 
 
 def holds_place(migration: Object, now: datetime) -> bool:
-    """Return True if an unfinished migration keeps its place: it has time left and its node reports."""
+    """Return True if an unfinished migration keeps its place: it is not overdue, and its source node is not reported as unreachable."""
     said = condition(dig_migration(migration, "status", "conditions"), "Succeeded") or {}
     return not is_overdue(migration, now) and said.get("reason") != SOURCE_UNKNOWN
 

@@ -45,7 +45,7 @@ def made(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object)
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
-    """Return the action that makes the machine the first owner of a Migration in an early phase, if it is not."""
+    """Return an AddOwner that makes the machine first owner of a Migration before ``TargetReady``; empty if it is, or one is deleting."""
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
     if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):
@@ -73,7 +73,7 @@ def owner_uid(migration: Object) -> str:
 def clean_up(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
     """Return the deletion of a finished Migration if ``others`` has ``kept`` newer ones of its machine, else nothing.
 
-    A Requeue while its result is needed.
+    While an eviction may need its result (``NEEDED_SECONDS``), a Requeue instead.
     """
     if is_deleting(migration) or ownership.held_by(migration):
         return ()

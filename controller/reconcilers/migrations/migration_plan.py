@@ -150,7 +150,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action]) -> Emit | None:
-    """Return the machine's Event about the end of a Migration, due with the removal of its finalizer; None before."""
+    """Return the machine's Event about a finished Migration if the actions remove its finalizer, else None."""
     phase, name = phases.phase_of(migration), name_of(migration)
     if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
         return None
@@ -429,7 +429,7 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
 
 
 def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
-    """Return actions that report, for evictions, that the machine's node is unreachable or reachable again; None if unchanged."""
+    """Return actions that report that the machine's node is unreachable, or reachable again; None if there is nothing to report."""
     phase, conditions = phases.phase_of(seen.migration), dig_migration(seen.migration, "status", "conditions")
     if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
         node = dig_migration(seen.migration, "status", "sourceNode")
@@ -440,7 +440,7 @@ def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
 
 
 def _source_ended(seen: Observed) -> tuple[Action, ...]:
-    """Return the actions when the source runs nothing. If the guest did not leave, the target's copy may be stale."""
+    """Return actions after the source pod ended: release the guest if the pod says that it migrated, else wait and then fail."""
     name = dig_migration(seen.migration, "status", "sourcePod")
     how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
     if how.startswith(pod_state.MIGRATED):
@@ -470,7 +470,7 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
 
 
 def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
-    """Return the actions after the end of the target pod. Before ``Running`` it is certain that the guest stayed."""
+    """Return actions that record a failed attempt and retry, or fail the Migration. Before ``Running`` the guest certainly stayed."""
     phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
     does_not_fit = phase == phases.SCHEDULING and not pod_state.lacked_devices(seen.target)
     if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
@@ -557,7 +557,7 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 
 
 def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
-    """Return the seconds to wait for the source's virt-launcher to end after a success, or None."""
+    """Return the seconds to wait after a success for the source's virt-launcher to end by itself; None if not to wait."""
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or not liveness.may_run(seen.source, seen.evidence):
         return None
     ended = dig_migration(seen.migration, "status", "endTime")
@@ -566,7 +566,7 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
 
 
 def _handlers_turn(seen: Observed) -> timedelta:
-    """Return the remaining time for the target's virt-handler to write; zero if its clock differs."""
+    """Return the time left for the target's virt-handler to write the end first; zero or less if it passed, zero if its clock differs."""
     record, turn = dig_vm(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
     if record.get("uid") != uid_of(seen.migration):
         return timedelta()

@@ -95,12 +95,12 @@ class _Places:
         self._all: Counter[str] = Counter()
 
     def take(self, node: str, only_for: str = "") -> None:
-        """Count a migration from ``node`` for all namespaces, or for ``only_for``."""
+        """Count a migration that leaves ``node`` against the limits of all namespaces, or of ``only_for`` alone."""
         self._by_node[node, only_for] += 1
         self._all[only_for] += 1
 
     def full(self, node: str, namespace: str) -> tuple[str, str] | None:
-        """Return the reached limit (a node, or an empty string for the cluster) and a message, or None."""
+        """Return (place, message) of a reached limit, where place is the node or, for the cluster's limit, empty; None if there is room."""
         leaving = self._by_node[node, ""] + self._by_node[node, namespace]
         if node and leaving >= self._limits.per_node:
             return node, f"1 migration is leaving node {node}" if leaving == 1 else f"{leaving} migrations are leaving node {node}"
@@ -111,12 +111,12 @@ class _Places:
 
 
 def waits(migration: Object) -> bool:
-    """Return True if a Migration has not begun. After a failed attempt it keeps its place."""
+    """Return True if a Migration's first attempt has not begun; False for further attempts, which keep the place."""
     return phases.phase_of(migration) in WAITING and migration_attempts.number_of(migration) <= 1
 
 
 def turns(seen: Observed) -> dict[NamespacedName, Turn]:
-    """Return the decision for each Migration that has not begun."""
+    """Return a Turn by each Migration that has not begun: it may begin, or a message says what it waits for."""
     entries = [_entry(each, seen) for each in seen.migrations if not (is_deleting(each) and waits(each))]
     begun = [each for each in entries if not each.waits and not each.is_overdue and not is_lost(seen.machines.get(each.machine))]
     ordinary, before_drains = _Places(seen.limits), _Places(seen.limits)
@@ -184,7 +184,7 @@ def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed)
 
 
 def _aged(waiting: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> _Entry | None:
-    """Return the oldest entry that has waited for ``AGED_SECONDS``; None while such a one is in progress."""
+    """Return the oldest entry, not of a drain, that has waited for ``AGED_SECONDS``; None while such a one is in progress."""
     if any(not (each.is_drain or each.is_long) and each.started is not None and each.started - each.created >= _AGED for each in begun):
         return None
     aged = (each for each in waiting if not each.is_drain and each.key not in seen.in_vain and seen.now - each.created >= _AGED)

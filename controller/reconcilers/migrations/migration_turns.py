@@ -67,7 +67,7 @@ class MigrationTurns:
         self._informers.vms.subscribe(machine_changed)
 
     def of(self, migration: Object) -> Turn:
-        """Return the decision for a Migration; one that has begun may continue."""
+        """Return the Turn of a Migration, decided up to ``FRESH_SECONDS`` ago; one that has begun may continue."""
         if not migration_queue.waits(migration):
             return Turn()
         now = self._clock.now()
@@ -77,7 +77,7 @@ class MigrationTurns:
 
     @contextmanager
     def beginning(self, migration: Object) -> Iterator[None]:
-        """Count a Migration as in progress while its target pod is created."""
+        """Count a Migration as in progress while the block creates its target pod."""
         key = key_of(migration)
         self._beginning.add(key)
         self._decided = None
@@ -89,7 +89,7 @@ class MigrationTurns:
 
     @contextmanager
     def tried(self, migration: Object) -> Iterator[None]:
-        """Record whether a Migration began in this pass; if not, others go before it for a while."""
+        """Record after the block whether the Migration began; if not, others go first for ``IN_VAIN_SECONDS``. Ignores a Conflict."""
         wrote_another = False
         try:
             yield

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 def _has_unwatched(seen: planning.Observed) -> bool:
-    """True if the informer does not watch a pod of an unfinished migration."""
+    """Return True if an unfinished migration has a live pod that lacks the informer's label or the machine as owner."""
     sides = (pod for pod in (seen.source, seen.target) if pod is not None and liveness.may_run(pod, seen.evidence))
     return phases.is_unfinished(seen.migration) and any(ownership.is_unwatched(pod, seen.vm) for pod in sides)
 
@@ -219,7 +219,7 @@ class Migrations:
         return migration_policies.choose(sound, labels_of(namespace), labels_of(vm))
 
     async def _is_drain_over(self, migration: Object) -> bool:
-        """Return True if the source node is not drained. The server is read, because evictions follow a cordon at once."""
+        """Return True if the server has the source node, and it is not being drained. Evictions follow a cordon at once."""
         name = evictions.node_left_by(migration)
         if node_states.is_being_emptied(self._informers.nodes.get("", name)):
             return False
@@ -227,7 +227,7 @@ class Migrations:
         return node is not None and not node_states.is_being_emptied(node)
 
     async def _labels_of_node(self, pod: Object | None) -> Mapping[str, str]:
-        """Return a pod's Node labels from the server. The informer drops them, because they are large."""
+        """Return the labels of the pod's Node from the server, because the informer drops them; empty without a Node."""
         return labels_of(await self._node(pod_state.node_of(pod)) or {})
 
     async def _node(self, name: str) -> Object | None:
@@ -235,14 +235,14 @@ class Migrations:
         return found[0] if found else None
 
     async def _live(self, namespace: str, name: str) -> Object | None:
-        """Return the machine from the server: its absence or current pod decides which pod is deleted."""
+        """Return the machine from the server, or None: its absence or current pod decides which pod is deleted."""
         try:
             return await self._client.get(VIRTUAL_MACHINES, name, namespace) if name else None
         except errors.NotFound:
             return None
 
     async def _pod(self, namespace: str, reference: Reference, vm: Object | None, *, live: bool) -> Object | None:
-        """Return the referenced pod, or None. ``live``: also from the server."""
+        """Return the referenced pod, or None. ``live``: look for it also on the server."""
         found = self._informers.pods.get(namespace, reference.name)
         if found is not None and ownership.is_meant(found, reference, vm):
             return found
