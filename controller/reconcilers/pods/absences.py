@@ -26,7 +26,7 @@ TARGET_MAY_RUN: Final = "TargetMayRun"
 
 
 def lingering_seconds(grace_seconds: float) -> float:
-    """Return how long containers of a deleted pod may run, if its kubelet never counts as unreachable in this time.
+    """Return how many seconds containers of a deleted pod may run, if its kubelet never counts as unreachable in this time.
 
     A kubelet that was cut off for less than :data:`CUT_OFF_SECONDS` sees the deletion late, and then grants the whole grace period.
     """
@@ -52,7 +52,7 @@ class Absences:
         self._known: dict[NamespacedName, _Known] = {}
 
     def present(self, obj: Object, pod: Object) -> None:
-        """Record that the pod exists, whether it may run, and its grace period."""
+        """Record that the pod of ``obj``, a machine or Migration, exists, whether it may run, and its grace period."""
         grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 0)
         self._known[key_of(obj)] = _Known(uid_of(pod), grace, not liveness.may_run(pod) or not pod_state.node_of(pod))
 
@@ -81,7 +81,7 @@ class Absences:
             known.is_held = True
 
     def note_report(self, obj: Object) -> None:
-        """Record that the node reports and this pod is gone, so the deletion does not state that the node is off."""
+        """Record that this pod was gone while its node reported, so its deletion does not state that the node is off."""
         if (known := self._known.get(key_of(obj))) is not None:
             known.went_first = True
 

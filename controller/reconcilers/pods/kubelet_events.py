@@ -20,7 +20,7 @@ class KubeletEvents:
 
 
 async def gather(client: Client, vm: Object, pod: Object, now: datetime) -> KubeletEvents:
-    """Return the Events of a pod that has a node and does not run."""
+    """Read a waiting pod's Events about missing volumes and networks, trimmed; none before the kubelet had time to report."""
     mounts: tuple[Object, ...] = ()
     networks: tuple[Object, ...] = ()
     if mounted_sources.is_to_read(vm, pod, now):

@@ -114,7 +114,7 @@ NOTHING: Final = Evidence()
 
 
 def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdict:
-    """Return whether a pod's containers run, have ended, or may run."""
+    """Return Alive, Over (with its evidence) or Unknown (with what will decide) for a pod's containers; None is over."""
     if pod is None:
         return Over(Witness.ABSENCE)
     if isinstance(pod, Absent):
@@ -125,18 +125,18 @@ def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdic
 
 
 def may_run(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> bool:
-    """Return whether the containers of a pod may run: it is alive or unknown."""
+    """Return True if containers of a pod may run: the verdict is not Over."""
     return not isinstance(verdict(pod, evidence), Over)
 
 
 def was_lost_with_its_node(evidence: Evidence) -> str:
-    """Return the node with which the machine's own pod was lost, as a person states; empty if it was not."""
+    """Return the node of the machine's own absent pod if a person stated that this node is off; empty otherwise."""
     own = (each for each in evidence.absent if not each.migration)
     return next((each.node for each in own if verdict(each, evidence) == Over(Witness.PERSON)), "")
 
 
 def seconds_to_next_look(found: Unknown) -> float:
-    """Return the seconds until another look at a pod that is gone. Its node's events do not lead to the machine."""
+    """Return the seconds until the next pass about an absent pod with this verdict, because no event of its node triggers one."""
     return LOST_LOOK_SECONDS if found.seconds is None else found.seconds
 
 

@@ -57,7 +57,7 @@ class Source:
 
 
 def of(vm: Object) -> tuple[Source, ...]:
-    """Return the sources that the machine's pod mounts."""
+    """Return the Secrets and ConfigMaps that the machine's pod mounts, each with its volume and field path."""
     spec = running.spec_of(vm)
     domain = spec.get("domain") or {}
     found: list[Source] = []
@@ -101,19 +101,19 @@ def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
 
 
 def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
-    """Return True if the kubelet has had time to report missing volumes."""
+    """Return True if a pod that mounts sources has waited long enough for the kubelet to report missing ones."""
     waited = waiting_seconds(pod, now)
     return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
 
 
 def requeue_seconds(vm: Object, pod: Object, now: datetime) -> float | None:
-    """Return the requeue delay while a pod waits for volumes, or None."""
+    """Return the requeue delay in seconds while Secrets or ConfigMaps may be missing, or None."""
     waited = waiting_seconds(pod, now)
     return None if waited is None or not of(vm) else min(max(waited, REQUEUE_SECONDS[0]), REQUEUE_SECONDS[1])
 
 
 def waiting_seconds(pod: Object, now: datetime) -> float | None:
-    """Return how long a pod has had a node but not its volumes and networks, or None."""
+    """Return how many seconds a Pending pod has had a node without volumes and networks; None for other pods."""
     bound_at = pod_state.bound_at(pod)
     if bound_at is None or pod_state.phase_of(pod) != "Pending" or pod_state.has_volumes(pod):
         return None
@@ -132,7 +132,7 @@ def is_of_now(event: Object, now: datetime) -> bool:
 
 
 def fault(vm: Object, events: Sequence[Object], follows: str = "virtual machine starts") -> tuple[str, str] | None:
-    """Return (reason, message) about missing sources, or None.
+    """Return (reason, message) about missing Secrets or ConfigMaps, or None.
 
     ``events`` are trimmed by :func:`trim_event`; ``follows`` is what begins once the pod has its volumes.
     """

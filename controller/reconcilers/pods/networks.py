@@ -43,7 +43,7 @@ class Found:
 
 
 async def gather(client: Client, vm: Object) -> Found:
-    """Return the machine's networks and missing networks, without those that virt-controller may not read."""
+    """Read the machine's networks; return definitions and names of missing ones, without those that virt-controller may not read."""
     missing, definitions = [], []
     for namespace, name in dict.fromkeys((each.namespace, each.name) for each in attachments.of(vm)):
         try:
@@ -58,7 +58,7 @@ async def gather(client: Client, vm: Object) -> Found:
 
 
 async def coming(client: Client, vm: Object) -> tuple[str, ...]:
-    """Return the names of the cards that a running guest can get in a new pod because their networks are usable."""
+    """Return the names of network cards that a running guest can get in a new pod, because their networks are usable."""
     if not hot_plug_interfaces.takes_interfaces(vm):
         return ()
     names = [str(each["name"]) for each in hot_plug_interfaces.coming(vm)]
@@ -76,7 +76,7 @@ async def _is_usable(client: Client, attachment: attachments.Attachment) -> bool
 
 
 def read(namespace: str, name: str, definition: Object) -> Definition:
-    """Parse a NetworkAttachmentDefinition and its faults; without ``spec.config`` it refers to a file of that name on the nodes."""
+    """Return a NetworkAttachmentDefinition's name and problem; without ``spec.config`` it refers to a file of that name on the nodes."""
     given, network = dig(definition, "spec", "config"), f"{namespace}/{name}"
     if not given or not isinstance(given, str) or len(given) > MAX_CONFIGURATION:
         return Definition(network, name)

@@ -65,7 +65,7 @@ def owners_of(pod: Object) -> list[Owner]:
 
 
 def owner_names(*pods: Object | None) -> set[NamespacedName]:
-    """Return the names of the machines that control these pods."""
+    """Return the keys (namespace and name) of the machines that control these pods."""
     owned = ((pod, owner) for pod in pods if pod is not None and (owner := owner_of(pod)) is not None)
     return {NamespacedName(namespace_of(pod), str(owner.get("name") or "")) for pod, owner in owned}
 
@@ -76,7 +76,7 @@ def is_controlled_by(pod: Object, vm: Object) -> bool:
 
 
 def is_attachment(pod: Object, vm: Object) -> bool:
-    """True if this pod of the machine has the claim of a disk, and no guest, by its immutable name."""
+    """True if this pod's immutable name says that it has the claim of a disk, and it is not the guest's pod."""
     return names.is_attachment_pod(name_of(pod), name_of(vm)) and uid_of(pod) != dig_vm(vm, "status", "podUID")
 
 
@@ -116,13 +116,13 @@ def is_meant(pod: Object, reference: Reference, vm: Object | None) -> bool:
 
 
 def of_status(vm: Object) -> Reference | None:
-    """Return the pod in the machine's status, or None."""
+    """Return the name and uid of the pod in the machine's status, or None."""
     name = dig_vm(vm, "status", "podName")
     return Reference(str(name), str(dig_vm(vm, "status", "podUID") or "")) if name else None
 
 
 def source_of(migration: Object, vm: Object | None) -> Reference | None:
-    """Return the source pod of a Migration; before it is recorded, the machine's pod."""
+    """Return the name and uid of a Migration's source pod; before they are recorded, of the machine's pod, or None."""
     own = of_status(vm) if vm is not None else None
     name = str(dig_migration(migration, "status", "sourcePod") or "")
     if not name:
@@ -137,17 +137,17 @@ def target_name(migration: Object) -> str:
 
 
 def target_of(migration: Object) -> Reference:
-    """Return the target pod of a Migration."""
+    """Return the name and uid of a Migration's target pod, which may not exist; the uid is empty before it is recorded."""
     return Reference(target_name(migration), str(dig_migration(migration, "status", "targetPodUID") or ""))
 
 
 def held_by(migration: Object) -> bool:
-    """True if the Migration is unfinished or has not deleted the unused pod."""
+    """True if the Migration is unfinished, or its finalizer shows that it has not deleted the unused pod."""
     return phases.is_unfinished(migration) or names.MIGRATION_FINALIZER in finalizers_of(migration)
 
 
 def references(vm: Object, migrations: Iterable[Object]) -> tuple[Reference, ...]:
-    """Return all pods in which a guest of this machine may run: its own, and both sides of its Migrations."""
+    """Return names and uids of all pods in which a guest of this machine may run: its own, and both sides of its Migrations."""
     own = of_status(vm)
     found = [own] if own is not None else []
     for each in migrations:

@@ -59,7 +59,7 @@ def addresses_of(pod: Object) -> tuple[str, ...]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Return True if its kubelet reports it ready for connections."""
+    """Return True if the pod's condition Ready is True."""
     return (condition(dig(pod, "status", "conditions"), "Ready") or {}).get("status") == "True"
 
 
@@ -83,24 +83,24 @@ def is_running(pod: Object | None) -> bool:
 
 
 def running_since(pod: Object) -> str | None:
-    """Return since when its container runs (RFC 3339, by the node's clock), or None."""
+    """Return since when the pod's container runs (RFC 3339, by the node's clock); None if it does not run."""
     found = (dig(each, "state", "running", "startedAt") for each in dig(pod, "status", "containerStatuses") or ())
     return next((each for each in found if each), None)
 
 
 def has_run(pod: Object) -> bool:
-    """True if its container has started."""
+    """True if a container of the pod runs or ran."""
     states = [each.get("state") or {} for each in dig(pod, "status", "containerStatuses") or ()]
     return any(each.get("running") is not None or (each.get("terminated") or {}).get("startedAt") for each in states)
 
 
 def lacked_devices(pod: Object | None) -> bool:
-    """True if its kubelet could not admit it (:data:`LACKED_DEVICES`)."""
+    """True if the kubelet failed the pod with reason :data:`LACKED_DEVICES`."""
     return phase_of(pod) == "Failed" and dig(pod, "status", "reason") == LACKED_DEVICES
 
 
 def end_of(pod: Object) -> End:
-    """Return how a pod ended, by virt-launcher's message or else the kubelet's."""
+    """Return how a pod ended, as result and message: virt-launcher's or else the kubelet's."""
     for each in dig(pod, "status", "containerStatuses") or ():
         if (terminated := dig(each, "state", "terminated")) is not None:
             code, said = terminated.get("exitCode"), str(terminated.get("message") or "")
@@ -121,7 +121,7 @@ def _one_line(text: str) -> str:
 
 
 def word(text: object, otherwise: str) -> str:
-    """Return a reason in the form that a condition accepts, else ``otherwise``; kubelets and schedulers may write any text."""
+    """Return ``text`` reduced to a valid condition reason, else ``otherwise``; kubelets and schedulers may write any text."""
     found = _NO_WORD.sub("", str(text or ""))[:MAX_REASON]
     return found if found[:1].isalpha() else otherwise
 
@@ -164,7 +164,7 @@ def is_unschedulable(pod: Object) -> bool:
 
 
 def obstacle(pod: Object) -> tuple[str, str] | None:
-    """Return (reason, message) if a pod cannot run: no node, an image, a volume; else None."""
+    """Return (reason, message) if a pod has no node, or its container waits for an image or another fault; else None."""
     conditions = dig(pod, "status", "conditions")
     scheduled = condition(conditions, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
@@ -187,7 +187,7 @@ def slow_words(pod: Object) -> str:
 
 
 def has_volumes(pod: Object) -> bool:
-    """Return True if its volumes are mounted; the kubelet creates the sandbox and pulls images after that."""
+    """Return True if the pod has its volumes: the sandbox is ready, or the container waits for a later step such as an image."""
     waiting = (dig(each, "state", "waiting", "reason") or "" for each in dig(pod, "status", "containerStatuses") or ())
     sandbox = condition(dig(pod, "status", "conditions"), "PodReadyToStartContainers") or {}
     return bool(node_of(pod)) and (sandbox.get("status") == "True" or any(each not in _NORMAL_WAITING for each in waiting))

@@ -35,12 +35,12 @@ GUEST_ELSEWHERE: Final = ("False", "GuestElsewhere", "the virtual machine's gues
 
 
 def has_gate(pod: Object) -> bool:
-    """Return True if the pod has the gate; pods of older releases do not."""
+    """Return True if the pod has the readiness gate for a running guest; pods of older releases do not."""
     return any(each.get("conditionType") == names.GUEST_RUNNING_GATE for each in dig(pod, "spec", "readinessGates") or ())
 
 
 def plan(vm: Object, pods: Iterable[Object], now: datetime) -> tuple[SetPodCondition, ...]:
-    """Return the conditions to write to the machine's pods, True ones first to shorten the time without a ready pod."""
+    """Return the changed conditions for the pods' readiness gate, True ones first to shorten the time without a ready pod."""
     if phases.phase_of(vm) == phases.UNKNOWN:
         return ()  # Kubernetes removes pods of an unreachable node from Services
     alive = [pod for pod in pods if liveness.may_run(pod)]
