@@ -37,7 +37,7 @@ class Choice:
     message: str = ""
 
     def status(self) -> Object:
-        """Return ``status.cpu``."""
+        """Return the choice in the form of the machine's ``status.cpu``."""
         if self.chosen is None:
             return {"model": HOST_PASSTHROUGH, "message": self.message}
         return {"model": self.chosen.model, **({"features": list(self.chosen.features)} if self.chosen.features else {})}
@@ -60,9 +60,10 @@ def _shared(own: frozenset[str]) -> frozenset[str]:
 
 
 def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choice:
-    """Return the best known model and the protections that all nodes of the pool have, or why there is none.
+    """Return the best known CPU model and the protections that all nodes of the pool have, or why there is none.
 
-    ``asked`` has the placement fields of the pod's spec, ``said`` the features that the machine itself sets.
+    The pool has the nodes that match ``asked``, the placement fields of the pod's spec. ``said`` has the features that the machine itself
+    sets.
     """
     if _requirements(asked) > MAX_REQUIREMENTS:
         return Choice(
@@ -115,7 +116,7 @@ def _is_candidate(node: Object) -> bool:
 
 
 def _vendors(node: Object) -> set[str]:
-    """Return the vendors in the ``host-model`` labels; an empty one if unknown."""
+    """Return the CPU vendors in the node's ``host-model`` labels; an empty string for an unknown one."""
     prefix = names.HOST_MODEL_LABELS
     hosts = [each.removeprefix(prefix) for each in node["metadata"][PROCESSORS] if each.startswith(prefix)]
     return {cpu_models.VENDORS.get(each, "") for each in hosts} or {""}

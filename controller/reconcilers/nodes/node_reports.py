@@ -52,7 +52,7 @@ class Unreachable:
 
 
 def unreachable_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Unreachable:
-    """Return the unreachable nodes.
+    """Return the unreachable nodes; those with 0 seconds left are unreachable as a whole.
 
     ``left`` has the seconds until virt-handler's last report expires, for each node with an unreachable kubelet. ``missing`` nodes have no
     Node object, ``off`` ones the taint ``out-of-service``.
@@ -131,7 +131,7 @@ class NodeReports:
         self._changed.append(changed)
 
     def heard(self, node: str) -> None:
-        """Record a write that only this node's virt-handler can make."""
+        """Record a write that only this node's virt-handler can make, as a sign of life."""
         self._signs.heard(node)
 
     def left(self, node: str) -> float:
@@ -191,12 +191,12 @@ class NodeReports:
 
 
 def contract_of(lease: Object) -> list[str]:
-    """Return ``INCOMPATIBLE`` as the key in ``BY_CONTRACT`` if the contract of the Lease is not understood."""
+    """Return ``INCOMPATIBLE`` as the key in ``BY_CONTRACT`` if virt-controller does not understand the contract of the Lease; else none."""
     return [] if contract.is_understood(lease) else [INCOMPATIBLE]
 
 
 def incompatible_nodes(leases: Informer) -> dict[str, str]:
-    """Return the nodes where virt-handler has no contract version in common with virt-controller, each with a message."""
+    """Return a message for each node, by name, where virt-handler has no contract version in common with virt-controller."""
     found = leases.by_index(BY_CONTRACT, INCOMPATIBLE)
     return {node: contract.refusal(node, each) for each in found if (node := name_of(each).removeprefix(names.handler_lease("")))}
 
