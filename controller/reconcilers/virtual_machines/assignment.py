@@ -16,7 +16,7 @@ _OF_A_POD = frozenset({conditions.Wait.SOURCE, conditions.Wait.STORAGE, conditio
 
 
 def assign(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that set phase Scheduled, node and pod for virt-handler, or wait if another machine uses the disks."""
+    """Return actions that set phase Scheduled, node and pod for virt-handler, or report that another machine uses the storage."""
     if seen.claims_in_use or seen.servers_in_use or seen.files_in_use:
         # Another machine started in the same moment and came first; and the node's files are known only now.
         return statuses.wait(seen, Obstacle(conditions.DISKS_READY, conditions.DISK_IN_USE, start_rules.in_use(seen), phase=""))

@@ -58,7 +58,7 @@ def _by_pod(seen: Observed, found: Iterable[Object]) -> dict[str, Object]:
 
 
 def _attached(seen: Observed) -> Iterator[Object]:
-    """Yield the disks that the guest has from a pod, or is about to get."""
+    """Yield the hot-plugged disks that have a pod in the status, also those that the spec no longer has."""
     return (each for each in (*hot_plug.kept(seen.vm), *hot_plug.removed(seen.vm)) if hot_plug.pod_of(seen.vm, each) is not None)
 
 

@@ -23,7 +23,7 @@ from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 
 def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that record how the newest attempt ended: virt-handler was away, or the guest never reached it."""
+    """Return actions that record the newest attempt's end, because virt-handler was away or never got the guest."""
     current = power.current_attempt(seen.vm)
     result, message = _result(seen, decision, current)
     image = _image(seen, result, message)
@@ -73,7 +73,7 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
 
 
 def _image(seen: Observed, result: str, message: str) -> Object | None:
-    """Return the image of memory that the pod reports, if the guest was to be suspended; else None."""
+    """Return the new ``status.managedSave`` if the attempt's result is a suspension with the requested image, else None."""
     if result != power.RESULT_SUSPENDED:
         return None
     claim = managed_save.claim_of(running.spec_of(seen.vm))

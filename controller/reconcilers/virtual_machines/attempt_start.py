@@ -21,7 +21,7 @@ from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 
 def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that create and record the wanted attempt's pod. The pod's name is the lock."""
+    """Return actions that create and record the wanted attempt's pod, or report its refusal. The pod's name prevents a second pod."""
     if seen.refusal:
         return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
@@ -41,13 +41,13 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _avoided(seen: Observed) -> tuple[str, ...]:
-    """Return the nodes where starts failed, or the kubelet rejected the last pod."""
+    """Return the names of nodes to avoid: starts failed there, or the kubelet rejected a pod of the machine."""
     rejecting = (pod_state.node_of(pod) for pod in seen.pods if pod_state.lacked_devices(pod))
     return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting, *seen.non_operational}))
 
 
 def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu.Choice | None:
-    """Return the CPU chosen for this attempt's guest; None without a choice."""
+    """Return the choice of the guest's CPU for this attempt; None without KVM, or if virt-controller is not to choose."""
     if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
         return None
     wanted = (str(each.get("name") or "") for each in dig_vm(seen.vm, "spec", "domain", "cpu", "features") or ())
@@ -90,7 +90,7 @@ def _conditions(seen: Observed, pod: Object) -> list[Object]:
 
 
 def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
-    """Return ``found`` with NodeLost=False after a loss, which counts this start as a restart; else without NodeLost."""
+    """Return the conditions with NodeLost=False after a loss, which counts this start as a restart; else without NodeLost."""
     if not node_loss.is_lost(seen.vm):
         return without_condition(found, conditions.NODE_LOST)
     message = "a new attempt began after the loss of a node"
@@ -99,7 +99,7 @@ def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
 
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
-    """Return a warning if other machines have its MAC address: software may confuse the guests."""
+    """Return a warning if other machines have a MAC address of this one, which may confuse software; else empty."""
     return (duplicate_mac(seen.namesakes),) if seen.namesakes else ()
 
 

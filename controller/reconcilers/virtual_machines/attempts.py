@@ -83,7 +83,7 @@ def pause_before(decision: power.Power, rested: float) -> float:
 
 
 def pause_seconds(decision: power.Power) -> float:
-    """Return the whole delay before the next attempt, in seconds."""
+    """Return the seconds from the newest attempt's end to the next attempt; they grow with the failures."""
     return backoff.pause_seconds(decision.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
 
@@ -93,7 +93,7 @@ def last_words(vm: Object) -> str:
 
 
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
-    """Return the time left for the guest to run; None before its container runs, or while the node does not cause the wait."""
+    """Return the time left for the guest to start; None before the container runs, or while it waits for an image or network plugin."""
     began = _container_began(vm, pod)
     if began is None or conditions.waits_for(vm) & {conditions.Wait.IMAGE, conditions.Wait.NETWORK_PLUGIN}:
         return None  # waiting for an image, or for a plugin of the administrator
@@ -107,7 +107,7 @@ def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
 
 
 def _container_began(vm: Object, pod: Object) -> str | None:
-    """Return when the machine was assigned to virt-handler, by our clock; or the kubelet's time."""
+    """Return when the machine was assigned to virt-handler; before that, when the kubelet started its container, or None."""
     entered = [each for each in dig_vm(vm, "status", "phaseTransitionTimestamps") or () if each["phase"] == phases.SCHEDULED]
     return entered[-1]["time"] if entered else pod_state.running_since(pod)
 

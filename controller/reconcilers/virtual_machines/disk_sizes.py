@@ -22,7 +22,7 @@ def warnings(seen: Observed) -> tuple[Emit, ...]:
 
 
 def marked(seen: Observed, status: Object) -> Object:
-    """Return the status; its condition DisksReady, if True, names the disks larger than their claims."""
+    """Return ``status`` with the disks larger than their claims in the message of DisksReady=True; unchanged if it is not True."""
     stored = condition(status.get("conditions"), conditions.DISKS_READY)
     if stored is None or stored.get("status") != "True":
         return status

@@ -53,7 +53,7 @@ SETTLE_SECONDS: Final = 10.0
 
 
 def report(seen: Observed) -> tuple[Action, ...]:
-    """Return actions that add ``DisruptionTarget``, or remove it from a machine in another pod."""
+    """Return actions that set ``DisruptionTarget`` if the pod has it, or remove it once the machine goes on in a pod without it."""
     found, stored = _of_pod(seen), _stored(seen)
     if found is not None and (stored is None or stored.get("reason") == conditions.EVICTION_ALLOWED):
         reason, message = found
@@ -90,7 +90,7 @@ def _goes_on(seen: Observed) -> bool:
 
 
 def _settles(seen: Observed) -> float:
-    """Return the remaining seconds for an allowed eviction to set the pod's own condition; 0 without one."""
+    """Return the remaining seconds for an allowed eviction to set the pod's own condition; 0 without an allowed eviction."""
     stored = _stored(seen) or {}
     if stored.get("reason") != conditions.EVICTION_ALLOWED:
         return 0.0

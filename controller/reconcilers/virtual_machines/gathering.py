@@ -54,7 +54,7 @@ class Gathering:
         targets: Absences,
         elapsed: Callable[[], float],
     ) -> None:
-        """``targets`` are those of the migrations' loop; ``elapsed`` returns monotonic seconds."""
+        """``targets`` are the Absences of target pods, shared with the migrations' loop; ``elapsed`` returns monotonic seconds."""
         self._client = client
         self._clock = clock
         self._settings = settings
@@ -75,7 +75,7 @@ class Gathering:
         self.refusals.forget(key)
 
     async def gather(self, vm: Object) -> Observed:
-        """Return the machine and its related state; read it and its pods from the server before a pod's absence decides anything."""
+        """Return what the plan needs about the machine; read it and its pods from the server before a pod's absence decides anything."""
         migrations = list(self._informers.migrations_of(key_of(vm)))
         vm, pods, found = await self._pods(vm, migrations)
         now = self._clock.now()
@@ -110,7 +110,7 @@ class Gathering:
         )
 
     async def _lost(self, vm: Object) -> restart_turns.Queue:
-        """Return the queue of machines of lost nodes; empty unless this one may restart."""
+        """Return the queue of machines of lost nodes; empty unless this machine was lost and no attempt is in progress."""
         if attempts.is_open(vm) or not node_loss.is_lost(vm):
             return restart_turns.Queue()
         priorities = await self._priorities.awaited(self._read_priorities)
@@ -176,7 +176,7 @@ class Gathering:
         return {claim: self._informers.claims.get(namespace_of(vm), claim) for claim in claims if claim}
 
     def _wanted_in_use(self, vm: Object) -> dict[str, str]:
-        """Return, by claim that the guest may get, the name of another machine that holds it."""
+        """Return, by claim of a disk added to the running machine, the name of another machine that holds it."""
         uses = disk_uses.uses({"devices": {"disks": list(hot_plug.added(vm))}})
         found = {}
         for claim, use in uses.items():
@@ -227,7 +227,7 @@ class Gathering:
         return await evidence.gather(self._reports, nodes, absent)
 
     def _absent_own(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> list[Timed]:
-        """Return the pod in the status, if it is gone and a guest may run in it."""
+        """Return the pod in the status if it is gone and a guest may run in it, else nothing; update the Absences."""
         if own is None or not own.uid or not attempts.is_handled(vm):
             self._own_pods.forget(key_of(vm))
             return []
@@ -248,7 +248,7 @@ class Gathering:
         return is_over and self._targets.may_run(migration, ownership.target_of(migration).uid)
 
     def _absent_targets(self, vm: Object, migrations: list[Object], pods: tuple[Object, ...]) -> list[Timed]:
-        """Return the targets that may have the guest and do not exist on the server."""
+        """Return the targets that may have the guest and do not exist on the server; update the Absences."""
         own, there = ownership.of_status(vm), {uid_of(pod): pod for pod in pods}
         found: list[Timed] = []
         for each in migrations:
@@ -269,7 +269,7 @@ def _node_of(vm: Object) -> str:
 
 
 def reads_networks(vm: Object) -> bool:
-    """Return True if a missing network would block the machine's start."""
+    """Return True if the machine has networks and is in phase Scheduling or to be started, so that a missing one blocks it."""
     return bool(attachments.of(vm)) and (phases.phase_of(vm) == phases.SCHEDULING if attempts.is_open(vm) else power.decide(vm).on)
 
 
@@ -286,6 +286,6 @@ def _who(vm: Object, other: Object) -> str:
 
 
 def _matters(vm: Object) -> bool:
-    """Return True if the next plan depends on the absence of pods."""
+    """Return True if the next plan depends on the absence of pods: an attempt is open or is to follow, or the machine is in deletion."""
     decision, current = power.decide(vm), power.current_attempt(vm)
     return decision.reason == "Deleting" or attempts.is_open(vm) or (decision.on and current > 0)

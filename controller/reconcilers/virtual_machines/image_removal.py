@@ -30,7 +30,7 @@ class Steps(NamedTuple):
 
 
 def remove(seen: Observed) -> Steps:
-    """Return the steps that remove a deleted machine's memory files; no other pod of the machine may run."""
+    """Return actions that remove a deleted machine's memory files, and whether that is over; no other pod of the machine may run."""
     claim = _claim(seen.vm)
     if not claim:
         return Steps((), is_over=True)

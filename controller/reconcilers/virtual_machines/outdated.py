@@ -43,13 +43,13 @@ def image_of(pod: Object | None) -> str:
 
 
 def is_outdated(pod: Object | None, settings: Settings) -> bool:
-    """Return True if a new pod would have another virt-launcher."""
+    """Return True if a new pod would have another image of virt-launcher; False without a pod."""
     image = image_of(pod)
     return bool(image) and image not in (settings.launcher_image, *settings.rewritten_images)
 
 
 def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> Way:
-    """Return what will happen to the guest of a machine with an outdated launcher."""
+    """Return a condition's reason and words for what will happen to the guest of a machine with an outdated launcher."""
     strategy = evictions.strategy_of(vm) or settings.eviction_strategy
     why = one_line(migratable.why_not(vm, claims), MAX_WHY)
     if settings.workload_update.strategy == "None":
@@ -84,7 +84,7 @@ def marked(seen: Observed, status: Object) -> Object:
 
 
 def without_guest(seen: Observed) -> tuple[Action, ...]:
-    """Return the action that removes the condition LauncherOutdated from a machine without a guest."""
+    """Return the write that removes the condition LauncherOutdated from a machine without a launcher; empty if it has none."""
     status = statuses.status_of(seen)
     if phases.phase_of(seen.vm) in _WITH_LAUNCHER or condition(status.get("conditions"), conditions.LAUNCHER_OUTDATED) is None:
         return ()

@@ -24,7 +24,7 @@ IN_PROGRESS: Final = "PodResizeInProgress"
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the resize of the guest's pod, or the write of its result, if due."""
+    """Return the resize of the running guest's pod for its memory, or the record of the memory that it has; empty if not due."""
     if phases.phase_of(seen.vm) != phases.RUNNING or not memory.grows(running.spec_of(seen.vm).get("domain") or {}):
         return ()
     pod, wanted = own_pod(seen, seen.pods), pod_memory.wanted(seen.vm)
@@ -52,7 +52,7 @@ def _grow(seen: Observed, pod: Object, wanted: int) -> tuple[Action, ...]:
 
 
 def _fit(seen: Observed, pod: Object, amount: int) -> tuple[Action, ...]:
-    """Return the resize of a pod of another size, unless that was refused recently."""
+    """Return the resize of a pod with another memory limit than ``amount`` needs; empty if it fits, or was refused recently."""
     resize = _resize(seen, pod, amount)
     is_done = pod_state.memory_limit(pod) == _limit(resize.resources)
     return () if is_done or resize.request in seen.refusals else (resize,)

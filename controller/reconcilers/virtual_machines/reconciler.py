@@ -108,7 +108,7 @@ class VirtualMachines:
             return Result(sooner(REFUSED_SECONDS, poll))
 
     async def _carry_out(self, seen: Observed) -> float | None:
-        """Apply the plan. If the API server refuses requests for the running guest, plan again, which reports this."""
+        """Apply the plan; return the seconds until the next pass, or None. After a refused hot-plug, plan again, which reports it."""
         try:
             return await self._applier.apply(seen.vm, planning.plan(seen))
         except HotPlugRefused as refused:
@@ -130,7 +130,7 @@ class VirtualMachines:
             self._recorder.event(new, VIRTUAL_MACHINES, told.type, told.reason, told.message)
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
-        """Yield the machines with a disk of one that lost its pod, will not run again, or may have other disks."""
+        """Yield the machines that share storage with one that lost its pod, will not run again, or may have other disks."""
         before, after = old or {}, new or {}
         if not precedence.holds(before):
             return

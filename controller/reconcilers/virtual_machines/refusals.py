@@ -22,19 +22,19 @@ class Refusals:
         self._refused: dict[NamespacedName, dict[str, _Refusal]] = {}
 
     def add(self, machine: NamespacedName, messages: Mapping[str, str]) -> None:
-        """Store the messages by request, for ``REFUSED_SECONDS``."""
+        """Store why hot-plug requests of the machine were refused, by request, for ``REFUSED_SECONDS``."""
         until = self._elapsed() + REFUSED_SECONDS
         self._refused.setdefault(machine, {}).update({request: _Refusal(message, until) for request, message in messages.items()})
 
     def messages(self, machine: NamespacedName) -> dict[str, str]:
-        """Return the messages by request, and forget the requests that may be repeated."""
+        """Return why requests of the machine were refused, by request; forget refusals older than ``REFUSED_SECONDS``."""
         now = self._elapsed()
         if lasting := {request: each for request, each in self._refused.pop(machine, {}).items() if each.until > now}:
             self._refused[machine] = lasting
         return {request: each.message for request, each in lasting.items()}
 
     def left(self, machine: NamespacedName) -> float | None:
-        """Return the seconds until the machine's first request may be repeated, or None."""
+        """Return the seconds until the first refused request of the machine may be repeated; None if none was refused."""
         now = self._elapsed()
         return min((each.until - now for each in self._refused.get(machine, {}).values()), default=None)
 

@@ -47,7 +47,7 @@ def report(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _at_rest(seen: Observed, decision: power.Power, found: list[Object]) -> list[Object]:
-    """Return the conditions for Helm, Flux and kstatus of a machine that is off.
+    """Return ``found`` with the conditions that Helm, Flux and kstatus need for a machine that is off.
 
     They take Ready=False for "not yet", and Stalled=True for "never".
     """

@@ -65,7 +65,7 @@ class Turn:
 
 
 def turn(vm: Object, queue: Queue, limits: Restarts, now: datetime) -> Turn | None:
-    """Return the machine's place in the queue; None if it may start."""
+    """Return how many machines start first, and the seconds to wait; None if the machine may start."""
     settles = limits.settle_seconds - _age(vm, now)
     if settles > 0:
         return Turn(0, settles)
@@ -100,7 +100,7 @@ def _age(vm: Object, now: datetime) -> float:
 
 
 def priorities_of(classes: Iterable[Object]) -> dict[str, int]:
-    """Return the values of PriorityClasses by name; the default's by an empty one."""
+    """Return the values of PriorityClasses by name; that of the default class also under an empty name."""
     found: dict[str, int] = {}
     for each in classes:
         value = each.get("value")

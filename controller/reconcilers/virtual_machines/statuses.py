@@ -32,21 +32,21 @@ def status_of(seen: Observed) -> Object:
 
 
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
-    """Return the machine's conditions with this Ready, and without Stalled, because virt-controller works on it again."""
+    """Return the machine's conditions with this Ready and without Stalled, because virt-controller works on the machine again."""
     stored = without_condition(dig_vm(seen.vm, "status", "conditions"), conditions.STALLED)
     new = new_condition(seen.vm, conditions.READY, status, reason, message)
     return with_condition(stored, new, now=times.to_rfc3339(seen.now))
 
 
 def disks_ready(seen: Observed) -> Object:
-    """Return the condition DisksReady=True."""
+    """Return the condition DisksReady=True; its message names the claims, and disks larger than theirs."""
     claims = disk_claims.claims_of(seen.vm)
     message = "; ".join([f"found {', '.join(claims)}" if claims else "no disk needs a claim", *disk_claims.too_small(seen.vm, seen.claims)])
     return new_condition(seen.vm, conditions.DISKS_READY, "True", conditions.DISKS_FOUND if claims else "NoClaims", message)
 
 
 def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, ...]:
-    """Return actions that write what the machine waits for, once, and requeue it, with ``others`` as further conditions."""
+    """Return the write of the obstacle and ``others`` as conditions, with a Warning Event, if they changed; then the obstacle's requeue."""
     status, now = status_of(seen), times.to_rfc3339(seen.now)
     if obstacle.phase:
         status = {**phases.enter(status, obstacle.phase, seen.now), "observedGeneration": generation_of(seen.vm)}
@@ -61,7 +61,7 @@ def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, .
 
 
 def report(seen: Observed, status: str, reason: str, message: str) -> tuple[Action, ...]:
-    """Return the write of this Ready, and a Warning Event with the same words; empty if unchanged."""
+    """Return the write of this condition Ready, and a Warning Event with the same words; empty if unchanged."""
     return write(seen, {**status_of(seen), "conditions": ready(seen, status, reason, message)}, Emit("Warning", reason, message))
 
 

@@ -22,7 +22,7 @@ EDIT_NODE_NAME: Final = "change spec.nodeName to a node that kubectl get nodes l
 
 
 def until_unreachable(seen: Observed) -> tuple[Action, ...]:
-    """Return a requeue for when the last sign of life of a virt-handler expires, which no event tells."""
+    """Return a requeue for when the last report of a virt-handler expires, which causes no event; empty if the kubelets report."""
     found = (liveness.verdict(pod, seen.evidence) for pod in seen.pods)
     left = [each.seconds for each in found if isinstance(each, Unknown) and each.seconds is not None]
     return (Requeue(max(min(left), MIN_REQUEUE_SECONDS)),) if left else ()
@@ -55,7 +55,7 @@ def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report a missing node: spec.nodeName bound the pod to it, and nothing ever ran in the pod."""
+    """Return actions that report a missing node of a pod in which nothing ever ran, and the edit if spec.nodeName names it."""
     node = pod_state.node_of(pod)
     message = f'node "{node}" not found; pod {name_of(pod)} was scheduled to it'
     pinned = dig_vm(seen.vm, "spec", "nodeName") == node
@@ -80,7 +80,7 @@ def if_off(node: str) -> str:
 
 
 def is_reported(vm: Object) -> bool:
-    """Return True if the machine's status says that its node is unreachable and its pod exists."""
+    """Return True if the reason of the machine's Ready says that its node is unreachable, while its pod exists."""
     return (condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}).get("reason") == NODE_UNREACHABLE
 
 

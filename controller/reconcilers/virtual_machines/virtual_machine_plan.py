@@ -78,13 +78,13 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def _hold(seen: Observed) -> tuple[Action, ...]:
-    """Return the action that restores a removed finalizer, without which a deletion would not wait for the guest."""
+    """Return the action that restores a removed finalizer, without which a deletion would not wait for the guest; else empty."""
     held = is_deleting(seen.vm) or names.VM_FINALIZER in finalizers_of(seen.vm)
     return () if held else (AddFinalizer(names.VM_FINALIZER),)
 
 
 def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return the write of ``status.migration``, in a pass that writes nothing else."""
+    """Return the write of a changed ``status.migration``; empty if ``actions`` write the status or remove the finalizer."""
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
     record = migration_record.record(seen.vm, seen.migrations, seen.now)
@@ -92,7 +92,7 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
 
 
 def _attach(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return actions for pods with disks of the guest, and for its memory, in a pass that writes nothing else."""
+    """Return actions for pods of hot-plugged disks and the pod's memory; empty if ``actions`` write the status or remove the finalizer."""
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
     found = attachment_pods.plan(seen)
@@ -165,7 +165,7 @@ def _is_too_patient(pod: Object, grace_seconds: int | None) -> bool:
 
 
 def _without_guest(seen: Observed) -> str:
-    """Return the name of the pod that no virt-handler got, perhaps of the next attempt."""
+    """Return the name of the pod that no virt-handler got, of the starting or the next attempt; empty if every pod was assigned."""
     if phases.phase_of(seen.vm) == phases.SCHEDULING:
         return name_of(own_pod(seen, seen.pods) or {})
     return (
@@ -212,7 +212,7 @@ def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action,
 
 
 def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return the wait for containers of pods that a user deleted by force. virt-handler writes the end of the guest when it sees it.
+    """Return a report and requeue while a pod deleted by force may run. virt-handler writes the guest's end when it sees it.
 
     virt-handler of a migration's target cannot do so before it has the machine, so the plan always waits for a guest that may have arrived
     there. A machine that is off and should be off does not wait.
@@ -259,7 +259,7 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return the deletion of a pod once its guest is late; the next attempt prefers another node."""
+    """Return a report and the deletion of a pod with a late guest, before that a requeue; the next attempt prefers another node."""
     left = attempts.start_left(seen.vm, pod, seen.now)
     if left is None:
         return ()
