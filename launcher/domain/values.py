@@ -70,7 +70,7 @@ def printable(value: object, path: str) -> str:
 
 
 def smbios(given: Mapping[str, object], fields: Iterable[str], path: str) -> dict[str, str]:
-    """Return the ``fields`` of ``given`` that are set.
+    """Return the ``fields`` of ``given`` that are set, by name.
 
     Raises InvalidSpecification unless they are SMBIOS strings: short printable ASCII.
     """

@@ -31,7 +31,7 @@ CONNECT_SECONDS: Final = 0.02
 
 
 def ask(virt_type: str, earlier: str) -> dict[str, str]:
-    """Return libvirt's texts by name: its cache of QEMU's capabilities, and for KVM the CPU's. ``earlier`` is a former cache.
+    """Return libvirt's texts about guests of this type, by name. ``earlier`` is a former ``cache`` of them, or empty.
 
     Raises libvirtError, and OSError if libvirtd does not start or writes no cache.
     """

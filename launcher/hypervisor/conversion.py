@@ -123,7 +123,7 @@ def disk_of(domain: Element, target: str) -> str | None:
 
 
 def source_of(disk: Element) -> Mapping[str, str]:
-    """Return a disk's file, device or network name; empty for a drive without a medium."""
+    """Return a disk's file, device or network name by its XML attribute; empty for a drive without a medium."""
     found = disk.find("source")
     return {} if found is None else {key: found.get(key, "") for key in ("file", "dev", "name") if found.get(key)}
 

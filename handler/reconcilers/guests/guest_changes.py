@@ -43,7 +43,7 @@ Failures = Mapping[Change, Failure]
 
 
 def missing(vm: Mapping[str, Any], launcher: messages.Status) -> dict[Change, str]:
-    """Return the desired value of each setting that virt-launcher can change now, and that the guest has otherwise."""
+    """Return the desired value by setting, for those that virt-launcher can change now and the guest has otherwise."""
     supported, told = _supported(launcher), _told(launcher)
     return {
         change: value

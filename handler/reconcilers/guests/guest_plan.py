@@ -182,7 +182,7 @@ def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
 
 
 def stands_still(launcher: messages.Status | None) -> bool:
-    """Return whether a fault paused the guest, or it suspended itself."""
+    """Return whether the guest suspended itself, or is paused for no requested reason (``RESUMABLE``), such as a fault."""
     domain = launcher.domain if launcher is not None else None
     return domain is not None and (domain.state == "pmsuspended" or (domain.state == "paused" and domain.reason not in RESUMABLE))
 
@@ -211,7 +211,7 @@ def _stands_to_arrive(launcher: messages.Status) -> bool:
 
 
 def is_migrating(launcher: messages.Status) -> bool:
-    """Return whether the guest is migrating to or from this pod."""
+    """Return whether a migration to or from this pod is prepared, runs, or has arrived here."""
     return any(each.state in ("prepared", "running", "arrived") for each in launcher.migrations)
 
 

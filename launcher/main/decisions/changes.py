@@ -65,5 +65,5 @@ def machine_with(machine: messages.Machine | None, request: messages.Change) -> 
 
 
 def value_in(machine: messages.Machine, change: Change) -> str:
-    """Return the value of a setting in a machine's specification."""
+    """Return a setting's value, as text, in a machine's specification."""
     return live_changes.values(machine.domain)[change]

@@ -33,7 +33,7 @@ class Network:
     """The pod's network, which leads to the servers."""
 
     async def answers(self, host: str, port: int) -> bool:
-        """Return whether a server accepts a connection."""
+        """Return whether a server accepts a connection within ``ANSWER_SECONDS``."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 _, writer = await asyncio.open_connection(host, port)

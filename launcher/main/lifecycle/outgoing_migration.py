@@ -74,7 +74,7 @@ def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
 
 
 def outcome(error: HypervisorError | None, *, left: bool, abort_asked: bool) -> tuple[messages.MigrationState, str]:
-    """Return how a migration ended, and why.
+    """Return a migration's final state and a message.
 
     ``left``: the domain is the target's, regardless of the call's error. ``abort_asked``: libvirt was called to abort it.
     """

@@ -81,7 +81,7 @@ class Preparation:
         ``arriving``: the guest comes from another pod, so its disks exist. ``made_come``: that pod may send the disks that it made.
 
         Raises:
-            StartFailure: one of these; ``files.NotReady`` before anything except blank disks in claims was made.
+            StartFailure: any of its errors; ``files.NotReady`` before anything except blank disks in claims was made.
         """
         if not arriving:
             await asyncio.to_thread(blank_disks.create, machine.domain)

@@ -38,7 +38,7 @@ class Signals:
         await self._send("press keys", lambda name: self._hypervisor.send_keys(name, codes, hold_milliseconds))
 
     async def _agent_reboots(self) -> bool:
-        """Return whether the guest agent rebooted the guest. Other requests need not wait for it, so it gets no turn."""
+        """Have the guest agent reboot the guest, without waiting for a turn with it; return whether that succeeded."""
         requests.require_guest_that_stays(self._record.known, "reboot")
         try:
             await self._hypervisor.reboot(self._record.known.name, agent=True)

@@ -62,7 +62,7 @@ class Watch:
             await self.look()
 
     async def look(self) -> bool:
-        """Record the domain's current state; return whether that succeeded."""
+        """Record the domain's current state; return whether that succeeded, or there is none yet."""
         async with self._looking:  # an older observation must not follow a newer one
             name = self.record.known.name
             if not name:
