@@ -37,7 +37,7 @@ _FAILURE: Final = pytest.StashKey["Failure"]()
 class Hooks:
     @pytest.hookspec(firstresult=True)
     def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object]:
-        """Return a context manager in which no other test of the item's kind runs. Tests without such a hook are not repeated."""
+        """Return a context manager in which no other test of the item's kind runs. Without an implementation, the item is not repeated."""
         raise NotImplementedError  # only a specification
 
 

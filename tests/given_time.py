@@ -31,7 +31,7 @@ class Look:
 
 
 def given(before: Look, after: Look) -> float:
-    """Return the given seconds between two looks: the guests' processor seconds or, if more, those without waiting tasks."""
+    """Return the given part of the wall seconds between two looks: guests' processor seconds or, if more, seconds without waiting tasks."""
     wall = after.wall - before.wall
     got = sum(seconds - before.guests.get(pid, 0.0) for pid, seconds in after.guests.items())
     free = wall - (after.stalled - before.stalled)
@@ -59,7 +59,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Return the given seconds left, not positive after the deadline; they pass no faster than the wall clock."""
+        """Return the given seconds left, at most those to the wall-clock limit; 0 or less after the deadline."""
         now = self._look(self._pids)
         self._left -= given(self._last, now)
         self._last = now
@@ -75,7 +75,7 @@ class Deadline:
 
 
 def stalled_seconds() -> float:
-    """Return the seconds in which some task waited for a processor (``/proc/pressure/cpu``), 0 without this file."""
+    """Return the seconds since boot in which some task waited for a processor (``/proc/pressure/cpu``), 0 without this file."""
     try:
         line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
     except OSError:

@@ -120,7 +120,7 @@ class Api:
         return [self._applied(each) for each in manifests]
 
     def replace(self, manifest: Object) -> Object:
-        """Replace an object as ``kubectl apply`` does: members that the manifest lacks go."""
+        """Replace an object by PUT, and return the new one; members that the manifest lacks are removed."""
         found = resources.of(manifest)
         place = namespace_of(manifest) or self._place(found)
         body = {**manifest, "metadata": {"namespace": place, **manifest["metadata"]}} if place else manifest
@@ -165,7 +165,7 @@ class Api:
         return self._ask(lambda client: client.request(method, path, body=body, headers=headers))
 
     def until(self, resource: str, name: str, check: Check, *, timeout: float, what: str) -> Object:
-        """Wait until the object exists and ``check`` holds, and return it; a LookupError of ``check`` counts as not yet."""
+        """Wait until the object exists and ``check`` is true, and return it; a LookupError in ``check`` counts as false."""
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
 
         def chosen(objects: Objects) -> Object | None:

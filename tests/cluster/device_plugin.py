@@ -32,7 +32,7 @@ class NamingPlugin(Plugin):
 
 @contextmanager
 def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Run device plugins on a node during the block; ``plugins``: the variables that each resource gives containers."""
+    """Run device plugins on a node during the block; ``plugins``: containers' environment variables, by resource name."""
     command = [sys.executable, "-m", __name__, str(_directory(node)), json.dumps(plugins)]
     with subprocess.Popen(command, cwd=layout.REPOSITORY) as process:
         try:

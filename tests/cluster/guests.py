@@ -16,9 +16,9 @@ def counting_vm(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def answers(guest: Console, *, timeout: float = 60) -> None:
-    """Check that a guest answers a new word after the console's replay.
+    """Check that a guest prints a new random word, so the console is past its replay.
 
-    The terminal echoes until the plugin is attached, so a line of the guest comes first.
+    Callers first expect a line of the guest, because the terminal itself echoes until the plugin is attached.
     """
     word = secrets.token_hex(4)
     guest.type(f"echo {word}\n")
@@ -26,7 +26,7 @@ def answers(guest: Console, *, timeout: float = 60) -> None:
 
 
 def ticks(kubectl: Kubectl, vm: str) -> list[int]:
-    """Return three successive numbers of a counting guest, printed after the console's replay."""
+    """Return three successive numbers that a counting guest prints after the console's replay."""
     with console(kubectl, vm) as guest:
         guest.expect(TICK)
         answers(guest)

@@ -32,7 +32,7 @@ class Held:
         eventually(lambda: self._pids, timeout=90, interval=LOOK_SECONDS, what="virt-launcher begins")
 
     def is_asked_to_end(self) -> bool:
-        """Return whether SIGTERM is pending for each of the launcher's processes that still runs."""
+        """Return whether SIGTERM is pending for each of the launcher's processes that still runs; True if none runs."""
         return not any(_has(pid, "ShdPnd", "SigPnd") is False for pid in self._pids)
 
     def go_on(self) -> None:
@@ -52,7 +52,7 @@ class Held:
 
 
 def _has(pid: int, *fields: str) -> bool | None:
-    """Return whether SIGTERM is in one of these signal sets of a process (proc_pid_status(5)); None if it is gone."""
+    """Return whether SIGTERM is in one of these signal sets of a process (proc_pid_status(5)); None if the process is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

@@ -41,7 +41,7 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return kubectl's environment variables; without early garbage collection, it needs a fifth less time."""
+        """Return environment variables for kubectl, which needs a fifth less time without early garbage collection."""
         path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
 
@@ -123,7 +123,7 @@ class Kubectl:
 
 
 def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: float = 0.5) -> Any:
-    """Return the first true ``look()``; AssertionError after ``timeout`` seconds of available processor time."""
+    """Call ``look`` until its result is true, and return that; AssertionError after ``timeout`` seconds of available processor time."""
     deadline = Deadline(timeout)
     while True:
         value = look()
@@ -164,7 +164,7 @@ class Console:
         return found
 
     def skip_replay(self) -> None:
-        """Wait until the tiny guest answers; its output is live from then on."""
+        """Wait until the tiny guest answers a new command; later output is live."""
         word = f"live-{secrets.token_hex(4)}"
         self.expect("press Enter for a prompt")
         self.type(f"echo {word}\n")

@@ -21,7 +21,7 @@ AGENT: Final = layout.REPOSITORY / "examples" / "fence_agents" / "redfish.py"
 
 
 def other_than_etcds(system: Kubectl) -> tuple[layout.Node, str]:
-    """Return the node without our etcd, and the name of the other one."""
+    """Return the node that does not run our etcd, and the name of the node that does."""
     etcd = str(system.api.get("pod", "kubevirt-etcd-0")["spec"]["nodeName"])
     (node,) = (each for each in layout.NODES if each.name != etcd)
     return node, etcd
@@ -29,7 +29,7 @@ def other_than_etcds(system: Kubectl) -> tuple[layout.Node, str]:
 
 @contextmanager
 def without_kubelet(system: Kubectl, node: layout.Node, *pods: Object) -> Iterator[None]:
-    """End the kubelet, then these pods' processes; afterwards repair and unfence the node."""
+    """End a node's kubelet, then these pods' processes; after the block start the kubelet, and unfence the node."""
     programs.end([f"{node.name}-kubelet"])
     try:
         for pod in pods:

@@ -42,7 +42,7 @@ def kill_all(system: Kubectl, component: str) -> set[str]:
 
 
 def await_recovery(system: Kubectl, component: str, killed: set[str]) -> None:
-    """Wait until every pod is ready in a new container; the kubelet may not have noticed the old one's end."""
+    """Wait until every pod of a component is ready without the ``killed`` containers, which the kubelet may still report as ready."""
 
     def recovered(pods: list[dict[str, Any]]) -> bool:
         return is_ready(pods) and all(containers(pod) and not containers(pod) & killed for pod in pods)
@@ -70,7 +70,7 @@ def goes_on(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], compone
 
 
 def _served(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a VM; empty while the API is away."""
+    """Return a VM; an empty dict while the API does not work. Raises NotFound for a 404, because the VM exists."""
     try:
         return kubectl.api.get("vm", name)
     except errors.NotFound:  # a 404 for an object that exists

@@ -73,7 +73,7 @@ def switch() -> Iterator[str]:
 
 
 def definition(name: str, bridge: str) -> dict[str, Any]:
-    """Return a NetworkAttachmentDefinition that pins each pod to its requested MAC address."""
+    """Return a NetworkAttachmentDefinition of a bridge that drops frames with another MAC address than the pod requested."""
     plugin = {"type": "bridge", "bridge": bridge, "macspoofchk": True, "ipam": {}}
     return {
         "apiVersion": "k8s.cni.cncf.io/v1",
@@ -156,7 +156,7 @@ def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, 
 
 
 def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
-    """Silence the guest: no IPv6, no DHCP, and a static neighbour entry for the asker."""
+    """Stop the guest's own frames: no IPv6, no DHCP, and a static neighbour entry for ``asker`` (MAC address, IP address)."""
     with console(kubectl, "lan-other") as guest:
         guest.type("\n")
         device = guest.run(f"grep -l {MAC} /sys/class/net/*/address").strip().split("/")[-2]
@@ -166,7 +166,7 @@ def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
 
 
 def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
-    """Wait until the guest's vCPUs run in the target's QEMU; return the monotonic time, and add looks at the clocks to ``clocks``."""
+    """Wait until the guest's vCPUs run in the target's QEMU; return that monotonic time. Each try appends a Look to ``clocks``."""
     first: watching.Qemu | None = None
     deadline = Deadline(300)
     while not deadline.is_over:

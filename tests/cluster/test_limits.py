@@ -70,7 +70,7 @@ def test_memory_volume_is_limited_and_the_guest_runs_on(machine: Kubectl) -> Non
 
 
 def measured_at(kubectl: Kubectl, least: int) -> datetime | None:
-    """Return when the kubelet last measured the VM's overlay volume; None below ``least`` bytes, or without an answer."""
+    """Return when the kubelet last measured the VM's overlay volume; None if that has fewer than ``least`` bytes, or without an answer."""
     status = kubectl.api.get("vm", VM)["status"]
     try:
         pods = kubectl.api.request("GET", f"/api/v1/nodes/{status['nodeName']}/proxy/stats/summary")["pods"]

@@ -36,7 +36,7 @@ def taken(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def seen(kubectl: Kubectl, wanted: int = 0) -> int:
-    """Return the MiB of the guest's Linux, waiting ten seconds for ``wanted``: it uses a memory block some time after it took it."""
+    """Return the guest's MemTotal in MiB; wait up to ten seconds for ``wanted``, because Linux uses new memory blocks late."""
     read = "m=$(($(grep MemTotal /proc/meminfo | tr -cd 0-9) / 1024))"
     with console(kubectl, VM) as guest:
         guest.type("\n")

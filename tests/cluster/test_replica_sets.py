@@ -144,7 +144,7 @@ def scales(sets: Sets) -> Any:
 
 
 def adopts(sets: Sets) -> Any:
-    """Create a set of three; return how many of two matching replicas without a controller it adopts, and its size."""
+    """Create a set of three; return how many of two matching replicas without a controller it adopts, and how many it then has."""
     for name, labels in (("one", WEB), ("two", WEB), ("other", {"app": "db"})):
         sets.create_one(name, labels)
     sets.create(3)
@@ -154,7 +154,7 @@ def adopts(sets: Sets) -> Any:
 
 
 def releases(sets: Sets) -> Any:
-    """Relabel a replica, which the set replaces, then label it back, which is one too many; return its owners in between."""
+    """Relabel a replica, so that the set releases and replaces it, then restore the label; return its ownerReferences in between."""
     sets.create(2)
     first, _ = sets.settled(2)
     sets.label(name_of(first), "debug")
@@ -177,7 +177,7 @@ def leaves_others_alone(sets: Sets) -> Any:
 
 
 def orphans(sets: Sets) -> Any:
-    """Delete a set with ``Orphan``; return whether the next one adopts its replicas."""
+    """Delete a set with ``Orphan``; return whether the next set has exactly the same replicas."""
     sets.create(2)
     first = names(sets.settled(2))
     sets.delete("Orphan")
@@ -239,7 +239,7 @@ def refuses_a_selector_of_other_labels(sets: Sets) -> Any:
 
 
 def is_scaled_by_an_autoscaler(sets: Sets) -> Any:
-    """Return the number of replicas after a HorizontalPodAutoscaler without metrics enforced its minimum, by ``/scale``."""
+    """Let a HorizontalPodAutoscaler without metrics raise the set to its minimum, by ``/scale``; return the number of replicas."""
     sets.create(1)
     sets.settled(1)
     target = {"apiVersion": sets.kind.api_version, "kind": sets.kind.kind, "name": "web"}

@@ -125,7 +125,7 @@ async def controller_page(stack: AsyncExitStack) -> Page:
 
 
 def every_statistic() -> str:
-    """Return libvirt's answer for a guest with a balloon driver, a disk and an interface."""
+    """Return an encoded answer of libvirt with every statistic, for a guest with a balloon driver, a disk and an interface."""
     devices = {"net.0.name": "tap0", "block.0.name": "vda", "vcpu.0.state": 1}
     return statistics.encoded({**{each.key.replace("*", "0"): 1 << 20 for each in METRICS}, **devices})
 
@@ -267,7 +267,7 @@ def as_grafana(expression: str) -> str:
 
 
 def selectors(expression: str) -> Iterator[str]:
-    """Yield an alert's selectors, with any value of each label, because a healthy system has no series with the values."""
+    """Yield an alert's selectors with any value of each label: a healthy system has no series with the alert's values."""
     for name, matchers in monitoring.SELECTOR.findall(expression):
         labels = [f'{label}!=""' for label in re.findall(r"(\w+)[!=~]+", matchers)]
         yield f"{name}{{{','.join(labels)}}}"

@@ -312,7 +312,7 @@ def file() -> Iterator[Path]:
 
 
 async def saved(hypervisor: Hypervisor, kind: str, file: Path) -> str:
-    """Start a domain, save it to ``file``, and remove what libvirt knows of it; return its UUID."""
+    """Start a domain, save it to ``file``, and remove the domain from libvirt; return its UUID."""
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.resume(NAME)
     before = await hypervisor.observe(NAME)
@@ -329,7 +329,7 @@ async def saved(hypervisor: Hypervisor, kind: str, file: Path) -> str:
 
 
 def xml_of(hypervisor: Hypervisor, kind: str, uuid: str, file: Path) -> str:
-    """Return the XML in a saved domain's file; for the test driver, whose file has another form, the known XML."""
+    """Return the XML in a saved domain's file; of ``test``, a driver with another file format, the original XML with ``uuid``."""
     if kind == "test":
         return xml_for(kind).replace("<memory", f"<uuid>{uuid}</uuid><memory")
     return file.read_bytes()[92:].partition(b"\0")[0].decode()

@@ -96,7 +96,7 @@ class Version:
         return self.strategy(resource).from_hub(HubObject(deepcopy(obj)))
 
     async def ask(self, method: str, resource: Resource, *place: str, body: Any = None, by: Any = ADMINISTRATOR, **more: Any) -> Answer:
-        """Send a request for an object or (without a name) the collection; ``place`` is its name, a subresource and a query."""
+        """Send a request for an object or the collection; ``place``: name, subresource and query, each optional."""
         name, subresource, query = (*place, *("",) * (3 - len(place)))
         path = self.path(resource, name or None, subresource or None, more.pop("namespace", "acc"))
         given = self.written(resource, body) if isinstance(body, dict) and subresource in ("", "status") else body
@@ -210,7 +210,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Hand
 
 @pytest_asyncio.fixture(params=VERSIONS, scope="module", loop_scope="module")
 async def served(request: pytest.FixtureRequest, pki: Pki, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Version]:
-    """Serve both versions, because a server takes a second to start; yield the parameter's one."""
+    """Serve both versions by one server, because it takes a second to start; yield the Version of the test's parameter."""
     directory, known, storage = tmp_path_factory.mktemp("versions"), list[Kinds](), MemoryStorage()
     authority = Authority(directory / "certs")
     tls = ClientTls(authority.virt_api())
@@ -594,7 +594,7 @@ async def editing(version: Version) -> Answer:
 
 
 async def deleting(version: Version) -> Answer:
-    """Delete an unfinished Migration as virt-controller; return the answer. The policy reads its phase."""
+    """Delete an unfinished Migration as virt-controller; return the answer. The admission policy reads the Migration's phase."""
     await version.make(MIGRATIONS, MIGRATION)
     await version.put_status(PREPARING, MIGRATIONS, "move")
     return await version.ask("DELETE", MIGRATIONS, "move", by=CONTROLLER)

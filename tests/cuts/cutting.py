@@ -158,7 +158,7 @@ def heal() -> None:
 
 
 def _start_kubelet(node: layout.Node) -> None:
-    """Start a node's kubelet with priority 0, like a service (nice(1))."""
+    """Start a node's kubelet with nice value 0, like a service (nice(1)), instead of ours."""
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, 0)
     try:
@@ -194,7 +194,7 @@ def _kubelet(name: str) -> Callable[[], None]:
 
 
 def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) -> Callable[[], None]:
-    """Set ``setting`` of nodes' bridge ports to ``off`` (bridge(8)); return a function that waits, and sets it to ``on``."""
+    """Set ``setting`` of nodes' bridge ports to ``off`` (bridge(8)); return a function that waits ``OFF_SECONDS``, then sets ``on``."""
 
     def turn(state: str) -> None:
         for each in cables:

@@ -100,7 +100,7 @@ def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
 
 
 def _of_client(seen: Seen) -> Iterator[str]:
-    """Yield the client's violations: a foreign answer, or none at the end.
+    """Yield a sentence for each fault that the client saw: another server's answer, or no answer at the end.
 
     If nothing was cut, also a connection that no guest accepted, and a silence much longer than the guest's pause.
     """
@@ -119,7 +119,7 @@ def _of_client(seen: Seen) -> Iterator[str]:
 
 
 def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Yield each sample with the first one at least :data:`WINDOW_SECONDS` later."""
+    """Yield each sample with the first sample at least :data:`WINDOW_SECONDS` later, as long as there is one."""
     later = iter(samples)
     end = next(later, None)
     for begin in samples:

@@ -65,7 +65,7 @@ def _head(made: str) -> str:
 
 
 def read(document: str) -> dict[str, str]:
-    """Return docs/faults.md's texts by case (operation.cut.step), without cases that cut nothing or did not run."""
+    """Return the texts of docs/faults.md's tables by case (operation.cut.step), without cases that cut nothing or did not run."""
     found: dict[str, str] = {}
     for section in document.split("\n## ")[1:]:
         operation = section.partition("\n")[0].lower()

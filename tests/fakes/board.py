@@ -18,7 +18,7 @@ RESET: Final = f"{PATH}/Actions/ComputerSystem.Reset"
 
 class Board:
     def __init__(self, off: Callable[[], None] = lambda: None, *, reads_until_off: int = 0) -> None:
-        """``off`` ends the system; the board reports the new state only after ``reads_until_off`` further reads."""
+        """The board calls ``off`` to end the system, and reports Off only after ``reads_until_off`` further reads."""
         self.power = "On"
         self.resets: list[str] = []
         self.reads = 0

@@ -307,7 +307,7 @@ class FakeAPI:
         return self.selected_anyway(obj) or _selected(request, namespace, obj)
 
     def _event(self, request: web.Request, namespace: str, kind: str, obj: Object, old: Object | None) -> tuple[str, Object] | None:
-        """Return a watch's event (type and object), None if its selectors exclude the object; one that leaves them counts as deleted."""
+        """Return a watch's event (type, object), None if its selectors exclude the object; entering them is ADDED, leaving them DELETED."""
         before = old is not None and self._selected(request, namespace, old)
         if self._selected(request, namespace, obj):
             return "ADDED" if kind == "MODIFIED" and not before else kind, obj
@@ -345,7 +345,7 @@ def _decided(old: Object, new: Object, subresource: str) -> Object:
 
 
 def _resized(pod: Object, body: Object) -> Object:
-    """Return the pod with the requested resources; a resize changes nothing else."""
+    """Return a copy of the pod with the resources of ``body``, a resize request; its other fields change nothing."""
     new = copied(pod)
     for wanted in body["spec"]["containers"]:
         (container,) = (each for each in new["spec"]["containers"] if each["name"] == wanted["name"])
@@ -387,7 +387,7 @@ def _selected(request: web.Request, namespace: str, obj: Object) -> bool:
 
 
 def _with_conditions(old: Object, patch: Object) -> Object:
-    """Return a strategic patch as a merge patch, with conditions merged by type."""
+    """Return a strategic patch as a merge patch; its conditions are merged with the object's by type."""
     given = {each["type"]: each for each in (patch.get("status") or {}).get("conditions") or ()}
     if not given:
         return patch

@@ -66,7 +66,7 @@ def machine(domain: Domain) -> dict[str, Any]:
 
 
 def of(key: str) -> Iterator[tuple[Domain, Domain]]:
-    """Yield pairs of domains that differ in one field: for each of its places in the examples, with each other word or one other value."""
+    """Yield pairs of valid domains that differ in this field, at each place in the examples, with each other word or one other value."""
     beside = next((each for prefix, each in _BESIDE.items() if key.startswith(prefix)), {})
     found = [each for each in places(_EXAMPLE) if "".join("[]" if isinstance(step, int) else f".{step}" for step in each) == f".{key}"]
     for each in found[:1] if beside else found:
@@ -77,7 +77,7 @@ def of(key: str) -> Iterator[tuple[Domain, Domain]]:
 
 
 def _family(place: Place) -> tuple[Domain, Place]:
-    """Return a domain with one family's example, with one element of a list, and the place in that domain."""
+    """Return a domain with only the example of the place's family, cut to one element of a list, and the place in that domain."""
     depth = 2 if place[0] == "devices" else 1
     part, above, below = at(_EXAMPLE, place[:depth]), place[:depth], place[depth:]
     if isinstance(part, list):
@@ -113,7 +113,7 @@ def _others(key: str, value: Any) -> list[Any]:
 
 
 def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | None:
-    """Return two valid domains that differ at a place, without conflicting fields; None if virt-api refuses the value."""
+    """Return two valid domains that differ at a place, without fields that conflict; None if virt-api refuses the value anyway."""
 
     def changed(domain: Domain) -> Domain:
         return replaced(domain, place, other, missing=other is None)  # type: ignore[no-any-return]  # it returns what it is given
@@ -132,7 +132,7 @@ def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | 
 
 
 def _faults(domain: Domain) -> int:
-    """Return the number of virt-api's errors; a type error counts 100 times, because it hides others."""
+    """Return the number of virt-api's errors for a domain; a type error counts 100 times, because it hides others."""
     vm = machine(domain)
     if wrong := sum(map(len, decoding.read(types.VirtualMachine, vm))):
         return 100 * wrong

@@ -53,7 +53,7 @@ class Rack(Node):
         await self.api.edit(NODES, "", name, change)
 
     async def loses_the_node(self, *, other_holds: int = 3600) -> dict[str, Any]:
-        """Run a machine on node1, then let the node become unreachable; return the pod. ``other_holds``: seconds of node2's Lease."""
+        """Run a machine on node1, then make node1 unreachable; return the pod. ``other_holds``: seconds that node2's Lease is valid."""
         await self.beat()
         other = heartbeat.lease("node2", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), "1990-01-01T00:00:00Z")
         other["spec"]["leaseDurationSeconds"] = other_holds

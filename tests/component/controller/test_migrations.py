@@ -27,7 +27,7 @@ def a_migration(name: str, machine: str = "testvm", **status: Any) -> dict[str, 
 
 
 def a_finished_migration(number: int, owner: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """Return a finished, cleaned-up Migration; higher numbers are newer."""
+    """Return a finished Migration without finalizers; a higher ``number`` is newer."""
     made = a_migration(f"old-{number:03}", phase="Succeeded", endTime="2026-01-01T00:00:00Z", sourcePod="p", targetPod="q")
     made["metadata"] |= {"creationTimestamp": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z", "ownerReferences": [owner], **metadata}
     del made["metadata"]["finalizers"]
@@ -203,7 +203,7 @@ async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster
         await api.edit(MIGRATIONS, "ns", "move", write)
 
     async def ends(name: str) -> None:
-        """End a deleted pod, as the kubelet does; check that the retry does not begin before."""
+        """Wait for a pod's deletion, check that the retry has not begun, and end the pod as the kubelet does."""
         await cluster.until(lambda: api.get(PODS, "ns", name)["metadata"].get("deletionTimestamp"), "a deletion")
         assert api.get(PODS, "ns", name)["metadata"]["deletionGracePeriodSeconds"] == migration_retries.GRACE_SECONDS
         await asyncio.sleep(0.2)

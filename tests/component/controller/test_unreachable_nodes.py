@@ -33,7 +33,7 @@ class Node(Cluster):
         return self.now
 
     async def beat(self, holds: int = HOLDS) -> None:
-        """Renew node1's Lease for ``holds`` seconds, with a clock years behind."""
+        """Renew node1's Lease, valid for ``holds`` seconds; the node's clock is years behind."""
         now = f"1990-01-01T00:00:00.{next(self._beats):06}Z"
         lease = heartbeat.lease("node1", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), now)
         lease["spec"]["leaseDurationSeconds"] = holds
@@ -56,7 +56,7 @@ class Node(Cluster):
             await asyncio.sleep(0.05)
 
     async def falls_silent(self) -> None:
-        """Advance time until the node is unreachable. A late Lease event restarts the wait."""
+        """Advance time, without renewing the Lease, until the phase is Unknown. Repeats, because a late Lease event restarts the wait."""
         async with asyncio.timeout(30):
             while self.phase() != "Unknown":
                 self.now += HOLDS

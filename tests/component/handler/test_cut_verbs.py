@@ -87,7 +87,7 @@ def is_done(world: World, launcher: FakeLauncher, verb: str) -> bool:
 
 
 async def played(kubelet: Path, verb: str, step: int, *, is_lost: bool) -> bool:
-    """Play a verb, and kill virt-handler at this step; return False if the verb has fewer steps."""
+    """Play a verb, and kill virt-handler at this step, whose effect is lost if ``is_lost``; return False if the verb has fewer steps."""
     async with a_world(kubelet) as world:
         await claimed(world, **({"managedSave": image()} if verb == RESUME_FROM_IMAGE else {}))
         launcher = await world.launcher("pod-1")

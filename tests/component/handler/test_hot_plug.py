@@ -25,7 +25,7 @@ def requests(launcher: FakeLauncher) -> list[str]:
 
 
 async def plugged(world: World, *, wanted: bool = True, own: bool = False) -> None:
-    """Write, as virt-api and virt-controller do, a disk to plug (not ``wanted``: to unplug), of an attachment pod or its ``own``."""
+    """Write a disk to plug, as virt-api and virt-controller do; not ``wanted``: to unplug. ``own``: a disk without an attachment pod."""
 
     def edit(vm: dict[str, Any]) -> None:
         devices = vm["spec"]["domain"]["devices"]

@@ -55,7 +55,7 @@ class World:
 
     @asynccontextmanager
     async def node(self, node: str, token_of: str = "", directory: str = "") -> AsyncIterator[Identity]:
-        """Run a node's identity, with the token of a pod there or on another node."""
+        """Run a node's Identity during the block, with the token of a virt-handler pod on node ``token_of`` (empty: the same node)."""
         self.api.users[f"token-{node}"] = claimed(token_of or node)
         async with Client(replace(self.config, token=f"token-{node}"), user_agent="test") as client, asyncio.TaskGroup() as tasks:
             identity = Identity(client, node, NAMESPACE, self.root / (directory or node), self.clock)
@@ -102,7 +102,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def handshake(server: ServerTls, client: ClientTls, name: str) -> tuple[peers.Peer | None, peers.Peer | None]:
-    """Return each side's view of the other; raise ssl.SSLError if one refuses."""
+    """Do a TLS handshake; return the peers that server and client see. Raises ssl.SSLError if one of them refuses."""
     seen: list[peers.Peer | None] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -66,7 +66,7 @@ class Scene:
         self.target.migration(uid, "incoming", "arrived")
 
     def leave(self, uid: str = "mig-1") -> None:
-        """End the migration on the source as libvirt does: it succeeded, and the domain is gone."""
+        """Report on the source, as libvirt does at the end, that the migration succeeded and the domain is gone."""
         self.source.migration(uid, "outgoing", "succeeded")
         self.source.end("migrated")
 

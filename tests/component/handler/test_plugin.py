@@ -64,7 +64,7 @@ def watch(channel: grpc.aio.Channel) -> Any:
 
 @asynccontextmanager
 async def offering(offer: Plugin, tmp_path: Path) -> AsyncIterator[None]:
-    """Run a device plugin during the block, then wait for the end of its connections, which need the event loop."""
+    """Run a device plugin during the block, then wait until gRPC has closed its connections, which needs this event loop."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(offer.run())
         yield

@@ -222,7 +222,7 @@ def silent_pod(scene: Scene) -> Iterator[None]:
 async def flood(
     stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, uid: str
 ) -> list[tuple[socket.socket, asyncio.Task[str]]]:
-    """Open all connections of a migration to pod ``silent``; return the source pod's sockets, with tasks for their ends."""
+    """Open all connections of a migration to pod ``silent``; return each one's (source pod's socket, task that returns how it ended)."""
     scene.incoming.expect(uid, Expected("silent", "n", scene.release))
     process, pods = RelayProcess(), []
     stack.push_async_callback(process.end)
@@ -243,7 +243,7 @@ async def flood(
 async def led(
     stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, source: RelayProcess, target: RelayProcess
 ) -> tuple[list[socket.socket], list[asyncio.Task[str]]]:
-    """Return the pods' sockets of a connection between two relay processes, the source's first, and tasks for its ends."""
+    """Lead a connection through two relay processes; return the pods' sockets and the tasks of both ends, the source's first."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dialled = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()

@@ -335,7 +335,7 @@ class World:
                 task.cancel()
 
     def _judge(self, node: str, collection: str, old: Object, new: Object) -> None:
-        """Complete and refuse status writes as virt-api does; record errors in ``refused``."""
+        """Complete and check a node's status write as virt-api does; record violated rights in ``refused``, and raise Forbidden."""
         now = datetime.now(UTC)
         if collection == VMS:
             VirtualMachineStrategy().prepare_for_status_update(new, old)
@@ -357,7 +357,7 @@ class World:
         return await self.api.put(VMS, vm)
 
     async def record(self, migration: Object, namespace: str = "default", name: str = "testvm") -> None:
-        """Write to ``status.migration`` which Migration began to move the machine, as virt-controller does."""
+        """Write to ``status.migration``, as virt-controller does, that this Migration moves the machine."""
         told = {"name": name_of(migration), "uid": migration["metadata"]["uid"], "phase": migration["status"]["phase"]}
         await self.api.edit(VMS, namespace, name, lambda vm: vm["status"].update(migration=told))
 
