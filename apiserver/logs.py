@@ -13,7 +13,7 @@ _KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctim
 
 
 def add_level_flag(add: Callable[..., object]) -> None:
-    """Add the flag ``--log-level`` by ``add``, a parser's ``add_argument``."""
+    """Add ``--log-level`` by a parser's ``add_argument``."""
     add(
         "--log-level",
         choices=("debug", "info", "warning", "error"),

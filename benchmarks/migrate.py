@@ -91,7 +91,7 @@ def phase_seconds(status: Mapping[str, Any]) -> dict[str, float]:
 
 
 def settled(attempts: Sequence[Attempt], end: datetime) -> Sequence[Attempt]:
-    """Return the attempts up to the first ``SETTLED_ANSWERS`` answers in a row after ``end``; empty before there are as many."""
+    """Return the client's attempts up to ``SETTLED_ANSWERS`` consecutive answers after ``end``; empty before these exist."""
     after = [number for number, each in enumerate(attempts) if (each.ended - end).total_seconds() >= HANGING_SECONDS]
     row = 0
     for number in after:
@@ -137,7 +137,7 @@ def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
 
 
 def taken(before: Mapping[int, float], latest: Mapping[int, float]) -> float:
-    """Return the sum of processor seconds used between two samples by pid; new processes count from zero."""
+    """Return the processor seconds used between two samples by pid; new processes count from zero."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in latest.items())
 
 
@@ -147,7 +147,7 @@ def log_of(kubectl: Kubectl, *arguments: str) -> str:
 
 @contextmanager
 def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
-    """Start guest, Service and client for the block; afterwards verify that the guest never restarted, else raise NotMeasured."""
+    """Start guest, Service and client; after the block, verify that the guest never restarted."""
     kubectl.apply(a_service(NAME, NAME), machine(memory_mib))
     kubectl("wait", "vm", NAME, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
     with console(kubectl, NAME) as guest:
@@ -169,7 +169,7 @@ def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
 
 
 def move(kubectl: Kubectl, idle_rate: float) -> Move:
-    """Migrate the guest once; return a Move with the figures. ``idle_rate``: processor seconds per second of idle virt-handlers."""
+    """Migrate the guest once; return the measured move. ``idle_rate``: idle virt-handlers' processor seconds per second."""
     pods = handlers(kubectl)
     before, relays_before, began = processor_seconds(pods), relays(pods), time.monotonic()
     relays_latest = dict(relays_before)
@@ -217,7 +217,7 @@ def mib_per_second(progress: Mapping[str, Any]) -> float | None:
 
 
 def kind_of(attempt: Attempt) -> str:
-    """Return the last part of an attempt's error message, without addresses, to group equal errors."""
+    """Return the last part of an attempt's error message, without addresses."""
     return re.sub(r"\(?[0-9a-f.:\[\]]*[.:][0-9a-f.:\[\]]+\)?:? ?", "", attempt.failure.rpartition(": ")[2] or attempt.failure).strip()
 
 

@@ -51,7 +51,7 @@ def machine(name: str, way: str, node: str) -> dict[str, Any]:
 
 
 def soon(look: Callable[[], Found], seconds: float) -> Found:
-    """Return the result of ``look()``; while it raises NotMeasured, retry every second: a new guest has no address yet.
+    """Return ``look()``, retried every second while it raises NotMeasured, as before a new guest has an address.
 
     Raises:
         NotMeasured: from the last try, after ``seconds``.

@@ -75,7 +75,7 @@ def writes(kubectl: Kubectl) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _versions(kubectl: Kubectl) -> Iterator[Callable[[], int]]:
-    """Watch the machine during the block; yield a function that returns how many versions came so far."""
+    """Yield a function that returns how many versions of the machine a watch has seen."""
     command = kubectl.command("get", "vm", MACHINE, "--watch", "-o", r"jsonpath={.metadata.resourceVersion}{'\n'}")
     with (
         tempfile.TemporaryFile() as seen,
@@ -112,7 +112,7 @@ class Link(Protocol):
         """Type into the console."""
 
     async def receive(self) -> bytes:
-        """Return the next bytes of console output, when they come."""
+        """Return the next bytes of console output."""
 
 
 class Own:

@@ -48,7 +48,7 @@ GIB: Final = 1 << 30
 
 
 def node_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the node that the peer's certificate names, as our server does, with no certificate revoked."""
+    """Return the node that the peer's certificate names; no certificate is revoked."""
     return trust.node_of(peers.presented(transport), Revocations())
 
 
@@ -83,7 +83,7 @@ async def serve_source(root: Path, migrations: int, port: int) -> None:
 
 
 async def answer(first: dict[str, Any]) -> None:
-    """Print ``first`` as JSON; then measure from each odd input line to the next, and print how late a timer was meanwhile."""
+    """Print ``first``; then measure a timer's delays from each odd input line to the next, and print them."""
     loop, late = asyncio.get_running_loop(), list[float]()
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -135,7 +135,7 @@ class Side:
         return found
 
     async def turn(self) -> None:
-        """Make the process start a measurement, or end the running one, by one input line."""
+        """Tell the process to start or end a measurement: one input line."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         await self._process.stdin.drain()

@@ -73,7 +73,7 @@ class Direct(Connect):
 
 
 async def serve_api(own: Files, port: int, subresource: str, stream: Connect) -> None:
-    """Serve virtual machines with this stream as ``subresource``, without limits of streams."""
+    """Serve one kind of stream without limits of streams."""
 
     def kinds(_: Client | None) -> Kinds:
         return Kinds((VirtualMachineStrategy({subresource: stream}), MigrationStrategy()))
@@ -108,7 +108,7 @@ class Guests:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Act as the guest on one connection, as this object's fields say: print without end, read, or do neither."""
+        """Act as the guest of one connection: print, read, or neither, as this object's fields say."""
         self._writers.append(writer)
         with contextlib.suppress(OSError, RuntimeError):  # uvloop raises this for an aborted transport
             if not self.reading:

@@ -43,11 +43,11 @@ class Chain:
         self._plans_at = changes.number
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether at least one enabled plug-in handles the request."""
+        """Return whether a plug-in handles the request."""
         return self._plan(operation, resource, subresource).anybody
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Run the mutating plug-ins, twice if one requests reinvocation; raise the first refusal at once."""
+        """Run the mutating plug-ins, twice if one requests reinvocation; raise the first refusal."""
         began = time.perf_counter()
         rejected = True
         owners = managed_fields.of(attributes.obj)

@@ -16,7 +16,7 @@ class Changes:
         self._unknown: list[asyncio.Event] = []
 
     def note(self, old: Object | None = None, new: Object | None = None) -> None:
-        """Add one to ``number``; informers call it for every change."""
+        """Count a change; informers call it."""
         del old, new
         self.number += 1
 
@@ -26,7 +26,7 @@ class Changes:
         self.wait_for(informer.synced)
 
     def wait_for(self, known: asyncio.Event) -> None:
-        """Prevent caching of plans until ``known`` is set; until then plug-ins handle (and delay) every request."""
+        """Cache no plan before ``known`` is set; plug-ins then handle (and delay) every request."""
         self._unknown.append(known)
 
     @property

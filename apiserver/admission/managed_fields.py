@@ -23,7 +23,7 @@ def of(obj: Object | None) -> Json:
 
 
 def keep(attributes: Attributes, before: Json) -> None:
-    """Put back the managed fields ``before`` admission, with a warning, if its changes made them invalid."""
+    """Restore the managed fields of ``before``, with a warning, if admission broke them."""
     after = of(attributes.obj)
     if after is before or not after or after == before or attributes.obj is None:
         return

@@ -29,7 +29,7 @@ class ParsedSelector:
 
     @classmethod
     def read(cls, selector: Mapping[str, Json] | None) -> ParsedSelector:
-        """Parse a ``LabelSelector``; for an invalid one, return a selector with the error in ``problem``."""
+        """Parse a ``LabelSelector``; an error becomes the result's ``problem``."""
         try:
             return cls(labels.from_json(selector))
         except (KeyError, TypeError, AttributeError) as error:
@@ -100,7 +100,7 @@ def _rest(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def matches(matching: Matching, attributes: Attributes, namespaces: Namespaces, versions: Versions) -> Resource | None:
-    """Return the matching resource: the requested one, or an equivalent version of it; None if the request does not match.
+    """Return the matching resource: the requested one, or an equivalent version; None if the request does not match.
 
     Raises a StatusError for an invalid selector or an unavailable namespace.
     """

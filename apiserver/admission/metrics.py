@@ -77,7 +77,7 @@ class AdmissionMetrics:
         registry.add(self._condition_errors, self._exclusions, self._condition_seconds)
 
     def step(self, step: Step, operation: str, seconds: float, *, rejected: bool) -> None:
-        """Record the duration of a run of all mutating (or all validating) plug-ins."""
+        """Record a run of all mutating, or all validating, plug-ins."""
         key = (step, operation, "true" if rejected else "false")
         cell = self._steps.get(key)
         if cell is None:
@@ -85,7 +85,7 @@ class AdmissionMetrics:
         cell.observe(seconds)
 
     def plugin(self, name: str, step: Step, operation: str, seconds: float, *, rejected: bool) -> None:
-        """Record the duration of one plug-in's run."""
+        """Record one plug-in's run."""
         key = (name, step, operation, "true" if rejected else "false")
         cell = self._plugins.get(key)
         if cell is None:
@@ -93,7 +93,7 @@ class AdmissionMetrics:
         cell.observe(seconds)
 
     def webhook(self, name: str, type_: Type, operation: str, seconds: float, code: int, *, rejected: bool) -> None:
-        """Record a webhook's call; ``code``: 200 if it allowed, else the refusal's or the failed call's."""
+        """Record a webhook's call; ``code``: 200 if allowed, else the refusal's or failure's."""
         refused = "true" if rejected else "false"
         self._webhook.observe(seconds, name, type_, operation, refused)
         self._requests.increment(name, type_, operation, str(min(code, _MAX_CODE)), refused)

@@ -20,7 +20,7 @@ class Namespaces:
 
     @classmethod
     def of(cls, client: Client) -> Namespaces:
-        """Return the namespaces of ``client``'s cluster, empty until the caller runs the informer."""
+        """Return a cluster's namespaces, empty until the caller runs the informer."""
         return cls(Informer(client, NAMESPACES, trim=trim), client)
 
     @property

@@ -62,7 +62,7 @@ class ResourceQuotas:
         self._queues: dict[str, _Queue] = {}
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the request creates a namespaced object, and quotas exist or are not loaded."""
+        """Return whether the request creates a namespaced object, and quotas exist or are unknown."""
         if operation != "CREATE" or subresource or not resource.namespaced:
             return False
         return len(self.informer) > 0 or not self.informer.synced.is_set()
@@ -71,9 +71,9 @@ class ResourceQuotas:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Add the object to the stored usage of every quota that counts it; a dry run only checks.
+        """Charge every quota that counts the object; a dry run only checks.
 
-        Raises Forbidden by a quota that is exhausted or has no usage yet; InternalError without decision in time.
+        Raises Forbidden by a quota exhausted or without usage; InternalError without decision in time.
         """
         try:
             async with asyncio.timeout(SECONDS):
@@ -91,7 +91,7 @@ class ResourceQuotas:
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Wait until this or another request has evaluated all of the namespace's waiting ones; return this one's refusal, or None."""
+        """Wait until one request has evaluated all waiting ones; return this one's refusal, or None."""
         queue = self._queues.setdefault(attributes.namespace, _Queue())
         waiter = _Waiter(attributes)
         queue.waiting.append(waiter)
@@ -159,7 +159,7 @@ class ResourceQuotas:
         return failed, error
 
     async def _look_again(self, quota: Object, why: Exception) -> None:
-        """After a Conflict, read the quota into the informer, which may lag; log other errors of its update."""
+        """After a Conflict, read the quota into the informer, which may lag. Log other errors."""
         if not isinstance(why, Conflict):
             logger.warning(
                 "cannot write the usage of a quota", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}
@@ -193,7 +193,7 @@ class Usage:
         return cls(quotas, counted, hard, [None if each is None else quantity.parse(str(each)) for each in used])
 
     def check(self, attributes: Attributes) -> StatusError | None:
-        """Return the refusal if a quota's usage is unknown or leaves no room for one more object, or None."""
+        """Return the refusal if one more object does not fit, or None."""
         for quota, hard, used in zip(self._quotas, self._hard, self._used, strict=True):
             if used is None:
                 return forbidden(attributes, f"status unknown for quota: {name_of(quota)}, resources: {self._counted}")
@@ -203,7 +203,7 @@ class Usage:
         return None
 
     def take(self) -> None:
-        """Add one object to the usage, in memory, of every quota."""
+        """Count one more in every quota, in memory."""
         self._taken += 1
         self._used = [None if each is None else each + _ONE for each in self._used]
 

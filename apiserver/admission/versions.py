@@ -20,14 +20,11 @@ class Versions(Protocol):
         ...
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Return ``obj`` in the version ``target``: a converted copy, but ``obj`` itself if that is the stored version."""
+        """Convert ``obj`` to ``target``: a copy, except in the stored version."""
         ...
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Return an object that admission changed, in version ``source``, in the stored version, without unknown fields.
-
-        Raises InternalError.
-        """
+        """Convert a changed object from ``source`` to the stored version, without unknown fields; raises InternalError."""
         ...
 
 
@@ -45,12 +42,12 @@ class ServedVersions:
         return [each.resource for each in self._strategies.values() if each.hub is strategy.hub]
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Return ``obj`` in the version ``target``: a converted copy, but ``obj`` itself if that is the stored version."""
+        """Convert ``obj`` to ``target``: a copy, except in the stored version."""
         strategy = self._strategies[target]
         return obj if strategy.hub is strategy else strategy.from_hub(deepcopy(obj))
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Return an object that admission changed, in version ``source``, in the stored version; raises InternalError."""
+        """Convert a changed object to the stored version; raises InternalError."""
         strategy = self._strategies[source]
         if strategy.hub is strategy:
             return strategy.to_hub(obj)  # the registry validates it

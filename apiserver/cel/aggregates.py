@@ -14,7 +14,7 @@ _PATCH_FIELDS: Final = frozenset({"op", "path", "from", "value"})
 
 
 def charge_equality(frame: Frame, left: Value, right: Value) -> None:
-    """Charge ``frame`` for comparing two values: a tenth of the shorter one's size, rounded up."""
+    """Charge ``frame`` for a comparison: a tenth of the smaller size, rounded up."""
     if type(left) is str and type(right) is str:
         shorter = min(len(left), len(right))
         frame.cost += (shorter + 9) // 10
@@ -25,7 +25,7 @@ def charge_equality(frame: Frame, left: Value, right: Value) -> None:
 
 
 def has_key(container: Value, key: Value) -> bool:
-    """Return whether a map has the key: ``key in container``. Raises CelError if ``container`` is no map."""
+    """Return whether a map has a key (``in``); raises CelError for others than maps."""
     if type(container) is not dict:
         raise no_such_overload()
     try:
@@ -35,7 +35,7 @@ def has_key(container: Value, key: Value) -> bool:
 
 
 def compile_list(nodes: Nodes, node: ListOf, scope: dict[str, int]) -> Code:
-    """Compile ``[a, b]``; if all elements are constant, every evaluation returns the same list."""
+    """Compile ``[a, b]``; a list of constants is built once."""
     codes = [nodes.compile(each.value, scope) for each in node.items]
     runs = [(each.run, item.optional) for each, item in zip(codes, node.items, strict=True)]
     optional = any(item.optional for item in node.items)

@@ -16,7 +16,7 @@ Ask = Callable[[Question], Awaitable[Answer]]
 async def evaluate(
     program: Program, variables: Mapping[str, Value], answers: dict[Question, Answer], ask: Ask, *, limit: int = PER_CALL_LIMIT
 ) -> Result:
-    """Evaluate a program, again after each answer it lacks: ``ask`` gives it, the shared ``answers`` keep it."""
+    """Return a program's result; add missing answers of ``ask`` to the shared ``answers``, and restart."""
     while True:
         try:
             return program.evaluate(variables, limit=limit)

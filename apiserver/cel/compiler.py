@@ -52,7 +52,7 @@ class Compiler:
         self._environment = environment
 
     def slot(self) -> int:
-        """Reserve a position in ``Frame.slots`` for a loop variable, and return it."""
+        """Reserve a loop variable's slot in ``Frame.slots``."""
         self.slots += 1
         return self.slots - 1
 
@@ -132,7 +132,7 @@ class Compiler:
         return Code(lambda frame: selecting.optional_field(run(frame), name), base.cost + 1)
 
     def _base(self, node: Node, scope: dict[str, int]) -> Code:
-        """Compile the operand of a selection (``a`` of ``a.b``); it costs one more unless it is a name or selection."""
+        """Compile a selection's operand (``a`` of ``a.b``); other than names and selections cost one more."""
         code = self.compile(node, scope)
         return code if isinstance(node, Ident | Select | Index) else Code(code.run, code.cost + 1)
 
@@ -311,7 +311,7 @@ def _negate(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
 
 
 def _arithmetic(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
-    """Compile ``a + b + c …`` with one operator as one node, so that long chains do not recurse."""
+    """Compile a chain of one operator as one node, so that long chains do not recurse."""
     operands = [node.args[1]]
     left = node.args[0]
     while isinstance(left, Call) and left.function == node.function and left.target is None and len(left.args) == 2:

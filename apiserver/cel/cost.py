@@ -31,7 +31,7 @@ _SIZED: Final = (str, bytes, list, dict)
 
 
 def size(value: Value) -> int:
-    """Return a value's length, from which costs are computed; 1 for a value without length."""
+    """Return a value's length, the base of costs; 1 if it has none."""
     if type(value) in _SIZED:
         return len(value)
     if isinstance(value, Optional) and value.present:
@@ -50,7 +50,7 @@ def regex(text: int, pattern: int) -> int:
 
 
 def nodes(value: Value) -> int:
-    """Return the number of values in a list or map, at any depth, and itself; 1 for others."""
+    """Return the number of values in a list or map, itself included, at any depth."""
     kind = type(value)
     if kind is list:
         return 1 + sum(map(nodes, value))
@@ -60,7 +60,7 @@ def nodes(value: Value) -> int:
 
 
 def deep(value: Value) -> int:
-    """Return the cost of traversing a value with all its parts, as ``sum`` and ``indexOf`` do."""
+    """Return the cost of traversing a whole value (``sum``, ``indexOf``)."""
     kind = type(value)
     if kind is str or kind is bytes:
         return len(value) // 10

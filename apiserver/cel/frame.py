@@ -27,7 +27,7 @@ class Frame:
             raise CostExceeded
 
     def toil(self, values: int) -> None:
-        """Count values that a step visits although its cost is lower; raises CostExceeded above ``MAX_TOIL`` in all."""
+        """Count values that a step visits for less than their cost; raises CostExceeded above ``MAX_TOIL``."""
         self.toiled += values
         if self.toiled > MAX_TOIL:
             raise CostExceeded

@@ -156,7 +156,7 @@ def _map(walk: Run, step: Code, where: Code | None) -> Run:
 
 
 def _to_map(walk: Run, step: Code, where: Code | None, slot: int, *, entries: bool) -> Run:
-    """Compile ``transformMap``, which keeps the keys, or, if ``entries``, ``transformMapEntry``, which joins the steps' maps."""
+    """Compile ``transformMap``, which keeps the keys, or (``entries``) ``transformMapEntry``, which merges maps."""
     transform, turn = step.run, step.cost + (2 if entries else 3)
 
     def run(frame: Frame) -> Value:
@@ -188,7 +188,7 @@ def _join(made: dict[Value, Value], entry: Value) -> None:
 
 
 def compile_bind(nodes: Nodes, node: Bind, scope: dict[str, int]) -> Code:
-    """Compile ``optMap`` and ``optFlatMap``, which bind an optional's value to a variable."""
+    """Compile ``optMap`` and ``optFlatMap``."""
     over = nodes.compile(node.over, scope)
     slot = nodes.slot()
     step = nodes.compile(node.step, {**scope, node.variable: slot})
@@ -210,7 +210,7 @@ def compile_bind(nodes: Nodes, node: Bind, scope: dict[str, int]) -> Code:
 
 
 def compile_sort_by(nodes: Nodes, node: SortBy, scope: dict[str, int]) -> Code:
-    """Compile ``sortBy``, which sorts a list by a key of each element."""
+    """Compile ``sortBy``."""
     over = nodes.compile(node.over, scope)
     slot = nodes.slot()
     step = nodes.compile(node.key, {**scope, node.variable: slot})
@@ -231,7 +231,7 @@ def compile_sort_by(nodes: Nodes, node: SortBy, scope: dict[str, int]) -> Code:
 
 
 def sort(frame: Frame, elements: list[Value], keys: list[Value]) -> list[Value]:
-    """Return ``elements`` in the order of their ``keys``; raises CelError unless all keys have one ordered type."""
+    """Return the elements sorted by ``keys``; raises CelError unless these have one ordered type."""
     frame.charge(cost.LIST + 1 + 2 * len(keys) ** 2)
     if not keys:
         return elements

@@ -17,7 +17,7 @@ _TWO_VARIABLES: Final = {
 
 
 def expand(source: Source, call: Call) -> Node:
-    """Return a macro's expansion, or another call unchanged. Raises CompileError if a variable is no simple name."""
+    """Expand a macro; return other calls unchanged. Raises CompileError for variables that are not names."""
     shape = (call.function, len(call.args))
     if call.target is None:
         return _has(source, call) if shape == ("has", 1) else call

@@ -48,7 +48,7 @@ def optional_field(value: Value, name: str) -> Optional:
 
 
 def has(value: Value, name: str) -> bool:
-    """Return whether ``value`` has the field, as ``has(value.name)``; raises CelError for types without fields."""
+    """Return whether the field exists: ``has(value.name)``; CelError for other types."""
     if type(value) is Optional:
         if not value.present:
             return False

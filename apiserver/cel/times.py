@@ -98,7 +98,7 @@ def timestamp_text(timestamp: Timestamp) -> str:
 
 
 def local(timestamp: Timestamp, zone: str = "UTC") -> datetime:
-    """Return a timestamp as datetime in a zone (a name, or ``+01:00``), in whole seconds. Raises CelError."""
+    """Return a timestamp (without nanoseconds) in a zone: a name, or ``+01:00``. Raises CelError."""
     try:
         return (_EPOCH + timedelta(seconds=timestamp.nanos // NANOS)).astimezone(_zone(zone))
     except OverflowError:

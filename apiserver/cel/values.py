@@ -113,7 +113,7 @@ class Lazy(Opaque):
         raise NotImplementedError
 
     def get(self, name: str) -> Value:
-        """Return the value of the field ``name``, or raise CelError."""
+        """Return a field, or raise CelError."""
         raise NotImplementedError
 
 
@@ -152,7 +152,7 @@ _KEYS: Final = frozenset({str, int, UInt, Duration, Timestamp, type(None), Optio
 
 
 def key_of(value: Value) -> Value:
-    """Return the Python map's key for a CEL value: for a bool, a :class:`BoolKey`. Raises CelError."""
+    """Return a CEL value's key in Python's maps: for a bool, a :class:`BoolKey`. Raises CelError."""
     kind = type(value)
     if kind in _KEYS:
         return value
@@ -164,7 +164,7 @@ def key_of(value: Value) -> Value:
 
 
 def from_key(key: Value) -> Value:
-    """Return the CEL value of a Python map's key: the inverse of :func:`key_of`."""
+    """Return the CEL value of a map's key; inverse of :func:`key_of`."""
     return key.value if type(key) is BoolKey else key
 
 

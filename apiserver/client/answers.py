@@ -46,7 +46,7 @@ class Answer:
         self._parser: httptools.HttpResponseParser
 
     def take(self, data: memoryview) -> None:
-        """Parse input of the server into ``head`` and body. Raises NotHTTP; parts parsed before stay available."""
+        """Parse input into ``head`` and body. Raises NotHTTP; earlier parts stay available."""
         try:
             if self.head is None:
                 data = self._after_heads(data)

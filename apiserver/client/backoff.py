@@ -16,7 +16,7 @@ class Backoff:
         self._failures = 0
 
     def next(self) -> float:
-        """Count a failure; return the seconds to wait: longer after each, and random."""
+        """Count a failure; return the seconds to pause, random and growing."""
         self._failures += 1
         return pause_seconds(self._failures, self._initial, self._maximum) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
 

@@ -7,9 +7,9 @@ import socket
 
 
 def narrow(transport: asyncio.BaseTransport | None, size: int) -> None:
-    """Set the kernel's socket buffers to ``size`` bytes each way (Linux doubles it, socket(7)); no effect without a socket.
+    """Limit a socket's buffers to ``size`` bytes each way (Linux doubles it, socket(7)).
 
-    At a round trip of a millisecond, that allows ``size`` bytes per millisecond.
+    At a round trip of a millisecond, ``size`` bytes per millisecond remain.
     """
     connection: socket.socket | None = None if transport is None else transport.get_extra_info("socket")
     if connection is not None:

@@ -67,7 +67,7 @@ class Response:
 
     @property
     def certificate(self) -> Mapping[str, object]:
-        """The server's verified certificate, as ``getpeercert`` returns it; empty without TLS or after the body."""
+        """The server's verified certificate; empty without TLS or after the body."""
         return self._connection.certificate if self._connection is not None else {}
 
     @functools.cached_property
@@ -104,7 +104,7 @@ class Response:
         return b"".join(parts)
 
     def release(self) -> None:
-        """End the exchange; keep its connection for others if reusable, else close it. Safe to repeat."""
+        """End the exchange, keeping or closing its connection; safe to repeat."""
         if self._connection is not None:
             self._connection = None
             self._left()
@@ -272,7 +272,7 @@ class Connections:
             self._drop(host)
 
     def _drop(self, host: _Host) -> None:
-        """Forget an origin without connections, because each new TLS context makes a new origin."""
+        """Forget an origin without connections: new TLS contexts make new origins."""
         if not host.users and not host.idle and self._hosts.get(host.origin) is host:
             del self._hosts[host.origin]
 

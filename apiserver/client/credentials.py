@@ -25,7 +25,7 @@ class Token:
         self._read_at = float("-inf")
 
     def value(self) -> str:
-        """Return the token; if its file is unreadable, the last one. Raises ConfigError if there is none."""
+        """Return the token; while its file is unreadable, the last one, or raise ConfigError."""
         if self._config.token_file and self._now() - self._read_at >= TOKEN_SECONDS:
             try:
                 self._value = Path(self._config.token_file).read_text().strip()
@@ -36,7 +36,7 @@ class Token:
         return self._value
 
     def refused(self) -> bool:
-        """After a 401, read the token's file; return whether it has another token."""
+        """Return, after a 401, whether the file has another token."""
         before, self._read_at = self._value, float("-inf")
         return bool(self._config.token_file) and self.value() != before
 
@@ -52,7 +52,7 @@ class Certificates:
         self._looked_at = float("-inf")
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context for the next connection; the last one while changed files are incomplete."""
+        """Return the context for the next connection; the last one while files are incomplete."""
         if self._context is None:
             self._stamps = self._stat()
             self._context = self._config.ssl_context()

@@ -44,9 +44,9 @@ class Access:
         self._known: dict[tuple[bytes, str], tuple[float, Refusal | None]] = {}
 
     async def refusal(self, authorization: str, path: str) -> Refusal | None:
-        """Return the Refusal if the bearer of this ``Authorization`` header may not ``get`` the path, else None.
+        """Return the Refusal if the bearer of an ``Authorization`` header may not ``get`` the path, or None.
 
-        Its code: 401 without a valid token, 403 without the right, 503 without an answer.
+        401 for an invalid token, 403 without the right, 503 without an answer.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()

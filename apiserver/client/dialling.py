@@ -16,7 +16,7 @@ class Abortable(Protocol):
     """Result of dialling an address."""
 
     def abort(self) -> None:
-        """Close the connection that was dialled but is not needed."""
+        """Close the connection: another is used."""
 
 
 _Made = TypeVar("_Made", bound=Abortable)
@@ -35,7 +35,7 @@ async def addresses(host: str, port: int) -> list[str]:
 
 
 def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> list[str]:
-    """Return ``getaddrinfo``'s addresses, alternating between IPv4 and IPv6."""
+    """Return ``getaddrinfo``'s addresses, alternating between families."""
     preferred = [str(address[0]) for family, *_, address in found if family == found[0][0]]
     others = [str(address[0]) for family, *_, address in found if family != found[0][0]]
     return [each for pair in itertools.zip_longest(preferred, others) for each in pair if each is not None]

@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """True if the connection is open and no exchange runs."""
+        """True if open, and no exchange runs."""
         return not (self.is_busy or self._is_over or self._transport is None or self._transport.is_closing())
 
     @property
@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         return part
 
     def finish(self) -> bool:
-        """End the exchange; return whether the connection can carry another one; if not, close it."""
+        """End the exchange; return whether the connection is reusable, else close it."""
         self._forget_time()
         with contextlib.suppress(ExchangeFailed, TimeoutError):
             while self._part():
@@ -164,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         keep_alive(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the receive buffer as memoryview, because asyncio's slices would copy a bytearray."""
+        """Return a memoryview, because asyncio's slices would copy a bytearray."""
         del sizehint
         return self._buffer
 

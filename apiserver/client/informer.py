@@ -84,7 +84,7 @@ class Informer:
 
     @property
     def faults(self) -> int:
-        """Number of exceptions in callbacks, indexes and trimming, and of skipped objects."""
+        """Number of callbacks' and indexes' exceptions, and of skipped objects."""
         return self._faults + self._store.faults
 
     def get(self, namespace: str, name: str) -> Object | None:
@@ -92,7 +92,7 @@ class Informer:
         return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:
-        """Return all objects, or those of a namespace, read-only; it visits every object."""
+        """Return all objects (of a namespace), read-only, by a scan."""
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
@@ -107,7 +107,7 @@ class Informer:
         self._store.subscribe(callback)
 
     def remember(self, obj: Object) -> None:
-        """Put an object that we wrote into the copy, before the watch reports it."""
+        """Put our own write's result into the copy before the watch does."""
         for each in self._sound([obj]):
             self._store.apply(each)
 
@@ -135,7 +135,7 @@ class Informer:
             await asyncio.sleep(self._backoff.next())
 
     def _say(self, error: Exception) -> None:
-        """Log a failed list or watch; as a warning only if its reason is new."""
+        """Log a failed list or watch, as warning once per reason."""
         routine = isinstance(error, TransportError) and self._resource_version
         new, self._said = str(error) != self._said, str(error)
         level = logging.WARNING if new and not routine else logging.DEBUG

@@ -89,7 +89,7 @@ class Client:
     ) -> Object:
         """Return the whole List, read in pages of ``limit`` objects; items have ``kind`` and ``apiVersion``.
 
-        ``trim`` returns the part of an object to keep. If a continue token expires, lists again without pages.
+        ``trim`` returns what to keep of an object. After an expired continue token, list again without pages.
         """
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))
@@ -110,7 +110,7 @@ class Client:
         return {**page, "metadata": metadata, "items": items}
 
     async def page(self, resource: Resource, namespace: str, *, field_selector: str, limit: int) -> tuple[Object, ...]:
-        """Return the first ``limit`` objects of a namespace that the field selector selects; fewer if there are not as many."""
+        """Return at most the first ``limit`` objects that a field selector selects."""
         query = _query(fieldSelector=field_selector, limit=str(limit))
         return tuple(_kept(await self._object("GET", resource.path(namespace), params=query), None))
 
@@ -141,7 +141,7 @@ class Client:
         return await self._object("PATCH", path, params=_query(fieldManager=field_manager), body=patch, headers=headers)
 
     async def delete(self, resource: Resource, name: str, namespace: str | None = None, *, options: Object | None = None) -> Object:
-        """Delete an object; return a Status, or the object while finalizers or a grace period keep it."""
+        """Delete an object; return the Status, or the object held by finalizers or grace period."""
         return await self._object("DELETE", resource.path(namespace, name), body=options)
 
     async def watch(
@@ -204,7 +204,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Response:
-        """Send a request; return a successful response with unread body, a context manager. Raises StatusError for others."""
+        """Return a successful response, a context manager with unread body; raise StatusError for others."""
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
@@ -277,7 +277,7 @@ async def _error(response: Response, method: str, path: str) -> errors.StatusErr
 
 
 def _retry_after(response: Response) -> float | None:
-    """Return the seconds of ``Retry-After``, at most 30; None without, or for a date, which Kubernetes does not send."""
+    """Return the seconds of ``Retry-After``, at most 30, or None; Kubernetes does not use dates."""
     after = response.headers.get("Retry-After", "")
     if (response.status == 429 or response.status >= 500) and after.isdecimal():
         return min(float(after), MAX_RETRY_SECONDS)

@@ -47,7 +47,7 @@ class Store:
         """Exceptions of callbacks and indexers."""
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback`` with (None, object) now for every object, and then for every change."""
+        """Call ``callback`` now for every object, and then for every change."""
         for each in list(self._objects.values()):
             self._call(callback, None, each)
         self._callbacks.append(callback)
@@ -61,7 +61,7 @@ class Store:
         return self._objects.values()
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the first ones indexed."""
+        """Return the objects with ``value`` in the index ``name``, by name; with a limit, only the first ones indexed."""
         keys = self._indexes[name].get(value, {})
         return [self._objects[key] for key in (islice(keys, limit) if limit else sorted(keys))]
 
@@ -69,7 +69,7 @@ class Store:
         return len(self._objects)
 
     def prepare(self, obj: Object) -> None:
-        """Compute now the index values of an object that the next :meth:`replace` brings, to spread the cost."""
+        """Compute an object's index values before the next :meth:`replace`, to spread the cost."""
         known = self._objects.get(key_of(obj))
         if known is None or resource_version_of(known) != resource_version_of(obj):
             self._prepared[key_of(obj)] = obj, self._found(obj)
@@ -86,7 +86,7 @@ class Store:
         self._prepared.clear()
 
     def apply(self, new: Object) -> None:
-        """Add or update an object, unless the store has a newer state of it, or knows of its later deletion."""
+        """Add or update an object, unless a newer state or its deletion is known."""
         at = _revision_of(new)
         if at and (at <= self._tombstones.get(uid_of(new), 0) or (at <= self._listed_at and key_of(new) not in self._objects)):
             return  # deleted later

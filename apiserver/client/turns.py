@@ -21,18 +21,18 @@ class Turn:
         self._ends = clock() + seconds
 
     def is_over(self) -> bool:
-        """Return whether this turn's steps or time are used up; if not, count one step."""
+        """Return whether this turn's steps or time are spent; else count a step."""
         if self._done >= self._most or self._clock() >= self._ends:
             return True
         self._done += 1
         return False
 
     async def another(self) -> None:
-        """Let other tasks run; then start a new turn and count its first step."""
+        """Let other tasks run; start the next turn, with one step counted."""
         await asyncio.sleep(0)
         self._done, self._ends = 1, self._clock() + self._seconds
 
     async def rest(self) -> None:
-        """Count one step; if this turn is over, first let other tasks run."""
+        """Count a step; first let other tasks run if this turn is over."""
         if self.is_over():
             await self.another()

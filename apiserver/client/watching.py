@@ -32,7 +32,7 @@ class WatchEvent:
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield complete, non-empty lines; what follows the last line end is dropped. Raises TransportError for a long line."""
+    """Yield complete lines, dropping a broken connection's last one. Raises TransportError for a long one."""
     pending = bytearray()
     async for chunk in chunks:
         searched = len(pending)
@@ -48,7 +48,7 @@ async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 
 def parse(line: bytes, path: str) -> WatchEvent:
-    """Return a line as WatchEvent; for an ERROR event, raise its Status. Raises TransportError for an invalid line."""
+    """Return a line's WatchEvent; raise the Status of an ERROR, or TransportError."""
     try:
         parsed = json.loads(line)
         kind, obj = parsed["type"], parsed["object"]

@@ -57,7 +57,7 @@ class RequestContext:
             self.annotations = {**self.annotations, key: value}
 
     def wait(self, whom: str, seconds: float) -> None:
-        """Add seconds that the request waited for ``whom``, such as ``validating-webhook``, for the log and metrics."""
+        """Add seconds spent waiting for ``whom``, for the log and metrics."""
         self.waited += seconds
         if self.waits is None:
             self.waits = {}

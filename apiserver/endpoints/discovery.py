@@ -22,7 +22,7 @@ _READ: Final = ["get"]
 
 
 def subresources(strategy: Strategy) -> list[tuple[str, Resource, list[str]]]:
-    """Return (name, resource with the kind that it answers, verbs) of each subresource, by name."""
+    """Return (name, resource of the answer's kind, verbs) of each subresource."""
     found = [(name, strategy.resource, _READ) for name in strategy.connects]
     found += [(name, part.answers, _READ) for name, part in strategy.reads.items()]
     found += [(name, answer_of(verb, strategy.resource), _ACTION) for name, verb in strategy.verbs.items()]

@@ -44,7 +44,7 @@ class Document:
 
 
 async def serve(context: RequestContext, document: Document, *, public: bool = False, packed: bool = False) -> Response:
-    """Answer with the document, or 304 if the client has it; ``packed`` compresses large documents and never indents."""
+    """Serve the document, or 304 if unchanged; ``packed`` compresses large documents and never indents."""
     headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
     if public:
         headers["Cache-Control"] = "public"

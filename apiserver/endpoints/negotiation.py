@@ -49,7 +49,7 @@ class Representation:
 
 
 def accepted(header: str) -> list[MediaType]:
-    """Return an Accept header's valid media types, best first: by quality, then types before wildcards, then position."""
+    """Return an Accept header's valid media types, best first: by quality, types before wildcards, position."""
     found = [each for part in header.split(",") if (each := _media_type(part)) and each.quality > 0]
     return sorted(found, key=lambda each: (-each.quality, each.kind == "*", each.subtype == "*"))
 
@@ -77,10 +77,7 @@ def _encodings(alternative: MediaType) -> Iterator[str]:
 
 
 def negotiate(header: str, transforms: tuple[str, ...] = (), *, stream: bool = False) -> Representation:
-    """Return the best Representation that the Accept header allows: JSON, YAML (not for streams) or one of ``transforms``.
-
-    Raises NotAcceptable.
-    """
+    """Return the best Representation for a header: JSON, YAML (not for streams) or one of ``transforms``. Raises NotAcceptable."""
     found = _negotiated if len(header) <= _REMEMBERED_LENGTH else _negotiated.__wrapped__
     return found(header, transforms, stream)
 

@@ -57,7 +57,7 @@ class Presenter:
         self._now = now
 
     def one(self, obj: Object, representation: Representation, include: Include = "Metadata", *, columns: bool = True) -> Object:
-        """Return an object in this representation: whole, as a Table, or its metadata; ``columns`` as for :meth:`table`."""
+        """Return an object whole, or as a Table or metadata; ``columns`` as for :meth:`table`."""
         match representation.transform:
             case "Table":
                 metadata = {"resourceVersion": dig(obj, "metadata", "resourceVersion") or ""}

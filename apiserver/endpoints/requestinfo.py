@@ -53,12 +53,12 @@ class RequestInfo:
 
     @property
     def mutating(self) -> bool:
-        """True for writes, which count against a limit of their own."""
+        """True for writes, which have a separate limit."""
         return self.verb in _MUTATING if self.is_resource else self.method not in {"GET", "HEAD", "OPTIONS"}
 
     @property
     def scope(self) -> str:
-        """The metrics' label ``scope``: ``resource`` (one object), ``namespace``, ``cluster`` or empty."""
+        """The metrics' label: ``resource``, ``namespace``, ``cluster`` or empty."""
         if self.name and not self.selected_name:
             return "resource"
         return "namespace" if self.namespace else "cluster" if self.is_resource else ""
@@ -138,7 +138,7 @@ def _misnamed(what: str, text: str) -> str:
 
 
 def _without_namespace(parts: list[str]) -> list[str]:
-    """Return the path's parts without the namespace's name, which may be empty: ``/namespaces//virtualmachines`` lists all."""
+    """Drop the namespace's name, which may be empty: ``/namespaces//virtualmachines`` lists all."""
     place = 4 if parts[3] == "watch" else 3
     return parts[: place + 1] + parts[place + 2 :] if parts[place : place + 1] == ["namespaces"] and len(parts) > place + 2 else parts
 

@@ -54,10 +54,7 @@ async def answer(
     media_type: str = JSON,
     pretty: bool = False,
 ) -> Response:
-    """Return a response with ``value`` as JSON or YAML, compressed if large; ``pretty`` always indents.
-
-    ``value`` may also be encoded JSON: bytes, or Joined.
-    """
+    """Return the response with ``value``, compressed if large; bytes and Joined are JSON already. ``pretty`` always indents."""
     pretty = pretty or is_pretty(context)
     if isinstance(value, Joined) and (media_type != JSON or pretty):
         value = b"".join(value.slices(value.length))
@@ -94,7 +91,7 @@ def _gzip(body: bytes | Joined) -> bytes:
 
 
 def status_of(context: RequestContext, error: StatusError) -> Response:
-    """Return the response with an error's ``Status``, in JSON if the client accepts no supported type."""
+    """Return an error's ``Status``, in JSON if the client accepts no supported type."""
     try:
         media_type = context.represent().media_type
     except NotAcceptable:
@@ -123,7 +120,7 @@ def add_headers(context: RequestContext, response: Response) -> None:
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Return ``Warning`` headers' values. If the texts exceed 4096 characters, cut each to 256 and drop the last ones.
+    """Return values of ``Warning`` headers. Above 4096 characters, cut each to 256 and drop the last.
 
     At most 64: some clients (Python's ``http.client``) reject over 100 headers.
     """

@@ -51,11 +51,11 @@ class WatchMeter:
     _names: tuple[str, str, str]
 
     def tally(self, frames: Sequence[bytes]) -> Tally:
-        """Group frames by size, once for all watches that send them; :meth:`sent` counts the result."""
+        """Group frames by size, for :meth:`sent` of all watches that send them."""
         return self._sizes.tally([len(each) for each in frames])
 
     def sent(self, tally: Tally) -> None:
-        """Count the events of one :meth:`tally` as sent by a watch."""
+        """Count the sent events of a :meth:`tally`."""
         self._events.value += tally.number
         self._sizes.add(tally)
 

@@ -49,7 +49,7 @@ _DIGITS_OF_FLOAT32: Final = 9
 
 
 def plain(text: str) -> Scalar:
-    """Return the value of a scalar without quotes and tag: a number, a bool, None or the text."""
+    """Return the value of a scalar without quotes and tag: number, bool, None, text."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -61,7 +61,7 @@ def plain(text: str) -> Scalar:
 
 
 def tagged(tag: str, text: str) -> Scalar:
-    """Return the value of a tagged scalar; raises BadRequest if its text is not of that type."""
+    """Return a tagged scalar's value; raises BadRequest for another type."""
     kind = tag.removeprefix(TAG) if tag.startswith(TAG) else ""
     if kind == "binary":
         return _decoded(text)

@@ -59,12 +59,12 @@ class Access:
 
 
 def paths(selection: Selection, environ: Mapping[str, str]) -> str:
-    """Return the kubeconfig files to merge as one text, in ``KUBECONFIG``'s format."""
+    """Return the kubeconfig files to merge, in the format of ``KUBECONFIG``."""
     return selection.kubeconfig or environ.get("KUBECONFIG", "") or DEFAULT_KUBECONFIG
 
 
 async def load(selection: Selection, environ: Mapping[str, str] = os.environ) -> Access:
-    """Return the Access to a cluster (address, namespace, credentials) by flags, environment and kubeconfig. Raises Failure."""
+    """Return the Access to a cluster, by flags, environment and kubeconfig."""
     named = paths(selection, environ)
     if selection.kubeconfig and not _exists(selection.kubeconfig):
         raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist or is a directory")

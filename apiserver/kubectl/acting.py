@@ -35,7 +35,7 @@ class Begun:
 
 
 async def each(names: Sequence[str], act: Callable[[str], Awaitable[object]]) -> int:
-    """Call ``act`` for each name in turn; print its Failure and continue. Return the exit code: 1 if any failed."""
+    """Call ``act`` for all names, and print failures; return kubectl's exit code: 1 if any failed."""
     failed = False
     for name in names:
         try:
@@ -47,7 +47,7 @@ async def each(names: Sequence[str], act: Callable[[str], Awaitable[object]]) ->
 
 
 async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, Any], waiting: Waiting, *, dry_run: bool = False) -> int:
-    """Request a verb for each machine; if ``waiting.wait``, wait until all are done. Return the exit code, 1 if any failed."""
+    """Request a verb of each machine; if ``waiting.wait``, wait for all. Return the exit code."""
     access = await load()
     begun: list[Begun] = []
 

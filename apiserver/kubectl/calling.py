@@ -50,7 +50,7 @@ class Kubectl:
         return output.decode(errors="replace")
 
     async def get(self, kind: str, name: str) -> Object | None:
-        """Return an object; None if it does not exist. Raises Failure."""
+        """Return an object, or None if absent. Raises Failure."""
         found = await self("get", kind, name, "--output=json", "--ignore-not-found")
         return json.loads(found) if found.strip() else None
 

@@ -47,14 +47,14 @@ from apiserver.kubectl.messages import Failure, describe, first
 
 
 def run(arguments: list[str] | None) -> int:
-    """Parse and run one command; print an error, and return the exit code."""
+    """Run one command; return its exit code."""
     # It logs errors that it also raises.
     logging.basicConfig(level=logging.CRITICAL)
     return exit_code(lambda: _parse_and_do(arguments))
 
 
 def exit_code(command: Callable[[], int]) -> int:
-    """Call ``command`` and return its exit code; print an exception as one line, and return that of a failure."""
+    """Run a command, print its error, and return its exit code."""
     try:
         code = command()
         if sys.stdout is not None:

@@ -27,7 +27,7 @@ _VALUES: Final = {"-n": "namespace", "--namespace": "namespace", "--kubeconfig":
 
 
 def words(given: Sequence[str], machines: Sequence[str], options: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the words that may stand for the last one of ``given``: commands, flags or machines' names."""
+    """Return the commands, flags or names that complete the last word of ``given``."""
     *before, last = given or [""]
     command = command_of(before)
     if command is None:
@@ -38,7 +38,7 @@ def words(given: Sequence[str], machines: Sequence[str], options: Mapping[str, S
 
 
 def command_of(before: Sequence[str]) -> str | None:
-    """Return the first of these words that is neither a flag nor its value; None without one."""
+    """Return the first word that is neither a flag nor its value, or None."""
     skip = False
     for word in before:
         if not skip and not word.startswith("-"):
@@ -48,7 +48,7 @@ def command_of(before: Sequence[str]) -> str | None:
 
 
 def needs_names(given: Sequence[str]) -> bool:
-    """Return whether the last word, after a command that takes names, is not a flag."""
+    """Return whether the last word may be a machine's name."""
     command = command_of(given[:-1])
     return command is not None and command not in WITHOUT_NAMES and not given[-1].startswith("-")
 
@@ -67,7 +67,7 @@ def selection_of(given: Sequence[str]) -> Selection:
 
 
 async def names(selection: Selection) -> list[str]:
-    """Return the names of the namespace's virtual machines; empty after an error or without an answer in time."""
+    """Return the names of the namespace's machines; none after a failure."""
     try:
         async with asyncio.timeout(SECONDS):
             way = await access.load(selection)

@@ -81,9 +81,9 @@ class Session:
         self._seen = Scrollback()
 
     async def run(self) -> None:
-        """Stay attached, connecting again after interruptions, until the user leaves or the guest is off.
+        """Stay attached until the user leaves or the guest is off.
 
-        Raises Failure, also if the user loses the right to the console; BrokenPipeError.
+        Raises Failure, also after a withdrawn right; BrokenPipeError.
         """
         access = await self._load()
         failures: list[BaseException] = []

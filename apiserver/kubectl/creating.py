@@ -36,7 +36,7 @@ class Wanted:
 
 
 def manifest(wanted: Wanted, user_data: str = "") -> Object:
-    """Return the VirtualMachine as object for YAML."""
+    """Return the wanted VirtualMachine's object."""
     disks: list[Object] = []
     if wanted.image:
         source = {"reference": wanted.image, **({"path": wanted.image_path} if wanted.image_path else {})}
@@ -92,7 +92,7 @@ def run(wanted: Wanted) -> str:
 
 
 def ask(question: str) -> str:
-    """Print a question on standard error, because standard output is the manifest; return the typed line, empty at the end."""
+    """Ask on standard error, because standard output is the manifest; return the line, empty at the end."""
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline()

@@ -19,7 +19,7 @@ Viewers = Mapping[str, tuple[str, ...]]
 
 
 def viewer(viewers: Viewers, address: str, port: int, which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...] | None:
-    """Return the command line of the first viewer on PATH, for this address and port; None if none is on PATH."""
+    """Return the command line of the first viewer on PATH, or None."""
     for program, arguments in viewers.items():
         if found := which(program):
             return (found, *(each.format(address=address, port=port) for each in arguments))
@@ -33,7 +33,7 @@ class Display(proxy.Proxy):
     viewers: ClassVar[Viewers]
 
     async def run(self, *, port: int, proxy_only: bool) -> None:
-        """Serve the screen on a local port until the viewer ends, or with ``proxy_only`` until cancelled."""
+        """Serve until the viewer ends, or with ``proxy_only`` until cancelled."""
         await self.serve(port, None if proxy_only else self._command)
 
     def _command(self, port: int) -> tuple[str, ...]:

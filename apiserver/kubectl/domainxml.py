@@ -18,7 +18,7 @@ async def show(access: Access, name: str) -> str:
 
 
 def printed(answer: Object, doing: str) -> str:
-    """Return the XML in an answer; raises Failure if it is missing or has control characters."""
+    """Return an answer's XML; raises Failure for control characters."""
     try:
         return str(subresource.parse(str(answer[subresource.FIELD]))[subresource.FIELD]).rstrip("\n")
     except (KeyError, ValueError) as error:

@@ -98,7 +98,7 @@ class _Mover:
         return await self._cluster.get("persistentvolume", move.volume["metadata"]["name"])
 
     async def _copy(self, move: Move, stateful_set: Object) -> float:
-        """Stop etcd and copy its data; return when etcd was stopped (monotonic time). After a failure, start etcd on its old node."""
+        """Stop etcd and copy its data; return the stop's monotonic time. After a failure, start etcd where it was."""
         await self._start("from", move, stateful_set)
         await self._start("to", move, stateful_set)
         if RECORD not in annotations_of(stateful_set) and await self._in("to", planning.EXISTS):

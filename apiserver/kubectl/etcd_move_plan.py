@@ -38,12 +38,12 @@ ADOPT: Final = f"cd {DIRECTORY} && {BUSYBOX} mv {STAGED} {CURRENT} && {BUSYBOX} 
 
 
 def sums(directory: str) -> str:
-    """Return the shell command that prints the SHA-256 of each file in a directory."""
+    """Return the command that prints the digests of a directory's files."""
     return f"cd {DIRECTORY}/{directory} && {BUSYBOX} find . -type f -exec {BUSYBOX} sha256sum {{}} +"
 
 
 def retire(suffix: str) -> str:
-    """Return the shell command that renames the data on the source, so that etcd never starts with it."""
+    """Return the command that renames the source's data: etcd never starts with it."""
     return f"cd {DIRECTORY} && test ! -e {CURRENT} || {BUSYBOX} mv {CURRENT} {CURRENT}.moved-{suffix}"
 
 
@@ -68,7 +68,7 @@ class Move:
 
 
 def recorded(stateful_set: Object) -> Move | None:
-    """Return the Move that an interrupted run recorded in an annotation, or None. Raises Failure for an invalid one."""
+    """Return the move that an earlier run recorded, or None. Raises Failure for an invalid annotation."""
     text = annotations_of(stateful_set).get(RECORD)
     if not text:
         return None
@@ -83,7 +83,7 @@ def recorded(stateful_set: Object) -> Move | None:
 
 
 def host_of(volume: Object | None) -> str:
-    """Return the hostname of the only node on which a volume is usable; empty for none or several."""
+    """Return the only node that can use a volume; empty for none or several."""
     terms = dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
     if len(terms) != 1:
         return ""
@@ -137,8 +137,7 @@ def _volume_on(volume: Object, host: str) -> Object:
 def copying_pod(role: str, move: Move, stateful_set: Object) -> Object:
     """Return the pod that reads the directory on the source (``role`` ``from``) or writes it on the target (``to``).
 
-    The target's tolerates what etcd does, which proves, before etcd stops, that etcd can run there; the source's also runs
-    on a drained node.
+    The target's schedules like etcd, as a proof before etcd stops; the source's also runs on a drained node.
     """
     template = dig(stateful_set, "spec", "template", "spec") or {}
     etcd = (template.get("containers") or [{}])[0]

@@ -19,7 +19,7 @@ _WARNING: Final = (
 
 
 def refusal(node: Object | None, name: str) -> str:
-    """Return why the node cannot be fenced: it does not exist, or its kubelet reports; else empty."""
+    """Return why the node cannot be fenced; empty if it can."""
     if node is None:
         return f"node {name} not found: check the name with kubectl virt nodes; a Node that was deleted counts as off already"
     if node_states.kubelet_is_unreachable(node):
@@ -38,7 +38,7 @@ def _time(lease: Object | None) -> object:
 
 
 def question(node: str, machines: Sequence[str] | None) -> str:
-    """Return the text that tells the user what fencing does; ``machines``: those on the node, None if unknown."""
+    """Return the text that states what fencing does, for confirmation; ``machines`` is None if unknown."""
     return f"{_what_follows(node)} {_there(machines)}\n{_WARNING}"
 
 

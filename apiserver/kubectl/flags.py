@@ -87,7 +87,7 @@ class CommandParser(Parser):
         return [text for action in self._actions for text in action.option_strings]
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401  argparse's overloads
-        """Return the parsed flags and an empty list, because unknown arguments print an error and exit with 1."""
+        """Return the flags and an empty list. Exits with 1 on unknown arguments."""
         parsed, more = super().parse_known_args(args, namespace)
         given: list[str] = [*getattr(parsed, "names", ()), *filter(None, [getattr(parsed, "name", "")]), *more]
         if len(given) > 1 and given[0].lower() in KINDS:
@@ -107,7 +107,7 @@ class Commands:
         self.parsers: dict[str, CommandParser] = {}
 
     def add(self, name: str, text: str, more: str = "", aliases: Sequence[str] = ()) -> CommandParser:
-        """Add a command; return its parser. ``text``: its line in the list of commands, ``more``: further help."""
+        """Return a new command's parser; ``text`` is its line in the list, ``more`` adds to its help."""
         description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
         self.texts[name] = text
         self.parsers[name] = self._parsers.add_parser(
@@ -123,7 +123,7 @@ class Commands:
         return self.parsers[name]
 
     def add_for_machine(self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None) -> CommandParser:
-        """Add a command on one machine; return its parser. ``named`` converts the argument NAME to a name."""
+        """Return the parser of a command on one machine; ``named`` parses its name."""
         parser = self.add(name, text, more)
         parser.add_argument("name", metavar="NAME", type=named or _machine, help="the virtual machine: NAME or vm/NAME")
         return parser
@@ -131,14 +131,14 @@ class Commands:
     def add_for_machines(
         self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None, aliases: Sequence[str] = ()
     ) -> CommandParser:
-        """Add a command on machines; return its parser. ``named`` converts each argument NAME to a name."""
+        """Return the parser of a command on machines; ``named`` parses a name."""
         parser = self.add(name, text, more, aliases)
         parser.add_argument("names", metavar="NAME", nargs="+", type=named or _machine, help="virtual machines: NAME or vm/NAME")
         return parser
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Parse the arguments; the result always has ``selection``, ``command`` and ``name``. Exits with 1 after an error."""
+    """Parse the arguments, always with ``selection``, ``command`` and ``name``. Exits with 1 on an error."""
     program, commands, waiting = _program()
     arguments, guest_command = _split(sys.argv[1:] if arguments is None else arguments)
     parsed = program.parse_args(arguments)
@@ -157,7 +157,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def options() -> dict[str, list[str]]:
-    """Return the flags of each command, by its name."""
+    """Return the flags of each command."""
     _, commands, _ = _program()
     return {name: parser.option_strings() for name, parser in commands.parsers.items()}
 
@@ -299,7 +299,7 @@ def _add_ssh(commands: Commands) -> None:
 
 
 def _settle_login(parser: CommandParser, parsed: argparse.Namespace) -> None:
-    """Split USER@NAME in ``parsed`` into ``username`` and ``name``; for scp, also the guest's path. Exits after an error."""
+    """Split USER@NAME, and for scp the guest's path, from ``name``."""
     if parsed.command == "scp":
         paths = [parsed.source, parsed.target]
         guests = [each for each in paths if _GUEST_PATH.match(each)]
@@ -511,7 +511,7 @@ def _forward(text: str) -> portforward.Local:
 
 
 def _lines(text: str) -> int | None:
-    """Parse a number of lines; None for ``-1``, which means all, as in kubectl."""
+    """Parse a number of lines; None for -1, kubectl's word for all."""
     if text == "-1":
         return None
     if not (text.isascii() and text.isdigit()):

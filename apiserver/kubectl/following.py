@@ -28,7 +28,7 @@ class Following(Watching):
         changed: Callable[[Object], None],
         times: Times = TIMES,
     ) -> None:
-        """Take the Migration's ``first`` state; ``changed`` is called with it and with each later one."""
+        """Take the Migration's ``first`` state; ``changed`` is called with each state."""
         super().__init__(load, access, MIGRATIONS, first, changed, times)
 
     async def end(self, seconds: float) -> Object:
@@ -45,7 +45,7 @@ class Following(Watching):
         return self.newest
 
     async def _measured(self) -> None:
-        """Wait briefly for the figures of a successful migration, which may come after its final phase."""
+        """Wait briefly for a successful migration's figures, which may follow its end."""
         with contextlib.suppress(TimeoutError, Failure):
             async with asyncio.timeout(self._times.figures):
                 await self.until(self._is_known, look=self._times.figures / 10)

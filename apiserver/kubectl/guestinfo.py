@@ -25,14 +25,14 @@ _BYTES: Final = frozenset({"totalBytes", "usedBytes"})
 
 
 async def show(access: Access, name: str, output: str) -> str:
-    """Return a guest's information as text in a format: ``table``, ``wide`` (with applications), ``json`` or ``yaml``."""
+    """Return a guest's information in a format: ``table``, ``wide`` (with applications), ``json`` or ``yaml``."""
     doing = f"read the guest's information of virtual machine {access.namespace}/{name}"
     answer = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name, guestinfo.NAME), doing)
     return printed(answer, output)
 
 
 def printed(answer: Object, output: str) -> str:
-    """Return an answer as text for ``--output``; JSON and YAML escape control characters."""
+    """Format an answer for ``--output``; JSON and YAML escape control characters."""
     match output:
         case "json":
             return json.dumps(answer, indent=2)
@@ -43,7 +43,7 @@ def printed(answer: Object, output: str) -> str:
 
 
 def table(info: Object, *, wide: bool = False) -> str:
-    """Return information, already :func:`bounded`, as text; ``wide`` lists applications instead of counting them."""
+    """Format bounded information; ``wide`` lists applications instead of counting them."""
     agent, system, zone = (info.get(key) or {} for key in ("agent", "os", "timezone"))
     lines = aligned(
         [

@@ -25,7 +25,7 @@ class Reader(NamedTuple):
 
 @contextmanager
 def reading() -> Iterator[Reader]:
-    """Yield the kubeconfig reader of kubernetes_asyncio; afterwards delete its temporary key files."""
+    """Yield kubernetes_asyncio's kubeconfig reader, and delete its temporary key files afterwards."""
     library = reader()
     try:
         yield library
@@ -36,7 +36,7 @@ def reading() -> Iterator[Reader]:
 
 
 def reader() -> Reader:
-    """Return the kubeconfig reader of kubernetes_asyncio, importing little of it; all, if its layout is unexpected.
+    """Return kubernetes_asyncio's kubeconfig reader, importing it alone; with an unexpected layout, all.
 
     Other imports of the library stay complete.
     """

@@ -50,18 +50,18 @@ class Newest:
 
     @property
     def is_waiting(self) -> bool:
-        """True while output is held back, to print only its last lines."""
+        """True while output is held back."""
         return self._lines is not None
 
     def add(self, content: bytes) -> bytes:
-        """Take further output; return what to print now: nothing while it is held back."""
+        """Take further output; return what to print now."""
         if self._lines is None:
             return content
         self._content += content
         return self.rest() if len(self._content) > MAX_HELD_BYTES else b""
 
     def rest(self) -> bytes:
-        """Return the last lines of held output; :meth:`add` then returns later output at once."""
+        """Return the last of the held lines; later output is not held."""
         lines, content, self._lines = self._lines, self._content, None
         if lines is None or not lines:
             return b""
@@ -93,7 +93,7 @@ async def _print(connection: ClientConnection, newest: Newest, write: Write, pau
 async def show(settings: Settings, load: Callable[[], Awaitable[Access]], *, stdout: int = 1, pause_seconds: float = 1.0) -> int:
     """Print a guest's serial output; return 0 at its end. Raises Failure.
 
-    ``pause_seconds``: with ``follow`` and ``tail``, output before such a pause counts as earlier, later output is new.
+    ``pause_seconds``: with ``follow`` and ``tail``, such a pause divides earlier from new output.
     """
     query: dict[str, int | str] = {"port": settings.port, "follow": str(settings.follow).lower()}
     is_terminal = os.isatty(stdout)

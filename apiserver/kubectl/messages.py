@@ -25,7 +25,7 @@ class Unreachable(Failure):
 
 
 def said(text: str) -> str:
-    """Return a server's or node's text as one line of limited length without control characters."""
+    """Return a server's or node's text as one line without control characters."""
     return one_line(text, MAX_SAID)
 
 
@@ -65,7 +65,7 @@ def describe(error: BaseException) -> str:
 
 
 def first(error: BaseException) -> BaseException:
-    """Return the exception, or, of a group, the first one that is no group."""
+    """Return the exception, or the first one in a group, at any depth."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -66,7 +66,7 @@ class Screen:
             self._drawn, self._phase, self._at = text, phase, now
 
     def leave(self) -> None:
-        """End the progress line, so that other output starts on a new one."""
+        """End the progress line; other output follows below."""
         if self._is_terminal and self._drawn:
             self._drawn = ""
             self._out.write("\n")
@@ -74,9 +74,9 @@ class Screen:
 
 
 async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({}), *, dry_run: bool = False) -> int:
-    """Create a machine's Migration, and if requested show its progress to the end; return 0.
+    """Create a machine's Migration; if requested, show its progress; return 0.
 
-    Raises Failure, also if the guest does not move.
+    Raises Failure, also if it fails.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"
@@ -102,9 +102,9 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
 
 
 async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool, dry_run: bool = False) -> int:
-    """Cancel a migration; return 0. ``name`` is the machine's, or, if ``by_migration``, the Migration's.
+    """Cancel a migration; return 0. ``name`` is the machine's, or the Migration's if ``by_migration``.
 
-    Raises Failure, also if the guest has moved already.
+    Raises Failure, also if the guest has moved.
     """
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))

@@ -38,9 +38,9 @@ class State(NamedTuple):
 
 
 def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_starts.Verdict | None = None) -> State:
-    """Return a node's State: a word and its reason. ``lease``: virt-handler's; ``avoided``: why starts avoid the node.
+    """Return a node's State, with its reason. ``lease``: virt-handler's; ``avoided``: why starts avoid the node.
 
-    ``now`` may differ by seconds from the node's clock.
+    ``now``: within seconds of the node's clock.
     """
     handled = lease is not None and _is_valid(lease, now)
     if node_states.kubelet_is_unreachable(node):
@@ -100,7 +100,7 @@ def _row(node: Object, lease: Object | None, machines: str | None, state: State)
 
 
 def _kept(vm: Object) -> Object:
-    """Return the fields of a machine that :func:`rows` uses, because all machines are held in memory."""
+    """Return a machine's fields for :func:`rows`: all machines are in memory."""
     return {
         "metadata": {"namespace": namespace_of(vm), "name": name_of(vm)},
         "status": {"nodeName": dig_vm(vm, "status", "nodeName"), "attempts": dig_vm(vm, "status", "attempts")},
@@ -120,10 +120,7 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
 
 
 async def machines(access: Access) -> list[Object] | None:
-    """Return all namespaces' virtual machines, trimmed; None, with a warning, if virt-api does not answer.
-
-    It may have run on the lost node.
-    """
+    """Return all virtual machines; None, with a warning, without virt-api, which may have run on the lost node."""
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [_kept(each) async for each in listed]

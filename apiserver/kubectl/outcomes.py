@@ -27,7 +27,7 @@ Judge = Callable[[Object], Outcome | None]
 
 
 def of_operation(operation_id: str) -> Judge:
-    """Return a function from a machine to the Outcome of this operation, or to None until it ends."""
+    """Return a function from a machine to this operation's Outcome; None until it ends."""
 
     def judge(vm: Object) -> Outcome | None:
         found = operations.find(vm, operation_id)
@@ -41,7 +41,7 @@ def of_operation(operation_id: str) -> Judge:
 
 
 def of_level(verb: str, answer: Object) -> Judge:
-    """Return a function from a machine to the Outcome of a verb such as ``start`` or ``pause``, or to None until it is reached.
+    """Return a function from a machine to the Outcome of a verb such as ``start``; None while unreached.
 
     ``answer``: the machine after the call.
     """
@@ -93,5 +93,5 @@ def waits_for(vm: Object) -> str:
 
 
 def deleted(verb: str) -> Outcome:
-    """Return the outcome of a verb if its machine was deleted meanwhile: success for ``stop`` and ``poweroff``."""
+    """Return a verb's Outcome for a deleted machine: success for ``stop`` and ``poweroff``."""
     return Outcome("" if verb in ("stop", "poweroff") else "the machine was deleted")

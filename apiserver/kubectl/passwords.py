@@ -30,7 +30,7 @@ async def set_password(access: Access, name: str, given: password.Password, *, d
 
 
 def asked(user: str) -> str:
-    """Return the password that the user types, or the first line of standard input if that is no terminal. Raises Failure."""
+    """Return the password that the user types, or standard input's first line. Raises Failure without one."""
     given = getpass.getpass(f"New password of {user}: ") if os.isatty(0) else sys.stdin.readline().rstrip("\n")
     if not given:
         raise Failure("error: no password: type it, or write it to standard input")

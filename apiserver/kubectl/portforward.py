@@ -72,7 +72,7 @@ class Port(proxy.Proxy):
         return streams.opened(access, self._name, self.stream, forward=self._forward)
 
     async def serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a program's connection; print a line about it as kubectl does."""
+        """Serve a program's connection, and say so as kubectl."""
         print(f"Handling connection for {writer.get_extra_info('sockname')[1]}", flush=True)
         await super().serve_one(reader, writer)
 
@@ -92,7 +92,7 @@ class Datagrams(asyncio.DatagramProtocol):
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: Any) -> None:  # noqa: ANN401  an address of any family
-        """Queue a datagram for the websocket of its sender; drop it if the queue is full, or there are too many senders."""
+        """Queue a datagram for its sender's websocket; drop it above the limits."""
         waiting = self._senders.get(addr)
         if waiting is None and len(self._senders) < MAX_SENDERS:
             waiting = self._senders[addr] = asyncio.Queue(MAX_WAITING)
@@ -101,7 +101,7 @@ class Datagrams(asyncio.DatagramProtocol):
             waiting.put_nowait(data)
 
     async def run(self) -> None:
-        """Serve each new sender in a task, until cancelled."""
+        """Serve senders until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 addr = await self._new.get()
@@ -133,7 +133,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 async def check(access: Access, name: str, forward: Forward) -> None:
-    """Ask virt-api, without connecting to the guest, whether it would forward the port; raise Failure if not."""
+    """Raise Failure if virt-api refuses to forward the port; open no connection to the guest."""
     doing = f"forward a port of virtual machine {access.namespace}/{name}"
     try:
         await verbs.answered(access, "GET", streams.path(access, name, "portforward", forward), doing)
@@ -143,7 +143,7 @@ async def check(access: Access, name: str, forward: Forward) -> None:
 
 
 async def forward_all(name: str, load: Load, ports: Sequence[Local], address: str) -> int:
-    """Forward ports until cancelled; after a failure, print it and return 1."""
+    """Forward ports until cancelled; return 1 after printing a failure."""
     failures: list[BaseException] = []
     try:
         access = await load()

@@ -28,7 +28,7 @@ def line(migration: Object) -> str:
 
 
 def bar(migration: Object, width: int) -> str:
-    """Return a migration's progress with a bar, if its percentage is known, in at most ``width`` columns."""
+    """Return the progress in at most ``width`` columns, with a bar if the percentage is known."""
     done, details = progress.percent(migration), _details(migration)
     failed = migration_attempts.failure_of(migration) is not None
     if phases.phase_of(migration) not in (phases.RUNNING, phases.SUCCEEDED) or done is None or failed:
@@ -37,7 +37,7 @@ def bar(migration: Object, width: int) -> str:
 
 
 def drawn(percent: int) -> str:
-    """Return the bar for a percentage, such as ``[###---]``."""
+    """Return the bar for a percentage."""
     full = BAR * percent // 100
     return f"[{'#' * full}{'-' * (BAR - full)}]"
 

@@ -50,7 +50,7 @@ class Proxy:
         """Ends after a withdrawn right."""
 
     def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
-        """Return a context manager that opens a websocket to the stream."""
+        """Return a context manager that opens a websocket."""
         return streams.opened(access, self._name, self.stream)
 
     async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:
@@ -130,7 +130,7 @@ class Proxy:
             yield connection
 
     async def _loaded(self, worn: Access | None = None) -> Access:
-        """Return the Access that the server last accepted; load another if there is none, or it is ``worn``."""
+        """Return the last accepted Access; load another if there is none, or it is ``worn``."""
         async with self._loading:
             if self._access is worn or self._access is None:
                 self._access = await self._load()
@@ -161,7 +161,7 @@ class Proxy:
         return ends[0] if ends else None
 
     def ended(self, end: streams.End | None) -> None:
-        """Print why a connection was cut off; if the user lost the right to the stream, make :meth:`lost` raise instead."""
+        """Print why a connection was cut off; after a withdrawn right, :meth:`lost` raises instead."""
         if end is None or end.wanted:
             return
         if end.refused:

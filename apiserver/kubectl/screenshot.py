@@ -37,7 +37,7 @@ def _write(file: str, png: bytes) -> None:
 
 
 def decoded(text: str, doing: str) -> bytes:
-    """Return the PNG picture in an answer, or raise Failure."""
+    """Return an answer's PNG picture, or raise Failure."""
     try:
         return base64.b64decode(str(screenshot.parse(text)[screenshot.FIELD]))
     except ValueError as error:

@@ -22,7 +22,7 @@ class Scrollback:
         self.content = b""
 
     def add(self, content: bytes) -> None:
-        """Append output; drop the oldest above the limit."""
+        """Append output, dropping the oldest."""
         self.content = (self.content + content)[-self._limit :]
 
 
@@ -35,7 +35,7 @@ class Overlap:
         self.decided = not seen
 
     def take(self, content: bytes) -> bytes:
-        """Return the part of a new connection's next bytes that was not seen before; empty while undecided."""
+        """Return the bytes of a new connection not seen before; empty while undecided."""
         if self.decided:
             return content
         self._held += content
@@ -45,7 +45,7 @@ class Overlap:
         return self.rest()
 
     def rest(self) -> bytes:
-        """Decide with the bytes so far, because more may not come soon; return those not seen before."""
+        """Decide with the bytes so far, before a pause; return those not seen before."""
         held, self._held, self.decided = self._held, b"", True
         length = longest(self._seen, held)
         return held[length:] if length >= min(SHORTEST, len(self._seen)) else held

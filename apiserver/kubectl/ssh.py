@@ -44,7 +44,7 @@ def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
 
 
 def plugin(started: str) -> tuple[str, ...]:
-    """Return the command line that runs this plugin from any directory: the ``started`` program, or Python with its module."""
+    """Return the command that runs this plugin from any directory: the ``started`` program, or its module."""
     program = Path(started).resolve()
     return (sys.executable, "-P", "-m", "apiserver.kubectl") if program.name == "__main__.py" else (str(program),)
 
@@ -67,7 +67,7 @@ def scp(login: Login, selection: Selection, vm: Object, paths: Sequence[str], *,
 
 
 async def machine(access: Access, name: str) -> Object:
-    """Return the VirtualMachine to log in to. Raises Failure."""
+    """Return the machine to log in to."""
     doing = f"log in to virtual machine {access.namespace}/{name}"
     return await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name), doing)
 

@@ -91,7 +91,7 @@ async def opened(
     *,
     forward: streams.Forward | None = None,
 ) -> AsyncIterator[ClientConnection]:
-    """Yield an open websocket to a machine's stream; the block gets ``websockets.ConnectionClosed`` when the peer closes.
+    """Yield an open websocket to a machine's stream; the peer's close raises ``websockets.ConnectionClosed`` inside.
 
     ``query``: parameters, such as a console's port; ``forward``: the port for ``portforward``. Raises UpgradeFailed
     with the server's answer, Unreachable without one.
@@ -126,7 +126,7 @@ async def opened(
 
 
 def warnings_of(connection: ClientConnection) -> list[str]:
-    """Return the warnings in the upgrade's response as lines to print."""
+    """Return the lines to print for the upgrade's warnings."""
     return messages.of_warnings(connection.response.headers.get_all("Warning") if connection.response is not None else ())
 
 

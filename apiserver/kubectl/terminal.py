@@ -33,10 +33,10 @@ def _wait() -> None:
 
 @contextmanager
 def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Iterator[None]:
-    """During the block, pass every key of a terminal on, also Ctrl-C.
+    """During the block, pass on every key of a terminal, also Ctrl-C.
 
-    Output's lone line feeds look as on a serial terminal. Afterwards ``output`` has a shell's modes, and unread input is
-    discarded; before that, ``wait`` waits for the terminal's answers to the guest.
+    Lone line feeds look as on a serial terminal. Afterwards ``output`` has a shell's modes, and unread input is
+    discarded; ``wait`` waits for the terminal's answers to the guest.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None
     try:
@@ -81,7 +81,7 @@ def _read(descriptor: int, size: int) -> bytes:
 
 
 async def write(descriptor: int, content: bytes) -> None:
-    """Write everything in a thread, so that a slow reader blocks only this session. Raises BrokenPipeError."""
+    """Write everything, in a thread: a reader may be slow. Raises BrokenPipeError."""
     await asyncio.to_thread(_write, descriptor, content)
 
 

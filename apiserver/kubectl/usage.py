@@ -66,7 +66,7 @@ def examples(command: str) -> str:
 
 
 def overview(commands: Mapping[str, str]) -> str:
-    """Return the text that lists commands (name: description) in groups by purpose."""
+    """Return the list of commands (name: text) by purpose."""
     grouped = {name for group in GROUPS.values() for name in group}
     rest = tuple(name for name in commands if name not in grouped)
     width = max(map(len, commands)) + 2

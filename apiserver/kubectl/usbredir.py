@@ -26,7 +26,7 @@ class Proxy(proxy.Proxy):
     what = "USB slot"
 
     def __init__(self, name: str, load: Callable[[], Awaitable[Access]], slot: int | None = None) -> None:
-        """``slot``: of the guest's USB redirection; None: the first free one."""
+        """``slot``: the guest's; the first free one if None."""
         super().__init__(name, load)
         self._slot = slot
 
@@ -47,7 +47,7 @@ def _command(device: str, port: int) -> tuple[str, ...]:
 
 
 async def redirect(name: str, load: Callable[[], Awaitable[Access]], *, slot: int | None, port: int, device: str | None) -> int:
-    """Redirect a USB device to the guest until it ends; return 0, or 1 after printing a failure."""
+    """Redirect a USB device; return 0, or 1 after printing a failure."""
     try:
         await Proxy(name, load, slot).run(port=port, device=device)
     except Failure as failure:

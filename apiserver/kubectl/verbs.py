@@ -38,7 +38,7 @@ MAX_BODY_BYTES: Final = 16 << 20
 
 
 def body_of(parsed: argparse.Namespace) -> dict[str, Any]:
-    """Return the request body that a verb's flags ask for."""
+    """Return a verb's request body for its flags."""
     found: dict[str, Any] = {}
     match parsed.command:
         case "start":
@@ -67,7 +67,7 @@ async def request(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request, print warnings, and return the answer's object, empty if it has none. Raises Failure."""
+    """Send one request and return the answer's object, empty if it has none. Raises Failure."""
     try:
         return await answered(access, method, path, doing, params=params, body=body)
     except errors.StatusError as error:

@@ -21,7 +21,7 @@ _TRIES: Final = 5
 
 
 async def edit(access: Access, parsed: argparse.Namespace) -> str:
-    """Add a disk to a machine or remove one; return the text to print. Raises Failure."""
+    """Add or remove a disk; return the text for the user."""
     if parsed.command == "removevolume":
         if not (parsed.claim or parsed.disk_name):
             raise Failure("error: name the disk by --claim or --disk-name")
@@ -44,10 +44,7 @@ def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None, s
 
 
 def with_disk(vm: Object, disk: Object) -> Object:
-    """Return the machine with one more disk, or with the medium in its empty drive of this name.
-
-    Raises Failure if another disk has the name.
-    """
+    """Return the machine with another disk, or a medium in its empty drive of this name. Raises Failure if it is taken."""
     there, named = _disks(vm), disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     if place := [at for at, each in enumerate(named) if each["name"] == disk["name"]]:
         if disks.is_empty_drive(named[place[0]]) and disk.keys() <= {"name", "type", "source"}:
@@ -58,10 +55,7 @@ def with_disk(vm: Object, disk: Object) -> Object:
 
 
 def without(vm: Object, claim: str | None, name: str | None) -> Object:
-    """Return the machine without the disk of this name or claim; of a drive, only the medium goes.
-
-    Raises Failure unless exactly one disk matches.
-    """
+    """Return the machine without the disk of this name or claim; a drive only loses its medium. Raises Failure."""
     named = disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     gone = [
         place

@@ -50,7 +50,7 @@ class Watching:
         changed: Callable[[Object], None],
         times: Times = TIMES,
     ) -> None:
-        """``first``: the object as created or read; ``load`` returns new credentials for expired ones."""
+        """``first``: the object as created or read; ``load`` renews expired credentials."""
         self._load = load
         self._access = access
         self._resource = resource
@@ -65,7 +65,7 @@ class Watching:
         self.newest = first
 
     async def until(self, is_over: Callable[[], bool], look: float | None = None) -> None:
-        """Follow the object until ``is_over()``: watch, and read after each watch; ``look``: seconds between, if not the default."""
+        """Watch and poll the object until ``is_over()``; ``look`` replaces the seconds between polls."""
         while not is_over():
             await self._watch(is_over)
             if not is_over():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 
 def heading(name: str, kind: str, documentation: str) -> Iterator[str]:
-    """Yield the HELP and TYPE lines, which precede a metric's series."""
+    """Yield the two lines before a metric's series."""
     escaped = documentation.replace("\\", "\\\\").replace("\n", "\\n")
     yield f"# HELP {name} {escaped}"
     yield f"# TYPE {name} {kind}"

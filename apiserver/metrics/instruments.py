@@ -29,7 +29,7 @@ class Family(Protocol):
         ...
 
     def lines(self) -> Iterator[str]:
-        """Yield this metric's lines of the page, without line ends."""
+        """Yield this metric's lines, without line ends."""
         ...
 
 
@@ -68,7 +68,7 @@ class HistogramCell:
         self.total += value
 
     def tally(self, values: Sequence[float]) -> Tally:
-        """Return the number of values per bucket and their sum; several cells with these bounds may :meth:`add` it."""
+        """Count values per bucket, for :meth:`add`."""
         buckets = Counts(bisect_left(self._bounds, value) for value in values)
         return Tally(len(values), sum(values), tuple(buckets.items()))
 
@@ -100,14 +100,14 @@ class _Numbers(_Labelled):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def cell(self, *values: str) -> Cell:
-        """Return the cell that counts for these label values; create it if needed."""
+        """Return the cell for label values, created if missing."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), Cell())
         return found
 
     def lines(self) -> Iterator[str]:
-        """Yield this metric's lines of the page, without line ends."""
+        """Yield this metric's lines."""
         yield from heading(self.name, self.kind, self._documentation)
         for values, each in list(self._cells.items()):
             yield f"{self.name}{label_text(self.labels, values)} {number(each.value)}"
@@ -138,7 +138,7 @@ class Histogram(_Labelled):
         self._cells: dict[tuple[str, ...], HistogramCell] = {}
 
     def cell(self, *values: str) -> HistogramCell:
-        """Return the cell that counts for these label values; create it if needed."""
+        """Return the cell for label values, created if missing."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), HistogramCell(self.bounds))
@@ -149,7 +149,7 @@ class Histogram(_Labelled):
         self.cell(*values).observe(value)
 
     def lines(self) -> Iterator[str]:
-        """Yield this metric's lines of the page, without line ends."""
+        """Yield this metric's lines."""
         yield from heading(self.name, "histogram", self._documentation)
         for values, each in list(self._cells.items()):
             yield from histogram_lines(self.name, self.labels, values, self.bounds, each.counts, each.total)
@@ -166,14 +166,14 @@ class Read:
         labels: Sequence[str],
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        """``read`` yields (label values, number) of each series; it is called for each page."""
+        """``read`` yields (label values, number) per series, for each page."""
         self.name = name
         self._head = list(heading(name, kind, documentation))
         self._labels = tuple(labels)
         self._read = read
 
     def lines(self) -> Iterator[str]:
-        """Yield this metric's lines of the page, without line ends."""
+        """Yield this metric's lines."""
         yield from self._head
         for values, value in self._read():
             yield f"{self.name}{label_text(self._labels, values)} {number(value)}"
@@ -199,5 +199,5 @@ class Registry:
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return ``count`` bucket bounds: ``start``, and each next one ``factor`` times larger."""
+    """Return bucket bounds: ``start``, then each ``factor`` times larger."""
     return tuple(start * factor**each for each in range(count))

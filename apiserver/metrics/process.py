@@ -16,7 +16,7 @@ _UTIME, _STIME, _STARTTIME, _VSIZE, _RSS = 11, 12, 19, 20, 21  # after the progr
 
 
 def families() -> Iterator[Read]:
-    """Yield metrics of this process, such as its memory; each page reads them."""
+    """Yield the process's metrics, read with the page."""
 
     def one(name: str, kind: str, about: str, value: Callable[[], float]) -> Read:
         return Read(f"process_{name}", kind, about, (), lambda: [((), value())])

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kinds:
-    """Return the Kinds to serve: strategies, informers and plug-ins; streams of machines only with ``tls``."""
+    """Return our kinds' strategies, informers and plug-ins; streams only with ``tls``."""
     connects: dict[str, Connect] = {}
     reads: dict[str, Read] = {}
     handlers: Handlers | None = None

@@ -53,7 +53,7 @@ class OwnPlugin(Plugin, Protocol):
     """A kind's validating plug-in, named in ``plugins.ORDER``."""
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Keep the stores of all served kinds, for the plug-in's checks."""
+        """Use these stores of all served kinds."""
         ...
 
 
@@ -82,12 +82,12 @@ class _Parts:
     changes: Changes = field(default_factory=Changes)
 
     def follow(self, informer: Informer) -> None:
-        """Make the start wait for the informer, and its changes reset cached plans."""
+        """Wait for the informer at startup; its changes reset cached plans."""
         self.made.informers.append(informer)
         self.changes.follow(informer)
 
     def informer(self, resource: Resource) -> Informer:
-        """Return a new informer of a kind of webhooks, policies or quotas, already followed."""
+        """Return a new, followed informer of webhooks, policies or quotas."""
         informer = Informer(self.client, resource, trim=without_managed_fields)
         self.follow(informer)
         return informer
@@ -170,7 +170,7 @@ def admitting(
     authorizer: CachingAuthorizer,
     own: Sequence[OwnPlugin] = (),
 ) -> Admitting:
-    """Build the admission chain of the enabled plug-ins; without ``client``, only of ``own``, which need no cluster."""
+    """Build the chain of enabled plug-ins; without ``client``, only of ``own`` ones."""
     on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
     brought = {each.name: each for each in own if each.name in on}
     if client is None and not brought:

@@ -67,7 +67,7 @@ class Assembly:
     stopping: bool = field(default=False)
 
     async def synced(self) -> None:
-        """Wait until all caches and informers are loaded; then the server answers requests."""
+        """Wait for all caches and informers, then start serving."""
         for cache in self.caches:
             await cache.synced.wait()
         for informer in self.informers:
@@ -101,7 +101,7 @@ def assemble(
     probes: tuple[Check, Check] | None = None,
     stream_limits: StreamLimits = DEFAULTS,
 ) -> Assembly:
-    """Build a server of these kinds. ``probes``: checks of storage for /healthz and for /readyz.
+    """Build a server. ``probes``: storage checks for /healthz and for /readyz.
 
     Raises ValueError for a verb that creates objects of an unserved resource: clients decode the answer in the verb's
     version.

@@ -56,7 +56,7 @@ def raise_descriptors() -> int:
 
 
 def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
-    """Return the limits of connections, reduced if ``descriptors`` are few; ``seconds``: time limit of a handshake."""
+    """Return the limits, reduced for few descriptors; ``seconds``: a handshake's time limit."""
     unverified = options.max_unverified_connections
     wanted = Limits(
         seconds,
@@ -80,7 +80,7 @@ def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limi
 
 
 def families(handshakes: Handshakes) -> Iterator[Read]:
-    """Yield the metrics of connections and handshakes."""
+    """Yield the connection metrics."""
     kinds = {"handshake": handshakes.under_way, "unverified": handshakes.unverified, "verified": handshakes.verified}
 
     def read(number: Callable[[Places[Tls]], int]) -> Callable[[], list[tuple[tuple[str, ...], float]]]:

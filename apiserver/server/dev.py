@@ -50,7 +50,7 @@ class Paths:
         return self.directory / "kubeconfig"
 
     def certificate(self, name: str) -> tuple[Path, Path]:
-        """Return the files of certificate and key of ``server`` or ``client``."""
+        """Return the certificate's and key's file of ``server`` or ``client``."""
         return self.directory / f"{name}.crt", self.directory / f"{name}.key"
 
 
@@ -72,7 +72,7 @@ def make_certificates(paths: Paths) -> None:
 
 
 def kubeconfig(paths: Paths, port: int) -> str:
-    """Return the text of a kubeconfig for the server at this loopback port."""
+    """Return a kubeconfig for the server."""
     certificate, key = (each.resolve() for each in paths.certificate("client"))
     return f"""apiVersion: v1
 kind: Config
@@ -117,7 +117,7 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def etcd(binary: Path, directory: Path) -> AsyncIterator[str]:
-    """Run an etcd on loopback during the block; yield its URL. Raises OSError, which names etcd's log, if it does not start."""
+    """Run an etcd on loopback during the block; yield its URL. OSError names its log."""
     client, peer = free_port(), free_port()
     url, peer_url = f"http://{HOST}:{client}", f"http://{HOST}:{peer}"
     flags = [

@@ -20,7 +20,7 @@ _SECONDS: Final = 20.0
 
 
 async def ping() -> bool:
-    """Return True: the answer itself proves that the event loop runs."""
+    """Return True, which proves that the loop runs."""
     return True
 
 
@@ -34,12 +34,12 @@ class Indicators:
         self.registry.add(self.last, self.total)
 
     def observe(self, name: str, title: str, *, well: bool) -> None:
-        """Record in metrics whether the check ``name`` of the path ``title`` passed."""
+        """Record whether the check ``name`` of path ``title`` passed."""
         self.last.cell(name, title).value = int(well)
         self.total.increment(name, title, "success" if well else "error")
 
     async def page(self, context: RequestContext) -> Response:
-        """Answer with these metrics in Prometheus' text format."""
+        """Answer in Prometheus' text format."""
         del context
         return Response(body=self.registry.page(), content_type=TEXT)
 
@@ -53,7 +53,7 @@ class Health:
     indicators: Indicators
 
     def pages(self) -> dict[str, Page]:
-        """Return the handlers by path: one of all checks, such as ``/readyz``, and below it one per check."""
+        """Return the handlers by path: of all checks (``/readyz``), and of each below it."""
         return {self.path: self._all, **{f"{self.path}/{name}": partial(self._one, name) for name in self.checks}}
 
     async def _one(self, name: str, context: RequestContext) -> Response:
@@ -62,7 +62,7 @@ class Health:
         return responses.plain(200, "ok") if well else responses.plain(500, f"internal server error: {name} failed\n")
 
     async def _all(self, context: RequestContext) -> Response:
-        """Run all checks; answer 200, or 500 if one failed. ``?verbose`` lists them, ``?exclude=NAME`` skips one."""
+        """Answer all checks: ``?verbose`` lists them, ``?exclude=NAME`` skips one."""
         title = self.path.strip("/")
         excluded = set(context.request.query.getall("exclude", []))
         async with asyncio.TaskGroup() as tasks:

@@ -55,7 +55,7 @@ class Delegation:
         )
 
     def follow(self, client: Client) -> None:
-        """Count the requests that this client sends to kube-apiserver."""
+        """Count a client's requests to kube-apiserver."""
         host = client.config.server.partition("://")[2]
 
         def observe(method: str, code: int, seconds: float) -> None:
@@ -65,12 +65,12 @@ class Delegation:
         client.observe = observe
 
     def authenticated(self, code: str, seconds: float) -> None:
-        """Count a TokenReview by its result ``code``."""
+        """Count a TokenReview."""
         self.authn.increment(code)
         self.authn_seconds.observe(seconds, code)
 
     def authorized(self, code: str, seconds: float) -> None:
-        """Count a SubjectAccessReview by its result ``code``."""
+        """Count a SubjectAccessReview."""
         self.authz.increment(code)
         self.authz_seconds.observe(seconds, code)
 
@@ -89,13 +89,13 @@ class Peaks:
         self._last = (0, 0)
 
     async def run(self) -> None:
-        """Keep each second's peak of concurrent requests, until cancelled."""
+        """Keep each second's peaks until cancelled."""
         while True:
             self._last = self._in_flight.take_peaks()
             await asyncio.sleep(_PEAK_SECONDS)
 
     def read(self) -> Labelled:
-        """Return the last second's peaks of concurrent reads and writes, each with its label."""
+        """Return the last second's peaks of reads and of writes, labelled."""
         return ((("readOnly",), self._last[0]), (("mutating",), self._last[1]))
 
 
@@ -113,14 +113,14 @@ class Metrics:
         self.registry.add(*process.families())
 
     def follow(self, stores: Collection[Store], peaks: Peaks) -> None:
-        """Add the metrics of the stores' caches and of the peaks, read for each page."""
+        """Add metrics of the stores' caches and the peaks."""
         self.requests.serve({_served(each.resource): [name for name, *_ in discovery.subresources(each.strategy)] for each in stores})
         about = "Maximum concurrent requests within the last second, by kind."
         self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))
         self.registry.add(*_caches([each for each in stores if each.strategy.hub is each.strategy]))
 
     async def page(self, context: RequestContext) -> Response:
-        """Answer with all metrics in Prometheus' text format."""
+        """Answer in Prometheus' text format."""
         response = Response(body=self.registry.page(), content_type=CONTENT_TYPE)
         return await responses.compressed(context.request, response)
 

@@ -105,7 +105,7 @@ class Options:
 
     @property
     def asks_cluster(self) -> bool:
-        """True if a flag or default requires a kube-apiserver, to authenticate, authorize or admit."""
+        """True if the flags require a kube-apiserver."""
         return (
             bool(self.kubeconfig or self.authorization_kubeconfig or self.authentication_kubeconfig)
             or not self.authentication_skip_lookup

@@ -19,7 +19,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 def asking(authorizer: Authorizer) -> Ask:
-    """Return a function that asks ``authorizer`` an expression's question and returns the Answer; errors are in it."""
+    """Return a function from an expression's authorization question to its Answer."""
 
     async def ask(question: Question) -> Answer:
         try:
@@ -51,7 +51,7 @@ def _info(question: Question) -> RequestInfo:
 
 
 def schemas(strategies: Sequence[Strategy]) -> Schemas:
-    """Return a function without arguments that returns the schema of each (apiVersion, kind), computed at its first call."""
+    """Return a function that returns the schema of each (apiVersion, kind), computed on first use."""
 
     @cache
     def types() -> Mapping[tuple[str, str], Atom]:

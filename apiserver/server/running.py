@@ -73,7 +73,7 @@ async def run(options: Options, make_kinds: MakeKinds) -> None:
 
 @asynccontextmanager
 async def running(options: Options, make_kinds: MakeKinds, storage: Storage | None = None) -> AsyncIterator[tuple[str, int]]:
-    """Serve during the block; yield host and port. Leaving the block shuts down in order."""
+    """Serve during the block; yield the address. Leaving shuts down in order."""
     async with AsyncExitStack() as stack:
         process = await built(options, make_kinds, storage, stack)
         async with process.serving() as address:

@@ -67,7 +67,7 @@ class Listener:
         return str(address[0]), int(address[1])
 
     def families(self) -> Iterator[Read]:
-        """Yield the metrics of connections and handshakes; none before :meth:`listen`."""
+        """Yield the connection metrics, once listening."""
         if self._handshakes is not None:
             yield from connections.families(self._handshakes)
 

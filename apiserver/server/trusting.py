@@ -23,7 +23,7 @@ NAME: Final = "extension-apiserver-authentication"
 
 
 def config_map(client: Client) -> Informer:
-    """Return an informer of the ConfigMap in which kube-apiserver publishes authorities and front-proxy settings."""
+    """Return the informer of the ConfigMap with kube-apiserver's authorities and front-proxy settings."""
     return Informer(client, CONFIG_MAPS, NAMESPACE, field_selector=f"metadata.name={NAME}")
 
 
@@ -31,7 +31,7 @@ class Trusting:
     """Applies changes of trust, first to handshakes, then to authentication."""
 
     def __init__(self, tls: ServerTls, authenticator: Authenticator, client_ca_file: Path | None, file_seconds: float) -> None:
-        """Read the file of client authorities, if any, which :meth:`run` reads every ``file_seconds``. Raises OSError, ValueError."""
+        """Read the file, which :meth:`run` checks every ``file_seconds``. Raises OSError, ValueError."""
         self._tls = tls
         self._authenticator = authenticator
         self._file = client_ca_file
@@ -41,7 +41,7 @@ class Trusting:
         self._apply()
 
     def subscribe(self, informer: Informer) -> None:
-        """Apply the ConfigMap's authorities and front-proxy settings, and their changes, from ``informer``."""
+        """Apply the ConfigMap and its changes, from ``informer``."""
         informer.subscribe(self._changed)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
@@ -56,7 +56,7 @@ class Trusting:
             logger.exception("keep what was trusted: the ConfigMap cannot be used", extra={"config_map": f"{NAMESPACE}/{NAME}"})
 
     async def run(self) -> None:
-        """Apply changes of the file of client authorities until cancelled; return at once without a file."""
+        """Apply changes of the file of client authorities until cancelled."""
         while self._file is not None:
             await asyncio.sleep(self._file_seconds)
             self._look(self._file)

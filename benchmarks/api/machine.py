@@ -15,7 +15,7 @@ from tests.testbed import image_python, layout
 
 
 def interpreter(named: str = "") -> str:
-    """Return the path ``named``; if empty, that of a Python as in virt-api's image.
+    """Return the path ``named``, or that of the Python of virt-api's image.
 
     Raises:
         StepFailed: it is not available.
@@ -60,7 +60,7 @@ def export(revision: str, directory: Path, python: str) -> Path:
 
 
 def split() -> tuple[frozenset[int], frozenset[int]]:
-    """Return two sets with one processor's number each: for the server, and for all other processes; empty with only one."""
+    """Return one processor's number for the server, and one for all other processes; both empty with only one."""
     available = sorted(os.sched_getaffinity(0))
     if len(available) < 2:
         return frozenset(), frozenset()
@@ -68,7 +68,7 @@ def split() -> tuple[frozenset[int], frozenset[int]]:
 
 
 def place() -> str | None:
-    """Return a directory in memory, so that no disk is measured; None if less than 6 GiB are free."""
+    """Return a directory in memory with 6 GiB free, so that no disk is measured; otherwise None."""
     shared = Path("/dev/shm")
     if shared.is_dir() and shutil.disk_usage(shared).free > 6 << 30:
         return str(shared)

@@ -37,9 +37,9 @@ def _deepest(frames: list[str]) -> str:
 
 
 def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
-    """Return the number of samples, and by function those that ended in it and those that passed through it.
+    """Return the number of samples, and by function those ending in it and those passing through it.
 
-    ``stacks``: from ``py-spy record --format raw``; idle ones do not count.
+    ``stacks``: from ``py-spy record --format raw``, without idle ones.
     """
     count, own, total = 0, Counter[str](), Counter[str]()
     for line in stacks.splitlines():

@@ -29,7 +29,7 @@ def costs(result: Result, key: str, name: str) -> list[float]:
 
 
 def ratio(result: Result, key: str, reference: str, ours: str = OURS) -> float | None:
-    """Return the reference server's median cost divided by ours; None without samples of both or if their work differs."""
+    """Return the reference server's median cost divided by ours; None without both samples or with unequal work."""
     theirs, own = costs(result, key, reference), costs(result, key, ours)
     if not theirs or not own or statistics.median(own) == 0 or are_apart(result, key, reference, ours):
         return None

@@ -71,7 +71,7 @@ class Bench:
         return self.generator.run(contestant.server, contestant.kind, operation, *more, user=user, port=contestant.port)
 
     def note(self, key: str, name: str, sample: dict[str, Any]) -> None:
-        """Append a sample of operation ``key`` to those of the contestant ``name``, with the machine's load."""
+        """Store a contestant's sample of operation ``key``, with the machine's load."""
         self.samples.setdefault(key, {}).setdefault(name, []).append({**sample, "load": round(os.getloadavg()[0], 2)})
 
     def seed(self, namespace: str, names: str, count: int) -> None:

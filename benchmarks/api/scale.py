@@ -45,7 +45,7 @@ class Scale:
     failures: list[str] = field(default_factory=list)
 
     def note(self, what: str, contestant: Contestant, figures: dict[str, Any]) -> None:
-        """Store and print a row of figures: what was measured, and of which contestant."""
+        """Store and print figures of a contestant, in row ``what``."""
         self.rows.append((what, contestant.name, figures))
         shown = "  ".join(f"{key} {value}" for key, value in figures.items())
         print(f"{what:28}{contestant.name:9}{shown}", flush=True)
@@ -61,7 +61,7 @@ class Scale:
             return None
 
     def growth(self, steps: list[int]) -> None:
-        """Create objects until there are as many as each of ``steps``; measure creation, and then writes, at each."""
+        """Create objects up to each number of ``steps``, and measure reads and writes at each."""
         made = 0
         for count in steps:
             for each in self.bench.contestants:
@@ -112,7 +112,7 @@ class Scale:
             self.note("memory after lists", each, {"rss_mib": processes.resident_kib(each.server.pid) >> 10})
 
     def watchers(self, count: int) -> None:
-        """Measure deliveries to ``count`` watchers at ``RATE`` writes per second."""
+        """Measure ``RATE`` writes per second with ``count`` watchers."""
         for each in self.bench.contestants:
             before = processes.resident_kib(each.server.pid)
             operation = Operation("watch", "watch", namespace="watch", connections=2, rate=RATE, watchers=count)

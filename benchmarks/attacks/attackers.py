@@ -43,7 +43,7 @@ class Attack:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def source(self, number: int) -> str:
-        """Return the loopback address from which connection ``number`` comes, one of ``addresses`` many."""
+        """Return the source address of connection ``number``."""
         place = number % self.addresses
         return f"127.1.{place // 250}.{place % 250 + 1}"
 
@@ -57,7 +57,7 @@ class Attack:
         return wire
 
     async def each(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run ``work`` ``count`` times, many at once; count in ``failed`` the connections that the server closes."""
+        """Run ``work`` ``count`` times, partly in parallel; count connections that the server closes."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one() -> None:
@@ -72,7 +72,7 @@ class Attack:
                 tasks.create_task(one())
 
     async def again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Repeat ``work`` in ``count`` tasks until cancelled; count in ``failed`` the connections that the server closes."""
+        """Repeat ``work`` in ``count`` tasks until cancelled; count connections that the server closes."""
 
         async def one() -> None:
             while True:
@@ -222,7 +222,7 @@ async def unread_answers(attack: Attack) -> None:
 
 
 async def key_updates(attack: Attack) -> None:
-    """Make the server send new TLS keys again and again, without reading them."""
+    """Make the server send new TLS keys repeatedly, without reading them."""
 
     async def work() -> None:
         wire = await attack.connect(reads=False, room=4096)

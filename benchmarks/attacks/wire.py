@@ -63,7 +63,7 @@ class Wire:
 
     @property
     def is_open(self) -> bool:
-        """Return False once this side or the server has closed the connection."""
+        """Return False if the connection is known to be closed."""
         return not self.writer.is_closing() and not self.reader.ended
 
     def hello(self) -> bytes:

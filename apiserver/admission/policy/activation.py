@@ -26,10 +26,7 @@ _SHOWN_OF_NAMESPACE: Final = frozenset(
 def environment(
     *, params: bool = False, authorizer: bool = False, patches: bool = False, variables: tuple[str, ...] | None = None
 ) -> Environment:
-    """Return the environment that expressions are compiled in: which names they may use.
-
-    ``variables``: names of the policy's earlier variables; None outside policies.
-    """
+    """Return the names that expressions may use; ``variables`` are the policy's earlier ones, None outside policies."""
     names = set(_ALWAYS)
     if params:
         names.add("params")

@@ -18,10 +18,7 @@ _FOR_WEBHOOKS: Final = environment(authorizer=True)
 
 
 async def hold(conditions: Sequence[Compiled], given: Input, params: Object | None, variables: Variables | None, ask: Ask) -> bool:
-    """Return whether every condition is true; one false suffices for False.
-
-    Raises ConditionsFailed if none is false but some cannot be evaluated, or beyond the cost limit.
-    """
+    """Return whether all conditions are true. Raises ConditionsFailed if some fail, and none is false."""
     evaluation = Evaluation(given.variables(params, authorizer=True), variables, MATCH_CONDITIONS_BUDGET, given.answers, ask)
     failures: list[str] = []
     for each in conditions:
@@ -48,5 +45,5 @@ class _WebhookConditions:
 
 
 def for_webhooks(ask: Ask) -> Callable[[Sequence[Expression]], Conditions]:
-    """Return a function from a webhook's ``matchConditions`` to compiled ones; ``ask`` answers their authorization checks."""
+    """Return a function that compiles webhooks' ``matchConditions``; ``ask`` answers their authorization checks."""
     return lambda expressions: _WebhookConditions(expressions, ask)

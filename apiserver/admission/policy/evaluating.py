@@ -37,7 +37,7 @@ class Compiled:
 
     @classmethod
     def of(cls, environment: Environment, text: str) -> Compiled:
-        """Compile ``text``; evaluation reports an error of compiling, as the policy's ``failurePolicy`` applies to it."""
+        """Compile ``text``; evaluation returns errors, for the policy's ``failurePolicy``."""
         from apiserver.cel.compiler import compile_expression  # late: 0.6 MiB
 
         try:
@@ -97,7 +97,7 @@ class Evaluation:
             names["variables"] = self._composed
 
     async def evaluate(self, compiled: Compiled) -> Result:
-        """Return an expression's Result, with a value or an error in Go's words; deduct its cost. Raises OutOfBudget."""
+        """Return an expression's Result, errors in Go's words; deduct its cost. Raises OutOfBudget."""
         if compiled.program is None:
             return Result(None, 0, f"compilation error: {compiled.problem}")
         result = await asking.evaluate(compiled.program, self._names, self._answers, self._ask, limit=PER_CALL_LIMIT)

@@ -15,7 +15,7 @@ _LABELS: Final = ("policy", "policy_binding", "error_type")
 
 
 def error_type(problem: str) -> ErrorType:
-    """Return the metrics' label for a failure with this message; ``no_error`` for an empty one."""
+    """Return the kind of failure that a message describes; ``no_error`` if empty."""
     if not problem:
         return "no_error"
     if problem.startswith("compilation"):

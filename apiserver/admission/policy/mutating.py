@@ -103,14 +103,14 @@ class MutatingPolicies:
         self._schemas = schemas
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a bound policy's rules match the request, or policies are not loaded."""
+        """Return whether a policy may match the request."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def validate(self, attributes: Attributes) -> None:
         """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Apply all matching policies' mutations in order; then raise a refusal, if a policy failed."""
+        """Apply matching policies' mutations in order; raise refusals only afterwards."""
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
         if round_.again and memory.output != attributes.obj:
@@ -210,7 +210,7 @@ class MutatingPolicies:
 
 
 def _patched(live: Object, value: Value) -> Object:
-    """Return ``live`` with a JSON patch applied, or unchanged if its ``test`` fails. Raises PatchFailed."""
+    """Return ``live`` patched, or unchanged after a failed ``test``; raises PatchFailed."""
     if type(value) is not list or not all(isinstance(each, Message) and each.type_name == "JSONPatch" for each in value):
         raise PatchFailed("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
     operations = [_operation(each) for each in value]

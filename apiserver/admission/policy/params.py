@@ -51,7 +51,7 @@ class Params:
         self._changed = asyncio.Event()
 
     def want(self, kinds: set[ParamKind]) -> None:
-        """Follow the objects of these kinds, and stop following all others."""
+        """Follow the objects of exactly these kinds; stop following others."""
         for each in kinds - self._followed.keys():
             self._followed[each] = _Followed(each)
             self._changed.set()
@@ -71,10 +71,9 @@ class Params:
                 await self._changed.wait()
 
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
-        """Return a binding's parameter objects: ``[None]`` if the policy or binding names none.
+        """Return a binding's parameters: ``[None]`` if policy or binding names none, empty if none exists: it does not apply.
 
-        Empty if none exists: the binding does not apply; with ``Deny``, raises ConfigurationError. So do a wrong binding and
-        parameters that are not loaded. Raises UnknownKind.
+        Raises ConfigurationError if absent with ``Deny``, not loaded, or misconfigured; UnknownKind.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:

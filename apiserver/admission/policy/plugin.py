@@ -70,10 +70,7 @@ class PolicyDispatcher(Generic[Program]):
         return bool(self.source.hooks(operation, resource, subresource)) or not self.ready
 
     async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
-        """Return an Invocation per matching policy, binding and parameter, by name, or a Problem that prevents it.
-
-        Raises Forbidden if policies are not loaded in time.
-        """
+        """Return an Invocation, or a Problem, per matching policy, binding and parameter. Raises Forbidden if not loaded in time."""
         await self._wait(attributes)
         found: list[Invocation[Program] | Problem] = []
         for hook in self.source.hooks(attributes.operation, attributes.resource, attributes.subresource):
@@ -122,6 +119,6 @@ class PolicyDispatcher(Generic[Program]):
             raise forbidden(attributes, "not yet ready to handle request") from None
 
     async def input(self, attributes: Attributes, resource: Resource, answers: dict[Question, Answer]) -> Input:
-        """Return the input of expressions: the request's objects in the version ``resource``, and its namespace."""
+        """Return the input of expressions: the request converted to ``resource``, and its namespace."""
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
         return Input(VersionedAttributes.of(attributes, resource, self.versions), namespace, answers)

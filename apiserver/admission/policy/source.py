@@ -88,7 +88,7 @@ class Source(Generic[Program]):
         self.known.set()
 
     async def _look_for_the_kinds(self) -> None:
-        """Set ``known`` if the cluster is too old to serve these policies; the informers go on."""
+        """Set ``known`` if the cluster is too old to serve these kinds; they are still followed."""
         backoff = Backoff(1, 10)
         while not self.known.is_set():
             try:
@@ -103,7 +103,7 @@ class Source(Generic[Program]):
             await asyncio.sleep(backoff.next())
 
     def hooks(self, operation: str, resource: Resource, subresource: str) -> tuple[Hook[Program], ...]:
-        """Return the policies that have a binding and rules that match the request, by name."""
+        """Return the bound policies with rules that match the request, by name."""
         key = (operation, resource.group, resource.version, resource.plural, subresource)
         found = self._index.get(key)
         if found is None:

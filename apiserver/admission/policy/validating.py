@@ -81,13 +81,13 @@ class ValidatingPolicies:
     name = "ValidatingAdmissionPolicy"
 
     def __init__(self, dispatcher: PolicyDispatcher[Compilation], metrics: ValidatingMetrics, budget: int = RUNTIME_BUDGET) -> None:
-        """``budget``: the most that one request's expressions may cost."""
+        """``budget``: cost limit per request."""
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._budget = budget
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a bound policy's rules match the request, or policies are not loaded."""
+        """Return whether a policy may match the request."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def mutate(self, attributes: Attributes) -> None:
@@ -207,10 +207,7 @@ class _Evaluated:
         return Decision(position, message, "", error_type(message), seconds, self._policy.fails_open)
 
     async def _messages(self, budget: int) -> tuple[Sequence[Any], str]:
-        """Return one ``messageExpression``'s result per validation (None: absent or failed), and an error, else "".
-
-        The error is that of an exceeded ``budget``; the results are then empty.
-        """
+        """Return each ``messageExpression``'s result (None: absent or failed), and the error of an exceeded budget, or ""."""
         if not any(self._compiled.messages):
             return [None] * len(self._compiled.messages), ""
         evaluation = self._evaluation(budget, authorizer=False)

@@ -17,7 +17,7 @@ FAILED_OPEN: Final = "failed-open."
 
 
 def given(attributes: Attributes, webhook: Webhook, key: str, value: str) -> None:
-    """Add an audit annotation that the webhook returned to the request; log an invalid key instead."""
+    """Add a webhook's audit annotation to the request; log an invalid key."""
     full = f"{webhook.name}/{key}"
     if full.count("/") != 1 or names.qualified_name_errors(full):
         logger.warning("an audit annotation of a webhook has an invalid name", extra={"webhook": webhook.name, "annotation": full[:128]})
@@ -26,5 +26,5 @@ def given(attributes: Attributes, webhook: Webhook, key: str, value: str) -> Non
 
 
 def failed_open(attributes: Attributes, webhook: Webhook, prefix: str, place: str) -> None:
-    """Add an audit annotation to the request: this webhook's call failed, and its ``failurePolicy`` ignores it."""
+    """Annotate the request: this webhook's call failed, and is ignored."""
     attributes.annotate(FAILED_OPEN + prefix + place, webhook.name)

@@ -106,7 +106,7 @@ class Caller:
             await connections.close()
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
-        """Send an encoded AdmissionReview; return the answer's body. Raises CallFailed, also after the webhook's time limit."""
+        """Send an encoded AdmissionReview; return the encoded answer, or raise CallFailed."""
         try:
             where = target(webhook.address)
             headers, authority = self._as_ourselves(where)
@@ -168,9 +168,9 @@ class Caller:
 
 
 def tls(authority: str) -> ssl.SSLContext:
-    """Return a TLS context that verifies like Go: it ignores common names, and trusts each certificate in ``authority`` (PEM).
+    """Return a context that verifies as Go: SANs only, and each certificate in ``authority`` (PEM) is a trust anchor.
 
-    Without one, the system's authorities. Raises ValueError, OSError.
+    Raises ValueError, OSError.
     """
     try:
         context = contexts.trusting(pem=authority)

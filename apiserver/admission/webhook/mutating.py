@@ -52,7 +52,7 @@ class MutatingWebhooks:
         self._dispatcher = dispatcher
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a webhook's rules match the request, or webhooks are not loaded."""
+        """Return whether a webhook may match the request."""
         return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def validate(self, attributes: Attributes) -> None:

@@ -62,7 +62,7 @@ class WebhookDispatcher:
         return await self.matcher.wanted(webhook, versioned)
 
     def versioned(self, candidate: Candidate, attributes: Attributes) -> VersionedAttributes:
-        """Return the request with its objects in the version that the webhook's rules name."""
+        """Return the request converted to the version of the webhook's rules."""
         return VersionedAttributes.of(attributes, candidate.resource, self.versions)
 
     async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
@@ -113,7 +113,7 @@ class WebhookDispatcher:
                 self.metrics.webhook(*about, seconds, 0, rejected=True)
 
     def failed(self, webhook: Webhook, attributes: Attributes, error: CallFailed, prefix: str, place: str) -> StatusError | None:
-        """Return the error for the client after a failed call; None if ``failurePolicy`` is Ignore, which is logged and annotated."""
+        """Return the client's error for a failed call; None if ``failurePolicy`` ignores it."""
         about = {"webhook": webhook.name, "configuration": webhook.configuration, "error": str(error)}
         if not webhook.fails_open:
             logger.warning("cannot call a webhook: the request is rejected", extra=about)

@@ -31,7 +31,7 @@ class Address:
 
     @classmethod
     def read(cls, config: Mapping[str, Json]) -> Address:
-        """Parse a ``WebhookClientConfig``; for an invalid one, return an Address with the error in ``problem``."""
+        """Parse a ``WebhookClientConfig``; an error becomes the result's ``problem``."""
         try:
             authority = base64.b64decode(config.get("caBundle") or "", validate=True).decode("ascii", errors="replace")
         except (binascii.Error, ValueError):
@@ -71,12 +71,12 @@ class Webhook:
 
     @property
     def dry_runs(self) -> bool:
-        """True if dry runs may call the webhook: ``sideEffects`` are None or NoneOnDryRun."""
+        """True if dry runs may call the webhook."""
         return self.side_effects in _SAFE_IN_DRY_RUN
 
 
 def read(configuration: Object) -> tuple[Webhook, ...]:
-    """Return the webhooks of a configuration, in its order."""
+    """Parse a configuration's webhooks in order."""
     counts: dict[str, int] = {}
     webhooks = []
     for each in configuration.get("webhooks") or ():

@@ -36,14 +36,14 @@ class VersionedAttributes:
 
     @classmethod
     def of(cls, attributes: Attributes, wanted: Resource, versions: Versions) -> VersionedAttributes:
-        """Convert the request's objects to the version ``wanted``, except objects of other kinds, such as ``Scale``."""
+        """Convert the request's objects to ``wanted``; other kinds, such as ``Scale``, stay."""
         obj, old = (
             versions.shown(each, wanted) if each and each.get("kind") == wanted.kind else each for each in (attributes.obj, attributes.old)
         )
         return cls(attributes, wanted, obj, old)
 
     def taken(self, made: Object, versions: Versions) -> HubObject:
-        """Return an object that the webhook changed, in the stored version; raises InternalError for an invalid one."""
+        """Convert a changed object to the stored version; raises InternalError for an invalid one."""
         return versions.taken(made, self.resource) if made.get("kind") == self.resource.kind else HubObject(made)
 
     @property
@@ -53,7 +53,7 @@ class VersionedAttributes:
 
     @property
     def request_kind(self) -> tuple[str, str, str]:
-        """Group, version and kind of the object as the client sent it, before conversion."""
+        """Group, version and kind of the object as requested, before conversion."""
         requested = self.attributes.resource
         group, version, kind = _kind_of(self.attributes.obj or self.attributes.old, requested)
         return (group, requested.version if (group, kind) == (requested.group, requested.kind) else version, kind)
@@ -129,7 +129,7 @@ def _user(given: Attributes) -> Object:
 
 
 def answer(raw: bytes, uid: str, speaks: str, *, mutating: bool) -> Answer:
-    """Parse a webhook's answer. Raises WrongAnswer, in v1 also for the answer to another request."""
+    """Parse a webhook's answer. Raises WrongAnswer, in v1 also for another request's."""
     try:
         body = orjson.loads(raw)
     except ValueError:

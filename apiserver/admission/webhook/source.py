@@ -52,7 +52,7 @@ class Source:
 
     @property
     def webhooks(self) -> tuple[Webhook, ...]:
-        """All webhooks, by their configurations' names, then in each configuration's order."""
+        """Every webhook, sorted by configuration, then in its order."""
         if self._webhooks is None:
             self._webhooks = tuple(each for name in sorted(self._read) for each in self._read[name])
         return self._webhooks

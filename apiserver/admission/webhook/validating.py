@@ -27,7 +27,7 @@ class ValidatingWebhooks:
         self._dispatcher = dispatcher
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a webhook's rules match the request, or webhooks are not loaded."""
+        """Return whether a webhook may match the request."""
         return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def mutate(self, attributes: Attributes) -> None:

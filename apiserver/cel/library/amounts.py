@@ -35,7 +35,7 @@ class Quantity(Opaque):
         return isinstance(other, Quantity) and self.amount.nanos == other.amount.nanos
 
     def whole(self) -> int | None:
-        """Return the amount as int; None if it has a fraction, or exceeds 64 bits, as in Go."""
+        """Return the amount as int; None with a fraction or beyond 64 bits."""
         number, rest = divmod(self.amount.nanos, NANOS)
         return number if not rest and not self.fractional and INT_MIN <= number < INT_MAX else None
 
@@ -154,7 +154,7 @@ class Semver(Opaque):
         return isinstance(other, Semver) and self.key() == other.key()
 
     def key(self) -> tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]:
-        """Return the tuple by which versions are ordered; it ignores the build."""
+        """Return the sort key; it ignores the build."""
         return self.major, self.minor, self.patch, not self.pre, self.pre
 
 

@@ -149,7 +149,7 @@ def _read(carrier: Carrier) -> Certificate:
 
 
 def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
-    """Return whether a front-proxy authority issued the certificate, and to an allowed common name."""
+    """Return whether a front-proxy authority issued the certificate, to an allowed name."""
     allowed = not trust.allowed_names or certificate.common_name in trust.allowed_names
     return allowed and certificate.issuer in trust.authorities
 

@@ -60,11 +60,11 @@ class Application(Protocol):
     """Answers the requests that pass the chain."""
 
     def is_long_running(self, info: RequestInfo) -> bool:
-        """Return whether the request lasts until the client ends it: a watch or a stream."""
+        """Return whether the client ends the request: a watch or a stream."""
         ...
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return an awaitable of the response; awaiting raises StatusError for a failure."""
+        """Return the coroutine of the answer. Failures are StatusErrors."""
         ...
 
 
@@ -210,7 +210,7 @@ class Chain:
                 return
 
     async def _answer_in_time(self, context: RequestContext) -> Response:
-        """Answer within the deadline; if that cancels the task, raise Timeout; other cancellations propagate."""
+        """Answer within the deadline; its cancellation, and no other, becomes a Timeout."""
         if context.info.verb == "patch":  # only the store finds out that an apply creates
             context.authorize = partial(self._authorize_also, context)
         if "timeout=" in context.request.target:

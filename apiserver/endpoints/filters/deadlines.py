@@ -25,7 +25,7 @@ class Deadline:
         self.expired = False
 
     async def absorb(self) -> None:
-        """Take the pending cancellation by an expired deadline, so that it does not hit the connection's next request."""
+        """Absorb the expired deadline's cancellation, which would hit the connection's next request."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -42,7 +42,7 @@ class Deadlines:
         self._open: dict[Deadline, None] = {}
 
     def begin(self, task: asyncio.Task[Any] | None = None) -> Deadline:
-        """Return a Deadline that cancels the task (default: the current one) after ``seconds``."""
+        """Return a Deadline that cancels a task (default: the current) after ``seconds``."""
         task = task or asyncio.current_task()
         if task is None:
             raise RuntimeError("requests must be handled in tasks")
@@ -51,17 +51,17 @@ class Deadlines:
         return deadline
 
     def end(self, deadline: Deadline) -> None:
-        """Remove the deadline: the task ended in time."""
+        """Remove the limit."""
         self._open.pop(deadline, None)
 
     async def run(self) -> None:
-        """Cancel tasks with expired deadlines, looking once a second."""
+        """Cancel expired tasks, once a second."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Cancel the tasks with expired deadlines, once each."""
+        """Cancel expired tasks."""
         now = self._now()
         for deadline in list(self._open):
             if deadline.ends > now:

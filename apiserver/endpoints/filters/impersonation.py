@@ -41,9 +41,9 @@ class Impersonation:
         self._authorizer = authorizer
 
     async def __call__(self, request: Request, user: User, info: RequestInfo) -> User | None:
-        """Return the impersonated user; None without impersonation headers.
+        """Return the impersonated user; None without the headers.
 
-        Raises BadRequest if they name no user, Forbidden, or InternalError if authorization cannot decide.
+        Raises BadRequest without a user name, Forbidden, or InternalError without decision.
         """
         wanted = wanted_user(request.headers)
         if wanted is None:
@@ -97,7 +97,7 @@ class Mode:
         return f"impersonate:{self.name}" if self.name else "impersonate"
 
     def applies(self, wanted: User, requestor: User) -> bool:
-        """Return whether ``requestor`` may try this mode for ``wanted``, by the kinds of both; permissions come later."""
+        """Return whether this mode is for such a wanted user and requestor."""
         bare = not wanted.groups and not wanted.uid and not wanted.extra
         node, account = node_name(wanted.name), service_account(wanted.name)
         match self.name:

@@ -70,7 +70,7 @@ class Series:
         self.bodies: HistogramCell | None = None
 
     def ended(self, code: int, seconds: float, waited: float, size: int) -> None:
-        """Count one answer; ``waited``: seconds of it spent on webhooks and queues."""
+        """Count one answer; ``waited``: seconds on webhooks and queues."""
         try:
             self.codes[code] += 1
         except KeyError:
@@ -119,11 +119,11 @@ class Requests:
         self.watches = WatchMeters()
 
     def serve(self, served: Subresources) -> None:
-        """Add served resources, which get series of their own."""
+        """Add served resources."""
         self._served.update(served)
 
     def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
-        """Return the Series that counts requests like this one; create it if needed."""
+        """Return the series that counts such requests, created if missing."""
         if not self._serves(info):
             key: tuple[str | bool, ...] = (*self.labels(info, apply=apply, connect=connect), dry_run)
         else:
@@ -217,7 +217,7 @@ def dry_run(query: Mapping[str, str]) -> str:
 
 
 def compressed(name: str) -> str:
-    """Return the metrics' label for a user: a known name, ``email_id`` or OTHER, because labels must not name people."""
+    """Return a user's label: a known name, ``email_id`` or OTHER, because labels must not name people."""
     return name if name in _KNOWN_USERS else "email_id" if "@" in name else OTHER
 
 

@@ -42,7 +42,7 @@ class Origins:
         self._allowed = tuple(allowed)
 
     def check(self, request: Request) -> None:
-        """Raise Forbidden if a browser opens a stream for a page of another host, unless a pattern allows it."""
+        """Raise Forbidden if a browser opens a stream for a page of a host that is not allowed."""
         headers = request.headers
         if not upgrade.is_upgrade(request) or not is_browser(headers):
             return
@@ -62,7 +62,7 @@ def is_browser(headers: Mapping[str, str]) -> bool:
 
 
 def is_allowed(origin: str, host: str, allowed: Sequence[re.Pattern[str]]) -> bool:
-    """Return whether pages of ``origin`` may open streams: it is the server's own ``host``, or matches a pattern."""
+    """Return whether ``origin`` may open streams: it is the server's ``host``, or matches a pattern."""
     if not origin or origin == NULL or len(origin) > _MAX_ORIGIN:
         return False
     return _is_own(origin, host) or any(each.search(origin) for each in allowed)

@@ -29,7 +29,7 @@ Answered = Callable[[str, float], None]
 
 
 def uncounted(code: str, seconds: float) -> None:
-    """Do nothing: the default for callers that do not count tries."""
+    """Ignore the result of a try."""
     del code, seconds
 
 

@@ -53,7 +53,7 @@ class TokenReview:
         self._answers: Expiring[bytes, tuple[User | None]] = Expiring(_SIZE)
 
     async def __call__(self, token: str) -> User | None:
-        """Return the token's user; None if the token is invalid. Raises InternalError if kube-apiserver does not answer."""
+        """Return the token's user; None if invalid. Raises InternalError if kube-apiserver does not answer."""
         if len(token) > _MAX_TOKEN:
             return None
         key = hashlib.sha256(token.encode(errors="surrogateescape")).digest()

@@ -52,7 +52,7 @@ class Anew:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Return a decision, at most a few seconds old, that callers share; raises InternalError."""
+        """Return a decision at most seconds old; raises InternalError without one."""
         key = (user, info)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
@@ -82,7 +82,7 @@ class Withdrawing:
         self._impersonation = Impersonation(self._authorizer)
 
     async def withdrawn(self, context: RequestContext, verbs: Sequence[str]) -> End:
-        """Wait until the caller loses one of ``verbs``, or checks fail for too long; return the End to close the stream with."""
+        """Wait until the caller loses one of ``verbs``, or checks fail for too long; return the stream's End."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:

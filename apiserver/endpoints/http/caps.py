@@ -42,10 +42,7 @@ M = TypeVar("M", bound=Member)
 
 
 def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, newcomer: Who) -> Who | None:
-    """Return the holder that must lose a connection, or None: the newcomer above its limit, else the one with most.
-
-    ``held``: connections by holder, ``newcomer``'s new one included.
-    """
+    """Return the holder that must lose a connection (the newcomer above its limit, else the one with most), or None."""
     if len(held[newcomer]) > caps.each:
         return newcomer
     if total > caps.total:

@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
             self.task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes to the sink of another protocol, or to the reader; start the next request if none is being answered."""
+        """Pass bytes to the sink or the reader; start the next request."""
         if self._sink is not None:
             self._sink(data)
             return
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _wait_for_head(self) -> None:
-        """Set the deadline of an incomplete head; register a long one with the server, which limits their number."""
+        """Set an incomplete head's deadline; register a long one, to limit their number."""
         length, server = len(self._reader), self._server
         if length and self.deadline > (latest := server.now() + self._allowance.head_seconds):
             self.deadline = latest
@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
             server.lengthens(self)
 
     async def _serve(self) -> None:
-        """Answer all requests in this one task: a task per request could cost more than the answer."""
+        """Answer requests in one task: a task per request could cost more than the answer."""
         while not self._ending:
             request = self._request
             if request is None:
@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
-        """Write a short answer; return the slices of a long one for the caller to write, else None. Sets ``response.close``."""
+        """Write the answer, or return a long one's slices to write. Sets ``response.close``."""
         if self._sink is not None:
             return None  # another protocol
         if not response.close:
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
         await self.room()
 
     def _body_is_over(self) -> bool:
-        """Drop the buffered rest of the body; return whether it was complete, so that the next request can be found."""
+        """Drop the buffered body; return whether it was complete: the next request follows."""
         try:
             while not self._reader.complete and self._reader.body():
                 pass
@@ -299,7 +299,7 @@ class Connection(asyncio.Protocol):
         self._end_if(close=True)
 
     def _end_if(self, *, close: bool) -> None:
-        """If ``close``, close once the client has read the answer: closing with unread input would discard it."""
+        """If ``close``, close once the client has read: closing with unread input discards the answer."""
         if close and self._transport is not None:
             settings = self._server.settings
             self._ending = True
@@ -383,7 +383,7 @@ class Connection(asyncio.Protocol):
         return self._room is None
 
     def take_over(self, sink: Callable[[bytes], None], response: Response) -> None:
-        """Send the head of a 101 response, then pass all input to ``sink``; empty input is its end. Raises Gone."""
+        """Send the head of a response (101), then pass input to ``sink``, empty at its end. Raises Gone."""
         if self._transport is None:
             raise Gone("the client disconnected")
         self._began = True
@@ -398,7 +398,7 @@ class Connection(asyncio.Protocol):
         buffers.narrow(self._transport, size)
 
     def pause(self, *, reading: bool) -> None:
-        """Pause reading from the client (or resume, if ``reading``), for ``sink``'s protocol."""
+        """Pause reading, or resume if ``reading``, for ``sink``'s protocol."""
         if reading:
             self._resume_reading()
         else:
@@ -411,7 +411,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def check(self, now: float) -> None:
-        """Close if the deadline has passed; abort if the client has not read for ``stall_seconds``."""
+        """Close after the deadline; abort if the client has not read for ``stall_seconds``."""
         if now - self._stalled > self._allowance.stall_seconds:
             self.abort()
         elif now > self.deadline:
@@ -423,7 +423,7 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
 
     def drain(self) -> None:
-        """Close in ``late_seconds`` if idle, so that a request in transit is still answered."""
+        """Close soon if idle, but answer a request in transit."""
         if not self._answering and not self._ending:
             self.deadline = min(self.deadline, self._server.now() + self._server.settings.late_seconds)
 

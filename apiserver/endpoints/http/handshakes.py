@@ -55,14 +55,14 @@ class Handshakes:
         self.turns = Turns(_STEPS)
 
     def __call__(self) -> Tls:
-        """Return a protocol for a new socket, which begins with the TLS handshake."""
+        """Return the protocol of a new socket."""
         return Tls(self)
 
     def __len__(self) -> int:
         return len(self.under_way)
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """Count a running handshake by the client's address; return the timer that aborts it."""
+        """Count a handshake by address; return the timer that aborts it."""
         self.under_way.take(tls, tls.origin)
         return self._loop.call_later(self.limits.seconds, tls.abort)
 

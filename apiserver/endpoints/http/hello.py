@@ -24,10 +24,7 @@ class Hello(Enum):
 
 
 def completeness(hello: bytes | bytearray) -> Hello:
-    """Return whether the client's first TLS record is PARTIAL, WHOLE or TOO_LONG.
-
-    Bytes that are no ClientHello count as WHOLE: OpenSSL refuses them.
-    """
+    """Return the state of the first TLS record. What is not a ClientHello counts as WHOLE: OpenSSL refuses it."""
     if len(hello) < _HEADER:
         return Hello.WHOLE if hello and hello[0] != _HANDSHAKE else Hello.PARTIAL
     if hello[0] != _HANDSHAKE or hello[5] != _CLIENT_HELLO:

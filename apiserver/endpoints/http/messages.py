@@ -169,7 +169,7 @@ class Joined:
     __slots__ = ("_head", "_number", "_parts", "_tail", "length")
 
     def __init__(self, head: bytes, parts: Sequence[bytes], tail: bytes, *, number: int, length: int) -> None:
-        """Take a body's parts (of ``number`` objects, ``length`` bytes in all), and the text before and after them."""
+        """Take the parts of ``number`` objects, ``length`` bytes in all, and the text around them."""
         self._head = head
         self._parts = parts
         self._tail = tail
@@ -234,7 +234,7 @@ class Response:
         self.close = True
 
     def head(self, date: bytes, *, close: bool, framing: bytes | None = None) -> bytes:
-        """Return the encoded head, with its empty line; ``framing`` (a whole field) replaces ``Content-Length``."""
+        """Return the encoded head; ``framing``, a whole field, replaces ``Content-Length``."""
         if framing is None:
             framing = b"" if self.status in _BODILESS else b"Content-Length: %d\r\n" % self.length
         fields = self.encoded
@@ -260,7 +260,7 @@ class Stream(Response):
         self.ended = False
 
     async def prepare(self) -> None:
-        """Send the head, unless it is sent."""
+        """Send the head, once."""
         if not self.prepared:
             self.prepared = True
             await self._carrier.start(self)
@@ -271,7 +271,7 @@ class Stream(Response):
             await self._carrier.send(chunk(data) if self.chunked else data)
 
     def coded(self, data: bytes) -> bytes:
-        """Return the bytes of a piece for :attr:`push`, as a chunk if :attr:`chunked`; answers with equal ``chunked`` may share them."""
+        """Encode a piece for :attr:`push`, as a chunk if :attr:`chunked`; answers may share the bytes."""
         return chunk(data) if self.chunked else data
 
     async def room(self) -> None:
@@ -292,7 +292,7 @@ def chunk(data: bytes) -> bytes:
 
 @lru_cache(maxsize=256)
 def begin(status: int, content_type: str) -> bytes:
-    """Return the first lines of a response head: status and ``Content-Type``."""
+    """Return a response head's status line and ``Content-Type``."""
     text = f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\n"
     if content_type:
         text += f"Content-Type: {_checked(content_type)}\r\n"
@@ -319,5 +319,5 @@ def date_of(second: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def date_at(second: int) -> bytes:
-    """Return :func:`date_of` this second since the epoch, cached."""
+    """Return :func:`date_of` the second, cached."""
     return date_of(second)

@@ -79,9 +79,9 @@ class Owner(Protocol):
         ...
 
     def lengthens(self, connection: Owned) -> None:
-        """Register a connection with a long, incomplete head; if these are too many, refuse the oldest."""
+        """Register a long, incomplete head; of too many, refuse the oldest."""
         ...
 
     def shortens(self, connection: Owned) -> None:
-        """Remove a connection from those with a long head: it is complete."""
+        """Remove a long head: it is complete."""
         ...

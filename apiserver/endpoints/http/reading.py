@@ -50,10 +50,7 @@ class Reader:
             self._buffer = bytearray(self._buffer) + data
 
     def head(self) -> Head | None:
-        """Remove the next request's head from the buffer and return it, parsed; None if incomplete. Raises ProtocolError.
-
-        Call it only once the previous body is :attr:`complete`.
-        """
+        """Remove and parse the next head, after a complete body; None if incomplete. Raises ProtocolError."""
         buffer = self._buffer
         end = buffer.find(_END, self._searched)
         if end < 0:
@@ -137,7 +134,7 @@ class _Chunks:
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Decode as many chunks as ``buffer`` has, removing them from it; return their data."""
+        """Decode chunks and remove them from ``buffer``; return the data."""
         pieces = []
         while not self.complete:
             if self._left:

@@ -49,7 +49,7 @@ class Server:
             self._empty.set()
 
     def lengthens(self, connection: Owned) -> None:
-        """Register a connection with a long, incomplete head; if these are too many, refuse the oldest."""
+        """Register a long, incomplete head; of too many, refuse the oldest."""
         self._long[connection] = None
         if len(self._long) > self.settings.long_heads:
             oldest = next(iter(self._long))
@@ -57,7 +57,7 @@ class Server:
             oldest.refuse(ProtocolError("too many unfinished requests with long heads", 431))
 
     def shortens(self, connection: Owned) -> None:
-        """Remove a connection from those with a long head: it is complete."""
+        """Remove a connection's long head: it is complete."""
         self._long.pop(connection, None)
 
     async def shutdown(self, seconds: float) -> None:

@@ -38,7 +38,7 @@ class Slices:
     def message(self, most: int, *, masked: bool) -> bytes | None:
         """Remove and return the next frame, undecoded, if it is a binary message of at most ``most`` bytes; empty if incomplete.
 
-        None: another frame, which the decoder must get by :meth:`cut`.
+        None: another frame, to :meth:`cut` for the decoder.
         """
         held = self._held
         if self._rest or self._shown or held[:1] != _BINARY or (len(held) > 1 and held[1] >> 7 != masked):
@@ -54,7 +54,7 @@ class Slices:
         return piece
 
     def cut(self) -> bytes:
-        """Remove and return the next bytes for the decoder, about a slice; empty without input."""
+        """Remove and return the next slice, for the decoder; empty without input."""
         end = self._rest
         while end < SLICE and (size := sum(measure(self._held, end))):
             end += size
@@ -75,7 +75,7 @@ class Slices:
 
 
 def measure(held: bytearray, start: int) -> tuple[int, int]:
-    """Return the lengths of head and payload of the frame at ``start`` of ``held``; zeros if its head is incomplete."""
+    """Return the lengths of head and payload of the frame at ``start``; zeros without its whole head."""
     if len(held) < start + 2:
         return 0, 0
     marked, length = divmod(held[start + 1], 128)

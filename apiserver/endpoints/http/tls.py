@@ -142,7 +142,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting this connection; inform the HTTP connection, if the handshake made one."""
+        """Stop counting this connection; tell its protocol, if any."""
         self._transport = None
         self._closing = True
         self._handshakes.ended(self)
@@ -152,7 +152,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.connection_lost(exc)
 
     def _begin(self, hello: bytearray, nbytes: int) -> None:
-        """Collect the first TLS record, and pass it to OpenSSL when complete: OpenSSL allocates 50 KiB at the first byte."""
+        """Pass the first record to OpenSSL once complete: it allocates 50 KiB at the first byte."""
         hello += self._arrivals[:nbytes]
         match completeness(hello):
             case Hello.PARTIAL:
@@ -253,7 +253,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         return default if self._transport is None else self._transport.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt and send bytes; after the end, discard them."""
+        """Send bytes; discard them after the end."""
         if self._transport is None or self._closing:
             return
         try:

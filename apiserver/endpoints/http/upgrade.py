@@ -54,5 +54,5 @@ def is_well_formed(request: Request) -> bool:
 
 
 def offered(request: Request) -> list[str]:
-    """Return the websocket subprotocols that the client offers; one may carry its token."""
+    """Return the subprotocols that the client offers, a token included."""
     return [each.strip() for line in request.headers.getall("Sec-WebSocket-Protocol", ()) for each in line.split(",") if each.strip()]

@@ -27,7 +27,7 @@ _ABNORMAL: Final = 1006
 
 
 def texts(messages: Iterable[bytes]) -> bytes:
-    """Return text messages (UTF-8) as a server's frames; any of our websockets may send these bytes."""
+    """Encode text messages (UTF-8) as a server's frames, for any websocket."""
     return b"".join([Frame(Opcode.TEXT, data).serialize(mask=False) for data in messages])
 
 
@@ -135,7 +135,7 @@ class WebSocket(Response):
         await self._ready.wait()
 
     def _received(self, data: bytes) -> None:
-        """Take input of the client; empty: the connection is gone."""
+        """Receive bytes; empty: the connection is gone."""
         self._heard = True
         if data:
             self._held.add(data)
@@ -155,7 +155,7 @@ class WebSocket(Response):
         return bool(self._messages) and len(self._held) > _HELD
 
     def _decode(self) -> bool:
-        """Queue one whole message, or decode one slice of input; return False if more input is needed, or after the end."""
+        """Take one message, or decode one slice; return False if that needs more input, or after the end."""
         if self._ended:
             return False
         if self._on_close is None and (whole := self._held.message(self._max_bytes, masked=True)) is not None:
@@ -191,7 +191,7 @@ class WebSocket(Response):
         return b"".join(self._protocol.data_to_send())
 
     def _beat(self) -> None:
-        """Send a ping; instead abort if nothing came since the last one, unless we paused reading."""
+        """Ping. Abort if nothing came since the last ping while we read."""
         if not self._heard and not self._is_full:
             self._carrier.abort()
             return

@@ -29,7 +29,7 @@ class Described:
 
     @classmethod
     def of(cls, strategy: Strategy) -> Described:
-        """Return the description of a strategy's resource: its kind, subresources and verbs."""
+        """Describe the resource of a strategy."""
         own = strategy.resource
         verbs = {name: answer_of(verb, own) for name, verb in strategy.verbs.items()}
         return cls(

@@ -25,7 +25,7 @@ _ALWAYS: Final[dict[str, Schema]] = {
 
 
 def components(described: Described) -> dict[str, Schema]:
-    """Return the schemas of a resource's kind, its list and its read subresources, by component name."""
+    """Return a resource's schemas by component name, with its list and read subresources."""
     found = _kind(described.prefix, described.resource, described.model)
     found[f"{described.component}List"] = _list_of(described)
     for answers, model in described.reads.values():
@@ -49,7 +49,7 @@ def _kind(prefix: str, resource: Resource, model: type[Any]) -> dict[str, Schema
 
 
 def structural(schema: Mapping[str, Any], name_of: Callable[[str], str]) -> Schema:
-    """Convert a pydantic schema to OpenAPI 3.0; ``name_of`` returns the component's name for a local definition's."""
+    """Convert a pydantic schema; ``name_of`` names the component of a local definition."""
     schema = _without_null(schema)
     result: Schema = {}
     if meta := schema.get("x-meta"):

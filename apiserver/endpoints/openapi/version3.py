@@ -47,13 +47,13 @@ def build(described: Sequence[Described], *, title: str, version: str, patch_typ
 
 
 def shape(document: Document, described: Described) -> Shape:
-    """Return the resource's schema, with those that it refers to, for strategic merge patches."""
+    """Return the resource's schema in the document, for strategic merge patches."""
     components = document["components"]["schemas"]
     return Shape(components[described.component], components)
 
 
 def component_name(name: str) -> str:
-    """Return the schema component's name for a short one in an :class:`Operation`'s ``returns`` or ``body``."""
+    """Return the component's full name for ``returns`` or ``body`` of an :class:`Operation`."""
     return metatypes.PREFIX + name if name in operations.META else name
 
 

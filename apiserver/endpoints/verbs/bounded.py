@@ -33,7 +33,7 @@ class Bounded(ClientConnection):
     """
 
     async def send_frames(self, frames: bytes) -> None:
-        """Send frames that are already encoded, as ``send`` does with a message."""
+        """Send frames, encoded already, like ``send``."""
         async with self.send_context():
             self.protocol.writes.append(frames)
 
@@ -110,7 +110,7 @@ class Bounded(ClientConnection):
         return self.protocol.state is State.OPEN
 
     def process_event(self, event: Event) -> None:
-        """Give the reader a data frame as encoded server's frame, so that it can be sent on unchanged."""
+        """Give the reader a data frame encoded, to send it on."""
         if isinstance(event, Frame) and event.opcode in DATA_OPCODES:
             event = Frame(Opcode.BINARY, event.serialize(mask=False))
         super().process_event(event)

@@ -34,7 +34,7 @@ class Streams:
         self._ending = asyncio.Event()
 
     def end_all(self) -> None:
-        """Make :meth:`ended` of every stream return, which closes it; clients can connect to another server."""
+        """Close every stream; clients can dial another server."""
         self._ending.set()
 
     async def ended(self) -> End:
@@ -76,7 +76,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 async def _final(served: Served, before: Object, stream: Connect) -> End | None:
-    """Return the End if a new stream would be useless: its object was deleted, or the stream is over; else None."""
+    """Return the End if no new stream can follow (deleted, or over), or None."""
     try:
         now = (await served.store.get(namespace_of(before), name_of(before))).object
     except NotFound:

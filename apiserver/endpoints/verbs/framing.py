@@ -34,11 +34,11 @@ class Lines:
         await self._stream.prepare()
 
     def encode(self, frames: Sequence[bytes]) -> bytes:
-        """Return frames as one piece of the body; each is a line already."""
+        """Join frames, which are lines."""
         return self._stream.coded(b"".join(frames))
 
     async def room(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until the client reads."""
         await self._stream.room()
 
     async def end(self) -> None:
@@ -50,7 +50,7 @@ class Messages:
     """A websocket; the client's messages are ignored."""
 
     def __init__(self, context: RequestContext) -> None:
-        """Prepare the websocket; the client's close cancels the request. Raises BadRequest if the upgrade violates RFC 6455."""
+        """Prepare the websocket. Raises BadRequest if the upgrade violates RFC 6455."""
         request = context.request
         if not upgrade.is_well_formed(request):
             raise BadRequest("Upgrade request required: only WebSockets (RFC 6455) are supported")
@@ -75,7 +75,7 @@ class Messages:
         await self._socket.accept()
 
     async def room(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until the client reads."""
         await self._socket.room()
 
     async def end(self) -> None:

@@ -48,9 +48,9 @@ class _Dial(websocket):
 
 @contextlib.asynccontextmanager
 async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[Bounded]:
-    """Yield an open websocket to the destination. ``holder``: token of the user, sent in ``stream.holder_header``.
+    """Yield a websocket to the destination. ``holder``: the user's token, sent in ``stream.holder_header``.
 
-    Raises the server's StatusError, or ServiceUnavailable without connection or trust.
+    Raises the server's StatusError, or ServiceUnavailable.
     """
     dial = _Dial(
         "ws" + destination.url.removeprefix("http"),
@@ -84,10 +84,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
 
 @contextlib.contextmanager
 def _trusted(server: Bounded, destination: Destination) -> Iterator[None]:
-    """Abort the connection if the server's certificate loses its trust during the block.
-
-    Raises ServiceUnavailable if it has none at the start.
-    """
+    """Abort the connection if the server's certificate loses its trust during the block; if untrusted before, raise."""
     trust, certificate = destination.trust, _certificate(server)
     if trust is None:
         yield

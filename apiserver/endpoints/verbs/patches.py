@@ -26,10 +26,10 @@ REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
 
 
 def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[FieldError, ...]]:
-    """Parse a patch of any type but apply: return the function that patches an object, and field errors.
+    """Parse a patch, except apply: return the function that patches an object, and field errors.
 
-    These are repeated keys, and unknown members of operations. Raises UnsupportedMediaType, BadRequest; the function raises
-    for operations that fail.
+    These are repeated keys and operations' unknown members. Raises UnsupportedMediaType, BadRequest. The function raises
+    for wrong operations.
     """
     if media_type not in TYPES:
         raise unsupported((*TYPES, APPLY_PATCH))

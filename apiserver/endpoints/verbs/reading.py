@@ -35,7 +35,7 @@ async def get(served: Served, context: RequestContext) -> Response:
 
 
 async def read_part(served: Served, context: RequestContext, part: Read) -> Response:
-    """Answer with a read-only subresource of an object, such as its domain XML."""
+    """Answer with a read-only subresource of one object."""
     media_type = context.represent().media_type
     item = await served.store.get(context.info.namespace, context.info.name)
     return await responses.answer(context, await part.read(item.object), media_type=media_type)

@@ -49,7 +49,7 @@ def token_of(holder: str) -> str:
 
 
 def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int, stream: Stream) -> str:
-    """Return why one more stream would exceed a limit; empty if it would not. The counts are of open streams."""
+    """Return why another stream would exceed a limit; empty if not. The counts: open streams."""
     _, resource, _, name, subresource = stream
     for limit, count, of in (
         (limits.max_streams_per_user_and_object, of_object, f' of your streams to {subresource} of {resource} "{name}"'),

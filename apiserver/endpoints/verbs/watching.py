@@ -68,7 +68,7 @@ class Watches:
                 self._limits.discard(limit)
 
     def end_all(self, *, within: float) -> None:
-        """End every watch, each at a random moment in ``within`` seconds, so that clients do not return at once."""
+        """End every watch at a random moment ``within`` these seconds, to spread the clients' return."""
         self._over = True
         now = asyncio.get_running_loop().time()
         for limit in self._limits:
@@ -155,7 +155,7 @@ class _Stream:
         self._began = time.perf_counter()
 
     async def run(self) -> None:
-        """Send events until cancelled; Expired and Timeout become a last ERROR frame."""
+        """Send events until cancelled; Expired and Timeout become an ERROR frame."""
         try:
             await self._serve()
         except (Expired, Timeout) as error:
@@ -165,12 +165,12 @@ class _Stream:
             await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
 
     def say_goodbye(self) -> None:
-        """Send a last bookmark, if wanted, from which the client can resume."""
+        """Send a last bookmark, if wanted, from which the client resumes."""
         if self._options.bookmarks and self._revision:
             self._post([self._bookmark(self._revision)])
 
     async def end(self) -> Response:
-        """End the response cleanly, in limited time, and return it."""
+        """End the answer cleanly, and return it."""
         await self._begin()
         await self._bounded(self._sink.end())
         return self._sink.response
@@ -213,7 +213,7 @@ class _Stream:
     # The watch cache's interface (changes.Receiver).
 
     def receive(self, batch: EventBatch) -> bool:
-        """Send a batch of events; return whether there is room for more. Watches of the same form share the encoded bytes."""
+        """Send events; return whether there is room. Watches with the same form and batch share the encoded bytes."""
         letter = batch.written(self._coded_form, self._letter_of) if self._is_shared else self._letter_of(batch.events)
         self._meter.sent(letter.tally)
         return self._send(letter.data)

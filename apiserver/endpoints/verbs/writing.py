@@ -89,7 +89,7 @@ async def _apply(served: Served, context: RequestContext, representation: Repres
 
 
 async def act(served: Served, context: RequestContext, verb: Verb) -> Response:
-    """Store an object as changed by a verb, such as ``start``; answer with it."""
+    """Apply a verb to an object; answer with the result."""
     representation = context.represent(*ONE)
     options = write_options(context)
     body = (await bodies.read_object(context.request)).value
@@ -100,7 +100,7 @@ async def act(served: Served, context: RequestContext, verb: Verb) -> Response:
 async def act_by_creating(
     served: Served, context: RequestContext, verb: CreatingVerb, everything: Mapping[Resource, Served], now: Callable[[], datetime]
 ) -> Response:
-    """Create the object that a verb derives from another one; answer with it, or with the one that an earlier call made."""
+    """Create the object that a verb derives from another one, or find an earlier call's; answer with it."""
     representation = context.represent(*ONE)
     options = write_options(context, "CreateOptions")
     body = (await bodies.read_object(context.request)).value
@@ -135,7 +135,7 @@ async def act_by_deleting(served: Served, context: RequestContext, verb: Deletin
 
 
 async def act_by_relaying(served: Served, context: RequestContext, verb: RelayedVerb) -> Response:
-    """Have another process act on an object, unless it is a dry run; answer with the object."""
+    """Have another process act on an object; a dry run only checks the request."""
     representation = context.represent(*ONE)
     options = write_options(context)
     body = (await bodies.read_object(context.request)).value

@@ -22,7 +22,7 @@ class Compactor:
     """One server's part."""
 
     def __init__(self, storage: Storage) -> None:
-        """Take the storage whole: keys are not under a root."""
+        """Take the storage with etcd's keys."""
         self._storage = storage
         self._seen = 0
         """The key's last change; 0: absent."""
@@ -41,10 +41,7 @@ class Compactor:
             await asyncio.sleep(interval_seconds)
 
     async def turn(self) -> bool:
-        """Compact to the revision of a turn ago, unless another server took this turn; return whether it was this server's.
-
-        Raises StorageError.
-        """
+        """Compact to the revision of a turn ago; False if another server took this turn. Raises StorageError."""
         try:
             revision = await self._storage.commit([Condition(KEY, self._seen)], [Put(KEY, str(self._revision).encode())])
         except RevisionMismatch as mismatch:

@@ -26,9 +26,9 @@ class Encryption:
     def __init__(
         self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None, kms_seconds: tuple[float, float]
     ) -> None:
-        """Read the file; :meth:`run` reads it again every ``seconds``, unless None. Raises OSError, Misconfigured.
+        """Read the file; :meth:`run` repeats it every ``seconds``; None: never. Raises OSError, Misconfigured.
 
-        ``kms_seconds``: pauses between checks of the key management services, after success and after failure.
+        ``kms_seconds``: intervals of checks, after success and failure.
         """
         self._file = file
         self._root = root
@@ -41,7 +41,7 @@ class Encryption:
 
     @property
     def is_well(self) -> bool:
-        """True if the last checks found that every key management service can encrypt."""
+        """True if every key management service can encrypt."""
         return all(each.is_well for each in self._rules.services)
 
     async def run(self) -> None:
@@ -74,7 +74,7 @@ class Encryption:
         return True
 
     async def _readied(self, content: bytes) -> Rules | None:
-        """Return the rules in a file's ``content`` once their services answer; None: retry later. Raises Misconfigured."""
+        """Return a file's rules if its services answer; None: retry later. Raises Misconfigured."""
         try:
             rules = _rules(self._file, content)
         except Misconfigured:
@@ -100,7 +100,7 @@ def _rules(file: Path, content: bytes) -> Rules:
 
 
 def chain_of(rules: Rules, root: str) -> Callable[[str], Chain]:
-    """Return a function from a key (``ROOT/GROUP/RESOURCE/…``) to the Chain of providers that encrypts its value."""
+    """Return a function from a key, ``ROOT/GROUP/RESOURCE/…``, to its chain of encryption providers."""
     begin = f"{root.rstrip('/')}/"
     known: dict[tuple[str, str], Chain] = {}
 

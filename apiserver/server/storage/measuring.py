@@ -33,7 +33,7 @@ class StorageMetrics:
         registry.add(self.seconds, self.requests, self.errors, self.lists, self.listed)
 
     def observe(self, operation: str, key: str, began: float) -> None:
-        """Count an answered operation and its duration; ``key`` may be a prefix of keys."""
+        """Count an answered operation; ``key`` may be its keys' prefix."""
         # GROUP and RESOURCE follow the root, which starts with a slash.
         place = (operation, *key.split("/", self._skip + 3)[self._skip + 1 : self._skip + 3])
         cells = self._cells.get(place)
@@ -44,12 +44,12 @@ class StorageMetrics:
         cells[1].observe(perf_counter() - began)
 
     def failed(self, operation: str, key: str, began: float) -> None:
-        """Count a failed operation and its duration."""
+        """Count a failed operation."""
         self.observe(operation, key, began)
         self.errors.increment(operation, *self.resource(key))
 
     def resource(self, key: str) -> tuple[str, str]:
-        """Return the group and the resource that a key names; empty where it names none."""
+        """Return group and resource of a key."""
         parts = key.strip("/").split("/")[self._skip :]
         return (parts[0], parts[1]) if len(parts) > 1 else ("", parts[0] if parts else "")
 

@@ -79,7 +79,7 @@ class HealthCheck:
         self._well = False
 
     async def __call__(self) -> bool:
-        """Return whether storage answered in time; concurrent callers share a read that began after they came."""
+        """Return whether storage answered in time; concurrent callers share a read."""
         loop = asyncio.get_running_loop()
         came = loop.time()
         async with self._turn:
@@ -110,10 +110,7 @@ class Storing:
         file_seconds: float = 5.0,
         kms_seconds: tuple[float, float] = (60.0, 10.0),
     ) -> None:
-        """Take storage with etcd's keys; objects are under ``root``. With an encryption file, ``storage`` encrypts.
-
-        That file may raise OSError or Misconfigured.
-        """
+        """Take storage with etcd's keys; objects are under ``root``. Raises OSError or Misconfigured by the encryption file."""
         self._plain = plain
         self._options = options
         self._compactor = Compactor(plain)

@@ -39,7 +39,7 @@ class PluginError(Exception):
 
 
 def plugin(command: str) -> int:
-    """Answer virt-handler's command, by the daemon except for VERSION; return the exit status, 1 after an error."""
+    """Print the daemon's answer to virt-handler's command; return the exit status, 1 after an error."""
     request = json.load(sys.stdin)
     if command == "VERSION":
         answer: Document = {"supportedVersions": [VERSION], "kinds": ["storage"], "liveMigration": False}
@@ -53,7 +53,7 @@ def plugin(command: str) -> int:
 
 
 def ask(question: Document) -> Document:
-    """Send the daemon a command and its request; return the answer. Raises OSError without one."""
+    """Return the daemon's answer to a command and request. Raises OSError without one."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         connection.connect(CONTROL)
@@ -74,7 +74,7 @@ class Daemon:
         self.state.mkdir(exist_ok=True)
 
     def restore(self) -> None:
-        """Serve all disks that a previous daemon stored, because QEMU reconnects to them."""
+        """Serve the previous daemon's disks again, because QEMU reconnects."""
         for file in self.state.glob("*.json"):
             try:
                 self.add(json.loads(file.read_text()))
@@ -128,7 +128,7 @@ class Daemon:
         return {}
 
     def check(self, request: Document) -> Document:
-        """Serve the requested disk again if it or its socket is gone; return an empty answer."""
+        """Serve the requested disk unless it is served and its socket exists."""
         served = self.disks.get(key_of(request))
         if served is not None and not os.path.exists(request["disk"]["socket"]):
             served.close()

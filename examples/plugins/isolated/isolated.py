@@ -108,7 +108,7 @@ def make_bridge(netns: str, name: str) -> None:
 
 
 def check(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Return an empty result; raise PluginError if one of the guest's links is missing."""
+    """Return an empty result, or raise PluginError if a link is missing."""
     network = Network(request)
     if missing := {network.tap, network.bridge, network.pod_link} - links(pod):
         raise PluginError(100, f"the pod has lost {', '.join(sorted(missing))}")
@@ -118,7 +118,7 @@ def check(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
 
 
 def delete(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Remove the guest's links, and the node's bridge with its last guest; ``pod`` is empty if the pod is gone."""
+    """Remove the guest's links, and the node's bridge after the last guest; the pod may be gone."""
     try:
         network = Network(request)
     except PluginError:  # ADD refused the request
