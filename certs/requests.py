@@ -37,7 +37,7 @@ class Verified:
 
 
 def verify(pem: bytes, profile: Profile) -> Verified:
-    """Return, as ``Verified``, a signing request's public key, or why it does not fit ``profile``."""
+    """Return a signing request's public key, or why it does not fit ``profile``, as ``Verified``."""
     if len(pem) > MAX_BYTES or not _PEM.fullmatch(pem):
         return Verified(None, (f"it is not one PEM block CERTIFICATE REQUEST of at most {MAX_BYTES} bytes",))
     try:

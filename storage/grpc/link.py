@@ -49,7 +49,7 @@ class Link(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """True if new calls are possible: the connection is not about to end."""
+        """True if new calls are possible."""
         return not self._session.is_leaving
 
     async def unary(self, block: bytes, message: bytes, deadline: float) -> bytes:
@@ -116,7 +116,7 @@ class Link(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send our SETTINGS; end the connection if TLS did not choose HTTP/2."""
+        """Send our SETTINGS, or end without HTTP/2."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):

@@ -34,12 +34,12 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def anything(_: Json) -> Faults:
-    """Return no faults: accept any value."""
+    """Return no faults."""
     return _SOUND
 
 
 def text(value: Json) -> Faults:
-    """Return faults unless the value is Unicode text, without half a surrogate pair."""
+    """Return faults unless a value is Unicode text, not half a surrogate pair."""
     if type(value) is not str:
         return _not("a string", value)
     if not value.isascii():
@@ -51,12 +51,12 @@ def text(value: Json) -> Faults:
 
 
 def boolean(value: Json) -> Faults:
-    """Return faults unless the value is a boolean."""
+    """Return faults unless a value is a boolean."""
     return _SOUND if type(value) is bool else _not("a boolean", value)
 
 
 def integer(bits: int) -> Check:
-    """Return a check that a value is a signed integer of ``bits`` bits."""
+    """Return a check that a value is an integer of ``bits`` bits."""
     limit = 1 << (bits - 1)
 
     def check(value: Json) -> Faults:
@@ -152,7 +152,7 @@ _NAMED: Final[Mapping[str, Check]] = {
 
 
 def check_of(shape: Shape) -> Check:
-    """Return the check of a ``Shape``: a function from a value to its faults.
+    """Return the check (from a value to its faults) of a ``Shape``.
 
     ``"text"``, ``"int32"`` and the like are scalars, a list of words is an enumeration, ``{"[]": shape}`` a list, ``{"*": shape}`` an
     object with any members, and any other object lists members as for :func:`members`.
@@ -179,7 +179,7 @@ _remembered_time: Final = lru_cache(maxsize=1024)(_time)
 
 
 def sentences(faults: Faults) -> tuple[str, ...]:
-    """Return faults as sentences with their paths; beyond ``MAX_FAULTS``, the last one counts the rest."""
+    """Return faults as sentences with paths; the last counts those beyond ``MAX_FAULTS``."""
     said = tuple(f"{place.removeprefix('.') or 'the object'} {fault}" for place, fault in faults[:MAX_FAULTS])
     return (*said, f"and {len(faults) - MAX_FAULTS} more") if len(faults) > MAX_FAULTS else said
 

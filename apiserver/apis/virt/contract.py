@@ -43,7 +43,7 @@ def is_understood(lease: Object) -> bool:
 
 
 def refusal(node: str, lease: Object) -> str:
-    """Return the message that ``node`` gets no guests, because its virt-handler shares no version with virt-controller."""
+    """Return the message that ``node`` gets no guests: its virt-handler shares no version."""
     theirs = written(spoken_by(lease))
     says = f"uses version {theirs} of the contract" if theirs else "reports no valid version of the contract"
     return f"node {node} cannot run guests: its virt-handler {says}, but virt-controller uses {written()}; upgrade both to the same release"

@@ -71,7 +71,7 @@ def of_virtual_machine(vm: Any) -> tuple[str, ...]:  # noqa: ANN401  # whether i
 
 
 def of_metadata(obj: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return the faults of an object's metadata as sentences; empty if it is sound."""
+    """Return the faults of an object's metadata as sentences."""
     return sentences(_WITH_METADATA(obj))
 
 
@@ -81,12 +81,12 @@ def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
 
 
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return a Migration's faults as sentences; empty if it is sound."""
+    """Return a Migration's faults as sentences."""
     return sentences(MIGRATION(migration))
 
 
 def of_migration_policy(policy: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return a MigrationPolicy's faults as sentences; empty if it is sound."""
+    """Return a MigrationPolicy's faults as sentences."""
     return sentences(MIGRATION_POLICY(policy))
 
 

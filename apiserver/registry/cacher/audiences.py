@@ -108,7 +108,7 @@ class Audiences(Generic[Watch]):
         return not self._of_prefix and not self._of_key
 
     def enter(self, watch: Watch) -> None:
-        """Add a watch, by its key or prefix."""
+        """Add a watch."""
         scopes, name = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
         scope = scopes.get(name)
         if scope is None:

@@ -37,7 +37,7 @@ class Form:
         return self._item(key, revision, _rest(obj), stale=stale)
 
     def written(self, key: str, revision: int, obj: Object, value: bytes) -> Item:
-        """Return the ``Item`` of an object stored at ``revision`` as ``value``, which :meth:`stored` returned."""
+        """Return the ``Item`` of an object stored at ``revision`` as ``value`` (:meth:`stored`)."""
         return self._item(key, revision, value, self._rest_at, obj=at_revision(obj, revision))
 
     def _item(
@@ -48,7 +48,7 @@ class Form:
 
 
 def restamped(item: Item, revision: int) -> Item:
-    """Return a copy of the item with ``revision`` as its ``resourceVersion``."""
+    """Return a copy of the item with this ``resourceVersion``."""
     at = item.labels_at
     if not at:
         obj = at_revision(item.object, revision)
@@ -59,7 +59,7 @@ def restamped(item: Item, revision: int) -> Item:
 
 
 def at_revision(obj: Object, revision: int) -> Object:
-    """Return the object with ``revision`` as its ``resourceVersion``; other parts are shared."""
+    """Return the object with this ``resourceVersion``, sharing other parts."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 

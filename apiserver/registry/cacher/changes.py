@@ -77,7 +77,7 @@ class Record:
         self._events: dict[EventType, Event] | None = None
 
     def event(self, kind: EventType) -> Event:
-        """Return the change as an event of this kind; DELETED carries ``old`` with this change's revision."""
+        """Return the change as this kind of event; DELETED carries ``old`` with this change's revision."""
         events = self._events
         if events is None:
             events = self._events = {}
@@ -119,7 +119,7 @@ class EventBatch:
         self._written: dict[str, Any] = {}
 
     def written(self, form: str, write: Callable[[Sequence[Event]], T]) -> T:
-        """Return the result of ``write`` for these events, cached under ``form``."""
+        """Return the result of ``write``, cached under ``form``."""
         found: T | None = self._written.get(form)
         if found is None:
             found = self._written[form] = write(self.events)

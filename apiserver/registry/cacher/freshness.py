@@ -52,7 +52,7 @@ class Freshness:
         """From the store."""
 
     async def run(self) -> None:
-        """Ask storage for its revision and progress on behalf of waiting readers, until cancelled."""
+        """Ask storage for revisions and progress while readers wait, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._ask_revision())
@@ -63,7 +63,7 @@ class Freshness:
                 self._timer.cancel()
 
     def advance(self, revision: int) -> None:
-        """Record that the cache has reached ``revision``; wake the readers that wait for it or less."""
+        """Note that the cache reached ``revision``; wake readers that wait for it or less."""
         self._reached = revision
         while self._waiters and self._waiters[0][0] <= revision:
             _, _, future = heapq.heappop(self._waiters)

@@ -31,7 +31,7 @@ Read = Callable[[Entry], Item | None]
 
 
 def records_of(batch: Batch, read: Read) -> list[Record]:
-    """Return the changes in a batch as records, without undecodable objects, which count as absent."""
+    """Return a batch's changes as records; undecodable objects count as absent."""
     records = []
     for change in batch.changes:
         old = read(change.previous) if change.previous else None
@@ -67,7 +67,7 @@ class History:
         """Successful extensions of the window."""
 
     async def reach(self, after: int) -> bool:
-        """Extend the window back to ``after``, and return True; False if that is too far for the window.
+        """Extend the window back to ``after``, and return True; False: too far.
 
         Raises Expired after compaction, ServiceUnavailable.
         """
@@ -112,15 +112,15 @@ class History:
         return Replay(self, watch, prefix, after, predicate, key)
 
     def open(self, prefix: str, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """Return a context manager with an iterator over storage's batches after revision ``after``."""
+        """Return a context manager with an iterator over storage's batches after ``after``."""
         return self._storage.watch(prefix, after=after)
 
     async def hasten(self) -> None:
-        """Ask storage for a batch to open watches, even if nothing changes."""
+        """Ask storage for a batch, even without changes."""
         await self._storage.request_progress()
 
     def records(self, batch: Batch) -> list[Record]:
-        """Return the changes in a batch as records; undecodable objects count as absent."""
+        """Return a batch's changes as records; undecodable objects count as absent."""
         return records_of(batch, self._read)
 
     def is_near(self, revision: int) -> bool:
@@ -128,7 +128,7 @@ class History:
         return revision >= self._window.oldest
 
     def expired(self, after: int) -> errors.Expired:
-        """Return the error for a watch after a revision that is compacted."""
+        """Return the error for a compacted revision."""
         return self._window.expired(after)
 
     def done(self) -> None:

@@ -65,7 +65,7 @@ class Indices:
         return len(self._by_field)
 
     def clear(self) -> None:
-        """Drop all indexes, because all objects were replaced."""
+        """Drop all indexes: all objects were replaced."""
         for index in self._by_field.values():
             index.ready.set()  # its readers scan
         self._by_field = OrderedDict()
@@ -103,7 +103,7 @@ class Indices:
             index.ready.set()
 
     def find(self, trigger: Trigger, prefix: str, start: str, items: SortedItems) -> Sequence[Item] | None:
-        """Return the items with the trigger's value under ``prefix``, from key ``start`` on; None without a ready index."""
+        """Return the trigger's items under ``prefix``, from key ``start`` on; None without a ready index."""
         index = self._by_field.get(trigger.field)
         if index is None or not index.ready.is_set():
             return None

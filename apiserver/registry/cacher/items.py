@@ -72,7 +72,7 @@ class Item:
 
     @property
     def raw_labels(self) -> bytes:
-        """The labels' JSON, for items with ``labels_at``; empty without labels. Equal bytes mean equal labels."""
+        """The labels' JSON if ``labels_at`` is known, or empty. Equal bytes mean equal labels."""
         at, second = self.labels_at, self.pieces[1]
         if not second.startswith(_LABELS, at):
             return b""
@@ -80,7 +80,7 @@ class Item:
         return second[at + len(_LABELS) - 1 : second.index(b"}", at) + 1]
 
     def cool(self) -> None:
-        """Drop the decoded object; a later use decodes again."""
+        """Drop the decoded object."""
         self._object = None
 
     def __eq__(self, other: object) -> bool:
@@ -96,7 +96,7 @@ class Item:
 
     @property
     def object(self) -> HubObject:
-        """The object: ``data`` decoded, and kept."""
+        """The decoded ``data``, kept."""
         obj = self._object
         if obj is None:
             obj = self._object = orjson.loads(self.data)
@@ -185,7 +185,7 @@ class SortedItems:
             self._join(chunk)
 
     def slice(self, prefix: str, *, start: str = "", limit: int = 0) -> tuple[list[Item], int]:
-        """Return (at most ``limit`` items under ``prefix`` from ``start`` on, number of following ones); 0: all items."""
+        """Return (at most ``limit`` items, 0: all, under ``prefix`` from ``start`` on; how many follow)."""
         low = self._position(max(prefix, start))
         high = max(low, self._position(prefix + LAST_CHARACTER))
         found: list[Item] = []

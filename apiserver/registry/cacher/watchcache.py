@@ -211,7 +211,7 @@ class WatchCache:
         key: str = "",
         trigger: Trigger | None = None,
     ) -> AsyncIterator[Watch | Replay]:
-        """Yield a watch of ``prefix`` (default: all) or ``key`` for changes after the revision ``after``, possibly a future one.
+        """Yield a watch of ``prefix`` (default: all) or ``key`` after the revision ``after``, possibly a future one.
 
         ``after``: if a snapshot's revision, without an await in between, the watch misses nothing and cannot expire.
         ``bookmark_seconds``: interval of BOOKMARK events without others. ``trigger``: a condition that ``predicate`` implies;

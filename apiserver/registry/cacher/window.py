@@ -54,7 +54,7 @@ class _EventBatches:
         self._of: dict[tuple[int, ...], EventBatch] = {}
 
     def of(self, events: Iterable[Event | None]) -> EventBatch | None:
-        """Return the batch that watches with the same events share; None without events."""
+        """Return the one batch for watches with these events; None without any."""
         found = [event for event in events if event is not None]
         if not found:
             return None
@@ -104,7 +104,7 @@ class Window:
         self.oldest = self.revision = self.told_revision = revision
 
     def extend(self, records: Sequence[Record], revision: int) -> None:
-        """Add records, the changes up to ``revision``, and dispatch them soon; drop the oldest beyond the capacity."""
+        """Add the changes up to ``revision``, to dispatch soon; drop the oldest beyond the capacity."""
         self._records += records
         self.end += len(records)
         self.revision = revision
@@ -117,7 +117,7 @@ class Window:
         self._framed = max(self._framed, self.end - self._limits.framed)
 
     def prepend(self, records: Sequence[Record], after: int) -> None:
-        """Put ``records``, all earlier changes after ``after``, before the others."""
+        """Put ``records``, all changes after ``after``, before the others."""
         self._records[:0] = records
         self._base -= len(records)
         self.oldest = after
@@ -135,19 +135,19 @@ class Window:
         return self._base + bisect_right(self._records, after, key=_revision_of)
 
     def read(self, position: int) -> Sequence[Record] | None:
-        """Return dispatched records from ``position`` on, at most a chunk; None if the first is gone."""
+        """Return a chunk of dispatched records from ``position`` on; None if the first is gone."""
         if position < self._base:
             return None
         return self._records[position - self._base : min(position + self._limits.chunk, self.told) - self._base]
 
     def revision_before(self, position: int) -> int:
-        """Return the revision up to which the records before ``position`` have all changes; 0 if they are gone."""
+        """Return the revision that the records before ``position`` reach; 0 if they are gone."""
         if position >= self.end:
             return self.revision
         return self._records[position - self._base].revision - 1 if position >= self._base else 0
 
     def expired(self, after: int) -> errors.Expired:
-        """Return the error for a watch after a revision that is gone, in Go's words."""
+        """Return the error for a revision that is gone, in Go's words."""
         return errors.Expired(f"too old resource version: {after} ({self.oldest})")
 
     def enter(self, watch: Watch) -> None:
@@ -317,12 +317,12 @@ class Watch:
         return self._read()
 
     def chosen(self, records: Iterable[Record]) -> list[Event]:
-        """Return the events that the records mean for this watch."""
+        """Return this watch's events in the records."""
         events = (event_of(record, self._predicate) for record in records if record.revision > self._after)
         return [event for event in events if event is not None]
 
     def stop(self, position: int, revision: int) -> None:
-        """End the idle state: all records before ``position``, up to ``revision``, were delivered."""
+        """End the idle state: everything before ``position``, up to ``revision``, was delivered."""
         self.is_idle = False
         self._position = max(self._position, position)
         self._revision = max(self._revision, revision)

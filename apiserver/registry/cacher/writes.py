@@ -21,14 +21,14 @@ class Write:
     __slots__ = ("_item", "_make", "key", "value")
 
     def __init__(self, key: str, value: bytes, make: Callable[[int], Item]) -> None:
-        """``make(revision)`` returns the item stored at that revision; it may be called repeatedly."""
+        """``make(revision)`` returns the item at that revision; may be called repeatedly."""
         self.key = key
         self.value = value
         self._make = make
         self._item: Item | None = None
 
     def at(self, revision: int) -> Item:
-        """Return the item of this object, stored at ``revision``."""
+        """Return the item stored at ``revision``."""
         if self._item is None or self._item.revision != revision:
             self._item = self._make(revision)
         return self._item
@@ -41,7 +41,7 @@ class Writes:
         self._by_key: dict[str, Write] = {}
 
     def begin(self, key: str, value: bytes, make: Callable[[int], Item]) -> Write:
-        """Remember a write to ``key``, and return it as ``Write``."""
+        """Remember and return a write to ``key``."""
         write = self._by_key[key] = Write(key, value, make)
         if len(self._by_key) > MAX_WRITES:
             del self._by_key[next(iter(self._by_key))]
@@ -53,7 +53,7 @@ class Writes:
             del self._by_key[write.key]
 
     def find(self, entry: Entry) -> Item | None:
-        """Return and forget the item of the write that made ``entry``; None if it was not written here."""
+        """Return and forget the item of the write of ``entry``; None if not written here."""
         write = self._by_key.get(entry.key)
         if write is None or write.value != entry.value or entry.stale:
             return None

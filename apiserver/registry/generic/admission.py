@@ -21,7 +21,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 def _nobody(*_: object) -> None:
-    """Do nothing: the default callback."""
+    """Ignore the call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +67,7 @@ class Admission(Protocol):
     """A plug-in, or the chain of all. Refuses with a StatusError."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the plug-in could change or refuse the request; must be fast."""
+        """Return whether the plug-in could change or refuse the request, fast."""
         ...
 
     async def mutate(self, attributes: Attributes) -> None:
@@ -75,7 +75,7 @@ class Admission(Protocol):
         ...
 
     async def validate(self, attributes: Attributes) -> None:
-        """Raise a StatusError to refuse the request, or do nothing."""
+        """Raise a StatusError to refuse, or do nothing."""
         ...
 
 

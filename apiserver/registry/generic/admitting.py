@@ -37,7 +37,7 @@ class Admitter:
         return stored
 
     async def update(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:
-        """Return the ``Plan`` to update ``item`` to the client's ``wanted``, an object in the request's version.
+        """Return the ``Plan`` to update ``item`` to the client's ``wanted``, in the request's version.
 
         Raises Conflict, Invalid, and admission's errors.
         """
@@ -106,18 +106,18 @@ class Admitter:
             raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error
 
     async def validate(self, attributes: Attributes, planned: HubObject, old: HubObject | None) -> None:
-        """Call validating admission for the planned object; raises its refusal."""
+        """Call validating admission for the planned object."""
         attributes.obj, attributes.old = planned, old
         await self._admission.validate(attributes)
 
     async def delete(self, attributes: Attributes, live: HubObject) -> None:
-        """Call admission for a deletion; raises its refusal."""
+        """Call admission for a deletion."""
         attributes.old = live
         await self._admission.mutate(attributes)
         await self._admission.validate(attributes)
 
     async def connect(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
-        """Call admission for a stream; raises its refusal."""
+        """Call admission for a stream."""
         attributes = self._about("CONNECT", subresource, namespace, name, caller)
         if attributes is not None:
             attributes.obj = HubObject({})

@@ -36,7 +36,7 @@ def form_of(strategy: Strategy) -> Form:
 
 
 def encode(strategy: Strategy, obj: Object) -> bytes:
-    """Return the bytes of an object for storage."""
+    """Return an object's bytes for storage."""
     return form_of(strategy).stored(obj)
 
 
@@ -69,7 +69,7 @@ def written(strategy: Strategy, key: str, revision: int, obj: Object, value: byt
 
 
 def dump(obj: Object) -> bytes:
-    """Return the JSON of an object for clients."""
+    """Return an object's JSON for clients."""
     return orjson.dumps(obj)
 
 

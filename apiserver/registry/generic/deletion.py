@@ -17,7 +17,7 @@ _COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 
 
 def finalizers(obj: Object, options: DeleteOptions) -> list[str]:
-    """Return the finalizers that an object has after a deletion with these options: the collector's may change."""
+    """Return an object's finalizers after a deletion with these options; the collector's may change."""
     present = finalizers_of(obj)
     wanted = [each for each in present if each not in _COLLECTOR]
     if _orphans(present, options):
@@ -42,7 +42,7 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
 
 
 def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
-    """Mark ``obj`` in place as being deleted; return True if it has no finalizers and can be removed at once.
+    """Mark ``obj`` in place as being deleted; return True without finalizers: it can go at once.
 
     If marked already, change at most the collector's finalizers.
     """

@@ -21,7 +21,7 @@ Planning = Callable[[Item], Awaitable[Plan]]
 async def guaranteed_update(
     objects: StoredObjects, namespace: str, name: str, plan: Planning, *, dry_run: bool, repeatable: bool
 ) -> tuple[Item, bool]:  # fmt: skip
-    """Plan and commit a change; return (the object, whether it was removed).
+    """Plan and commit; return (object, whether it was removed).
 
     Each repetition follows another client's commit. Raises NotFound, Conflict for a taken lock, and the plan's errors.
     """
@@ -57,7 +57,7 @@ async def _attempted(plan: Planning, item: Item) -> Plan | StatusError:
 
 
 def _changes(planned: Plan, item: Item) -> bool:
-    """Return whether ``planned`` differs from ``item``, or ``item`` is stale. Restore times of managed fields if only they changed."""
+    """Return whether to write. If only times of managed fields differ, restore them in ``planned``."""
     if planned.remove:
         return True
     keep_times(planned.obj, item.object)

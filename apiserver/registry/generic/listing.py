@@ -119,7 +119,7 @@ class Listing:
 
 
 async def run(store: Store, query: ListQuery) -> Listing:
-    """Return the requested page of a list.
+    """Return the requested page.
 
     Raises BadRequest; Expired after compaction, for a token with one that continues inconsistently; Timeout for a
     future revision; ServiceUnavailable.

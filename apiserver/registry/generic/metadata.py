@@ -29,7 +29,7 @@ REPEATED_OWNERS: Final = (
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
-    """Check that the body's kind, namespace and name are the URL's, or fill them in; raises BadRequest."""
+    """Check the body's kind, namespace and name against the URL, or fill them in; raises BadRequest."""
     for field, expected, words in (("apiVersion", resource.api_version, "API version"), ("kind", resource.kind, "kind")):
         given = obj.setdefault(field, expected) or expected
         if given != expected:
@@ -51,7 +51,7 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
 
 
 def match_namespace(metadata: Object, resource: Resource, namespace: str) -> None:
-    """Check that the namespace is the request's, or fill it in; raises BadRequest."""
+    """Check the namespace against the request, or fill it in; raises BadRequest."""
     if not resource.namespaced:
         metadata.pop("namespace", None)
     elif (metadata.get("namespace") or namespace) != namespace:
@@ -118,7 +118,7 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 def put_back(metadata: Object, before: Object) -> None:
     """Restore, in place, server-set fields, which some clients reformat.
 
-    Validation refuses a changed grace period, and a deletion time on an object that is not being deleted.
+    Validation refuses a changed grace period, and a deletion time on a live object.
     """
     for key in ("selfLink", "creationTimestamp", "generation"):
         if key in before:
@@ -165,7 +165,7 @@ def drop_empty(metadata: Object) -> None:
 
 
 def tidy(obj: HubObject) -> HubObject:
-    """Return the object with keys in the usual order; empty maps and lists in ``metadata`` go, in place."""
+    """Return the object in the usual order, without empty maps and lists in ``metadata``, which change in place."""
     metadata = obj["metadata"]
     drop_empty(metadata)
     return HubObject({"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **obj})
@@ -177,12 +177,12 @@ def details(resource: Resource, name: str, **more: Any) -> Details:  # noqa: ANN
 
 
 def qualified(resource: Resource) -> str:
-    """Return a resource's name with its group, such as ``virtualmachines.kubevirt.io``."""
+    """Return a resource's name with group, such as ``virtualmachines.kubevirt.io``."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
 def modified(resource: Resource, name: str) -> Conflict:
-    """Return the Conflict for an update of an older ``resourceVersion``."""
+    """Return the Conflict for an outdated ``resourceVersion``."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 

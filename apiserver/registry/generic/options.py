@@ -19,7 +19,7 @@ ORPHAN: Final = "Orphan"
 
 
 def _nobody(*_: object) -> None:
-    """Do nothing: the default callback."""
+    """Ignore the call."""
 
 
 @dataclass(slots=True, eq=False)  # freezing would triple the time
@@ -65,7 +65,7 @@ class WriteOptions:
         return name[:MAX_MANAGER_BYTES] if name.isascii() else name.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
 
     def to_json(self, operation: str) -> Object:
-        """Return the options as JSON object for admission; a patch counts as its create or update."""
+        """Return the options as JSON for admission; a patch counts as its create or update."""
         shown: Object = {"kind": "CreateOptions" if operation == "CREATE" else "UpdateOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.dry_run:
             shown["dryRun"] = ["All"]
@@ -97,7 +97,7 @@ class DeleteOptions:
     caller: Caller = NOBODY
 
     def to_json(self, operation: str = "DELETE") -> Object:
-        """Return the options as JSON object for admission."""
+        """Return the options as JSON for admission."""
         del operation
         shown: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.grace_period_seconds is not None:

@@ -29,7 +29,7 @@ OwnersOf = Callable[[str], FieldOwners | None]
 
 
 def no_owners(subresource: str) -> FieldOwners | None:
-    """Return None for every subresource: managed fields are off."""
+    """Return None: managed fields are off."""
     del subresource
     return None
 

@@ -76,7 +76,7 @@ class Planner:
         return replace(fault, detail=f"{fault.detail}: {found}") if found else fault
 
     def with_hints(self, refused: Invalid) -> Invalid:
-        """Return an apply's error with hints about the fields of its causes."""
+        """Return an apply's error with hints about its fields."""
         causes = refused.details.causes
         hints = {each.field: found for each in causes if (found := self._strategy.hint(each.field))}
         if not hints:
@@ -99,7 +99,7 @@ class Planner:
         return []
 
     def create(self, obj: HubObject, refused: Iterable[FieldError], now: datetime) -> HubObject:
-        """Complete the new object in place, and return it for storage. Raises Invalid, also for the errors ``refused``."""
+        """Complete and return the new object, in place. Raises Invalid, also for ``refused``."""
         hub = self._hub
         metadata.prepare_for_create(obj, now)
         if hub.has_status:
@@ -156,7 +156,7 @@ class Planner:
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: HubObject, options: DeleteOptions, now: datetime) -> Plan:
-        """Return the ``Plan`` of a deletion: remove, or mark; raises Conflict by a precondition."""
+        """Return the ``Plan`` to remove or mark; raises Conflict by a precondition."""
         before = old["metadata"]
         for what, wanted, actual in (
             ("UID", options.uid, before["uid"]),

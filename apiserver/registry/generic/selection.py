@@ -58,11 +58,11 @@ class Selection:
 
     @property
     def number(self) -> int:
-        """Number of terms in both selectors."""
+        """Number of terms."""
         return len(self.labels.requirements) + len(self.fields.terms)
 
     def among(self, items: Iterable[Item], known: dict[bytes, bool] | None = None) -> list[Item]:
-        """Return the selected items; ``known`` keeps results by the labels' JSON."""
+        """Return the selected items; ``known`` keeps results by labels."""
         if not self.fields.is_everything:
             return [item for item in items if self(item)]
         known = {} if known is None else known

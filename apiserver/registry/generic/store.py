@@ -75,7 +75,7 @@ class Store:
         return b"".join((*item.pieces, end)) if self.strategy.hub is self.strategy else codec.dump(self.shown(item)) + end
 
     def shown_pieces(self, items: Iterable[Item]) -> tuple[list[bytes], int]:
-        """Return (pieces of the objects' JSON in this version, each object after a comma; total length in bytes)."""
+        """Return (pieces of the objects' JSON in this version, each object after a comma; their length)."""
         as_stored = self.strategy.hub is self.strategy
         found: list[bytes] = []
         for item in items:
@@ -84,7 +84,7 @@ class Store:
         return found, sum(map(len, found))
 
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
-        """Return one object's item: current (``fresh``), or not older than ``at_least``.
+        """Return one object: current (``fresh``), or not older than ``at_least``.
 
         Raises NotFound, Timeout for a future revision, ServiceUnavailable.
         """
@@ -170,7 +170,7 @@ class Store:
         return item
 
     def applies(self, part: Part = "") -> bool:
-        """Return whether this part can be changed by server-side apply: managed fields are on."""
+        """Return whether managed fields, and so server-side apply, are on."""
         return self._owners(part) is not None
 
     async def apply(

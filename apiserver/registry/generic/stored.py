@@ -50,15 +50,15 @@ class StoredObjects:
             raise Unreadable(self._resource, entry, error) from error
 
     def cached(self, namespace: str, name: str) -> Item | None:
-        """Return the item in the watch cache, which may be stale, or None."""
+        """Return the cached item, which may be stale, or None."""
         return self._cache.get(self.key(namespace, name))
 
     async def live(self, namespace: str, name: str) -> Item:
-        """Return the object's item in storage; raises NotFound, Unreadable."""
+        """Return the item in storage; raises NotFound, Unreadable."""
         return self.current(name, await self.read(self.key(namespace, name)))
 
     def current(self, name: str, entry: Entry | None) -> Item:
-        """Return ``entry``, read for object ``name``, as an item; raises NotFound without one, Unreadable."""
+        """Return ``entry`` as an item; raises NotFound without one, Unreadable."""
         if entry is None:
             raise self.not_found(name)
         return self.readable(entry)
@@ -69,7 +69,7 @@ class StoredObjects:
             return await self._storage.get(key)
 
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
-        """Replace ``old`` (None: absent) in storage by ``new``, without managed fields if too large; return the new item.
+        """Replace ``old`` (None: absent) by ``new``, without managed fields if too large; return the new item.
 
         Raises Overtaken, Conflict for a taken lock.
         """

@@ -127,7 +127,7 @@ AnyVerb = Verb | CreatingVerb | DeletingVerb | RelayedVerb
 
 
 def answer_of(verb: AnyVerb, own: Resource) -> Resource:
-    """Return the resource of the objects with which a verb of ``own`` answers."""
+    """Return the resource that a verb of ``own`` returns."""
     match verb:
         case CreatingVerb():
             return verb.creates
@@ -206,7 +206,7 @@ class Connect:
         return ()
 
     def over(self, obj: Object) -> str:
-        """Return why no server can continue a stream that its server ended; empty if another may."""
+        """Return why no server can continue a stream that its server ended, or empty."""
         del obj
         return ""
 
@@ -292,7 +292,7 @@ class Strategy:
         """Change, in place, an object with finalizers that is marked for deletion."""
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all errors in a new object, also for names that are more restricted than DNS-1123 subdomains."""
+        """Return all errors in a new object, also of names restricted beyond DNS-1123 subdomains."""
         del obj
         return []
 

@@ -69,7 +69,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def unanswered(what: str, error: Exception) -> None:
-    """Log a storage outage while doing ``what``; clients must not see storage's addresses."""
+    """Log a storage outage; clients must not see its addresses."""
     logger.warning("The storage did not respond", extra={"doing": what, "error": str(error)})
 
 
@@ -85,14 +85,14 @@ class Transactions:
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Store a new object as ``value``, with its locks; return its revision. Raises Overtaken, Conflict for a taken lock.
+        """Store a new object as ``value``; return its revision. Raises Overtaken, Conflict for a taken lock.
 
         ``repeatable``: a client without an answer may repeat the request.
         """
         return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
 
     def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Replace ``item`` by ``new``, encoded as ``value``; return the new revision. Raises as :meth:`create`."""
+        """Replace ``item`` by ``new``, encoded as ``value``; return the revision. Raises as :meth:`create`."""
         return self._commit(item.key, item.revision, (new, value), self._locks(item.object), new, repeatable=repeatable)
 
     def remove(self, item: Item) -> Awaitable[int]:
@@ -162,7 +162,7 @@ class Transactions:
                 return written
 
     async def _lacking(self, key: str, held: Locks) -> Locks:
-        """Return those locks of an object that storage lacks, because an older version wrote it; checked once per object."""
+        """Return an object's locks that storage lacks since an older version wrote it; checked once."""
         if not held or key in self._complete:
             return NOTHING
         with reading("read the locks of an object"):
@@ -194,7 +194,7 @@ class Transactions:
         return page.entries[0] if page.entries and page.entries[0].key < condition.end else None
 
     async def _unused(self, entry: Entry) -> Condition | None:
-        """Return the condition that a lock's holder still does not need the lock; None if it does, or is unreadable."""
+        """Return the condition that a lock's holder does not need it; None if it does, or is unreadable."""
         holder = entry.value.decode(errors="replace")
         try:
             stored = await self._storage.get(holder)

@@ -15,7 +15,7 @@ _BY_NODE: Final = "node"
 
 
 def handler_pods(client: Client, namespace: str) -> Informer:
-    """Return the ``Informer`` of virt-handler's pods, indexed by node."""
+    """Return the ``Informer`` of virt-handler's pods."""
     selector = f"{names.COMPONENT_LABEL}={names.HANDLER}"
     return Informer(client, PODS, namespace, label_selector=selector, indexers={_BY_NODE: _nodes}, trim=_trim)
 
@@ -53,7 +53,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _trim(pod: Object) -> Object:
-    """Return a pod with only the fields used here; a whole one has ten kilobytes."""
+    """Return a pod with only the used fields; a whole one has ten kilobytes."""
     metadata = pod["metadata"]
     kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp") if key in metadata}
     status = {key: dig(pod, "status", key) for key in ("phase", "podIP")}

@@ -25,7 +25,7 @@ class Handlers:
         self._revoked = revoked
 
     async def destination(self, vm: Object, what: str) -> Destination:
-        """Return the ``Destination`` for a stream or read ``what`` at the virt-handler of the machine's node.
+        """Return the ``Destination`` of a stream or read ``what`` at the machine's virt-handler.
 
         Raises ServiceUnavailable, also if the node is revoked.
         """

@@ -22,7 +22,7 @@ class MigrationPolicyStrategy(Strategy):
     has_status = False
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a hint that names our replacement of a KubeVirt field or value, or empty."""
+        """Return a hint at our name for a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def validate(self, obj: Object) -> list[FieldError]:

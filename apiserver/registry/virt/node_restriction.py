@@ -58,7 +58,7 @@ class NodeRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Set the stores of all served kinds, to read other objects."""
+        """Set the stores of all served kinds."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
@@ -89,7 +89,7 @@ class NodeRestriction:
             raise _refusal(attributes, node, found)
 
     def _node(self, attributes: Attributes) -> str | None:
-        """Return the node in the user's token; None if optional and missing. Raises Forbidden for several, or an invalid one."""
+        """Return the token's node; None if optional and missing. Raises Forbidden for several, or an invalid one."""
         claims = attributes.user.extra.get(names.NODE_CLAIM, ())
         if len(claims) == 1 and claims[0] and not subdomain_errors(claims[0]):
             return claims[0]

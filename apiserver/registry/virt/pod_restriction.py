@@ -52,7 +52,7 @@ class PodRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Set the stores of all served kinds, to read other objects."""
+        """Set the stores of all served kinds."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
@@ -64,7 +64,7 @@ class PodRestriction:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Refuse a machine's or Migration's status that newly names a wrong pod or pod address.
+        """Refuse a status that newly names a wrong pod or pod address.
 
         Raises Forbidden with reasons, ServiceUnavailable without kube-apiserver.
         """

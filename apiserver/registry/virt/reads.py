@@ -72,7 +72,7 @@ class HandlerRead(Read):
             raise errors.ServiceUnavailable(f"its node returned an invalid {name}: {error}") from error
 
     def _shaped(self, answer: Object) -> Object:
-        """Return the fields of the answer that the model has. Raises ValueError for wrong ones."""
+        """Return the answer's fields that the model has. Raises ValueError."""
         found = {key: value for key, value in self.fields(answer).items() if key not in ("kind", "apiVersion", "metadata")}
         _, wrong = decoding.read(self.model, found)
         if wrong:
@@ -150,7 +150,7 @@ class Waiting:
 
 
 async def ask(destination: Destination, name: str, seconds: float, max_bytes: int, posted: bytes | None = None) -> dict[str, Any]:
-    """Return virt-handler's JSON answer to a GET, or to a POST of ``posted``; errors call the answer ``name``.
+    """Return virt-handler's JSON answer to a GET, or to a POST of ``posted``; errors mention ``name``.
 
     Raises a StatusError, also virt-handler's own.
     """

@@ -76,7 +76,7 @@ class ReplicaSetStrategy(Strategy):
         self._allowed = allowed
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a hint that names our replacement of a KubeVirt field or value in the template, or empty."""
+        """Return a hint at our name for a KubeVirt field or value in the template, or empty."""
         return kubevirt_fields.hint(field.removeprefix(_TEMPLATE), value) if field.startswith(_TEMPLATE) else ""
 
     def default(self, obj: Object) -> None:

@@ -22,7 +22,7 @@ class SetPassword(RelayedVerb):
     """Sets the password of a user in the guest."""
 
     def __init__(self, handlers: Handlers | None, seconds: float = noderead.SECONDS) -> None:
-        """``handlers``: None in development, where the verb conflicts."""
+        """``handlers``: None in development."""
         self._handlers = handlers
         self._seconds = seconds
         self._waiting = reads.Waiting()

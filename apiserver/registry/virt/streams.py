@@ -48,7 +48,7 @@ _DISPLAYS: Final = frozenset({"vnc", "spice"})
 
 
 def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
-    """Return why a stream is unavailable, or None; ``number``: of the serial port, or of the slot for a USB device."""
+    """Return why a stream (``number``: serial port or USB slot) is unavailable, or None."""
     domain = domain_of(vm)
     ports = len(consoles.defaulted(domain))
     if stream in _SERIAL and not ports:
@@ -79,7 +79,7 @@ def unreachable(vm: Object, forward: streams.Forward) -> str | None:
 
 
 def absent(vm: Object) -> str | None:
-    """Return why no guest is reachable (phase, or unknown node), or None."""
+    """Return why no guest is reachable, or None."""
     phase = phases.phase_of(vm)
     if phase not in CONNECTABLE:
         why = (conditions.false_condition(vm, conditions.READY) or {}).get("message") if phase in _STARTING else ""
@@ -197,5 +197,5 @@ class HandlerStream(Connect):
         return warnings(obj)
 
     def over(self, obj: Object) -> str:
-        """Return that the guest is off, or empty if it is on: virt-handler only knows that the machine left its node."""
+        """Return that the guest is off, else empty: virt-handler only knows that it left the node."""
         return "" if phases.phase_of(obj) in phases.WITH_GUEST else "the guest is off"

@@ -32,7 +32,7 @@ def require(vm: Object, body: Object, allowed: frozenset[str], needed: frozenset
 
 
 def invalid(vm: Object, name: str, given: object, why: str) -> errors.Invalid:
-    """Return the error for a value of option ``name`` that does not fit this machine."""
+    """Return the error for an option's value that does not fit this machine."""
     return _error(vm, [validation.invalid(Path(name), given, why)])
 
 

@@ -45,7 +45,7 @@ class LevelVerb(Verb):
         self.name = name
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return ``obj`` with the level set (such as on), unchanged if a call with this id is recorded."""
+        """Return ``obj`` with the level set (such as on), unchanged if a call with this id is listed."""
         verb_options.require(obj, body, self.options | {"id"})
         given = body.get("id")
         if given and (known := _verb_of(obj, given)):
@@ -68,7 +68,7 @@ class Start(LevelVerb):
     options = frozenset({"paused", "nodeSelector", "discardState"})
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Write ``status.request``: start; if the body asks for it, also pause, and drop a suspended guest's image from the status."""
+        """Write ``status.request``: start; if requested, also a pause, and without a suspended guest's image."""
         selector, discards = body.get("nodeSelector"), bool(body.get("discardState"))
         raise_if_refused(obj, refuse_discarding if discards else refuse_start)
         if selector and (fixed := objects.dig(obj, "spec", "nodeName")):
@@ -164,7 +164,7 @@ class OperationVerb(Verb):
         self._parameters = parameters
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return ``obj`` with a further entry of ``status.operations``, unchanged if a call with this id is recorded."""
+        """Return ``obj`` with a new entry of ``status.operations``, unchanged if a call with this id is listed."""
         needed = frozenset(name for name, default in self._parameters.items() if default is None)
         verb_options.require(obj, body, frozenset({"id", *self._parameters}), needed)
         given = body.get("id")
@@ -227,7 +227,7 @@ class CancelMigration(DeletingVerb):
         return f"spec.selector.name={obj['metadata']['name']}"
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
-        """Return the unfinished Migration, which the body may name; raises Conflict without one, or if the guest has moved."""
+        """Return the unfinished Migration; raises Conflict without one, or if the guest has moved."""
         verb_options.require(obj, body, frozenset({"migration"}))
         name = body.get("migration")
         chosen = next((each for each in found if phases.is_unfinished(each) and name in (None, objects.name_of(each))), None)
@@ -249,7 +249,7 @@ def refuse_start(vm: Object) -> Refusal:
 
 
 def refuse_discarding(vm: Object) -> Refusal:
-    """Return why a start cannot discard a suspended guest's image, or None. It can between failing attempts to resume."""
+    """Return why a start cannot discard a suspended guest's image, or None; a failing resume does not matter."""
     phase = phases.phase_of(vm)
     if phase in phases.WITH_POD:
         return f"the virtual machine is already on ({phase})"
@@ -371,7 +371,7 @@ def refuse_migrate(vm: Object) -> Refusal:
 
 
 def conflict(vm: Object, reason: str) -> errors.Conflict:
-    """Return the Conflict for a verb that the machine's state does not allow."""
+    """Return the Conflict for a verb in the wrong state."""
     name = vm["metadata"]["name"]
     resource = VIRTUAL_MACHINES
     details = errors.Details(name=name, group=resource.group, kind=resource.plural)

@@ -60,7 +60,7 @@ class VirtualMachineStrategy(Strategy):
         """The last determining fields, and their locks."""
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a hint that names our replacement of a KubeVirt field or value, or empty."""
+        """Return a hint at our name for a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -137,7 +137,7 @@ class VirtualMachineStrategy(Strategy):
         )
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the values for field selectors, by field."""
+        """Return the values by field for field selectors."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.nodeName": spec.get("nodeName") or "",
@@ -148,7 +148,7 @@ class VirtualMachineStrategy(Strategy):
     def locks(self, obj: Object) -> frozenset[str]:
         """Return the exclusive locks on disks, from the assignment to a node until the guest is off, and while it is suspended.
 
-        An edit takes no lock; the next assignment to a node does, and so does recording a new disk's attachment pod.
+        An edit takes no lock; the next assignment does, and the record of a new disk's attachment pod.
         """
         return frozenset(_key(obj, each) for each in self._locks(obj) if each.group == disk_uses.ALONE)
 

@@ -119,7 +119,7 @@ class Envelope:
         return made.SerializeToString()
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Return the value, and whether it is stale; ``fetch`` must have succeeded. Raises Undecryptable."""
+        """Return the value, and whether it is stale, after ``fetch``. Raises Undecryptable."""
         source, sealed = _parsed(data)
         key = self._known.get(source)
         if key is None:

@@ -39,7 +39,7 @@ def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields
 
 
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the fields of an added or removed value: its leaves, their parents, and atomic values as a whole."""
+    """Return the fields of an added or removed value, with parents; atomic values as a whole."""
     if type(value) in atom.accepted or value is None:
         return LEAF
     if isinstance(value, dict):
@@ -78,7 +78,7 @@ _LONGEST_KNOWN: Final = 4096
 
 
 def _flat(names: tuple[str, ...]) -> Fields:
-    """Return the fields of a map with these keys and scalar values, cached: objects of one author have the same labels."""
+    """Return the fields of a map of scalars, cached: objects of one author have the same labels."""
     tree = _known.get(names)
     if tree is None:
         tree = {SELF: LEAF, **dict.fromkeys(["f:" + name for name in sorted(names)], LEAF)}
@@ -187,7 +187,7 @@ def _lists(shape: ListAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any 
 
 
 def _same_key(element: Atom, old: list[Any], new: list[Any]) -> Found:
-    """Return (touched, removed) fields, or None, of list items with the same key. Duplicates are owned as a whole."""
+    """Return (touched, removed) fields of items with one key. Duplicates are owned as a whole."""
     if len(old) > 1 and len(new) > 1:
         return (None if same(old, new) else LEAF), None
     if len(old) > 1:

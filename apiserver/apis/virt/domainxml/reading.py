@@ -93,13 +93,13 @@ class Reading:
 
 
 def problems_of(text: str) -> tuple[Problem, ...]:
-    """Return the problems of XML, without the fields next to it; empty if valid."""
+    """Return the problems of XML alone, without other fields; empty if valid."""
     found = _read(text)
     return found if isinstance(found, tuple) else ()
 
 
 def read(text: str) -> Reading:
-    """Return, as a ``Reading``, what our components use of XML.
+    """Return what our components use of XML, as a ``Reading``.
 
     Raises:
         Malformed: it is invalid; its first problem is the message.
@@ -227,7 +227,7 @@ def _video_bytes(element: Node) -> int:
 
 
 def _card_bytes(model: Node, attribute: str, default_mib: int) -> int:
-    """Return a graphics card's memory in bytes, rounded up to a power of two, as libvirt and QEMU do."""
+    """Return a graphics card's bytes, rounded up to a power of two, as libvirt and QEMU do."""
     said = int(model.get(attribute, "0")) << 10 or default_mib * MIB
     return 1 << (said - 1).bit_length()
 

@@ -65,7 +65,7 @@ def firmware(root: Node) -> str:
 
 
 def page_bytes(root: Node) -> int:
-    """Return the bytes of a huge page for the guest's memory; 0: ordinary pages."""
+    """Return the bytes of a huge page; 0: ordinary pages."""
     page = root.find("memoryBacking", "hugepages", "page")
     return values.in_bytes(page.get("size"), page.get("unit")) if page is not None else 0
 

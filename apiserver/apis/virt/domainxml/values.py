@@ -82,7 +82,7 @@ class Number:
 
 
 def number(least: int, most: int) -> Rule:
-    """Return a rule that a text is an integer in an inclusive range."""
+    """Return a rule for integers in an inclusive range."""
     return Number(least, most)
 
 
@@ -97,7 +97,7 @@ def word(value: str) -> str:
 
 
 def matching(pattern: str, problem: str) -> Rule:
-    """Return a rule that a text fully matches a regular expression; its error is ``problem``."""
+    """Return a rule for full matches of a regular expression; its error is ``problem``."""
     compiled = re.compile(pattern)
 
     def rule(value: str) -> str:
@@ -107,7 +107,7 @@ def matching(pattern: str, problem: str) -> Rule:
 
 
 def line(most: int) -> Rule:
-    """Return a rule that a text is one line of at most ``most`` printable characters."""
+    """Return a rule for one line of at most ``most`` printable characters."""
 
     def rule(value: str) -> str:
         return "" if value.isprintable() and len(value) <= most else f"must be one line of at most {most} printable characters"
@@ -116,7 +116,7 @@ def line(most: int) -> Rule:
 
 
 def prose(most: int) -> Rule:
-    """Return a rule that a text, of any lines, has at most ``most`` characters."""
+    """Return a rule for text of any lines with at most ``most`` characters."""
 
     def rule(value: str) -> str:
         return "" if len(value) <= most else f"must be at most {most} characters"
@@ -158,7 +158,7 @@ MAC: Final = "mac"
 
 
 def named(kind: str) -> Rule:
-    """Return a rule that a text is the placeholder ``@kind:NAME@`` of something next to the XML."""
+    """Return a rule for the placeholder ``@kind:NAME@`` of something next to the XML."""
 
     def rule(value: str) -> str:
         if name_in(value, kind):

@@ -61,7 +61,7 @@ def highest_apic_id(domain: Domain) -> int:
 
 
 def queues(domain: Domain) -> int:
-    """Return the number of queues of a multi-queue device: one per processor, up to ``MAX_QUEUES``."""
+    """Return a multi-queue device's number of queues: as processors, up to ``MAX_QUEUES``."""
     return min(vcpus(domain), MAX_QUEUES)
 
 
@@ -72,7 +72,7 @@ def model(domain: Domain) -> str:
 
 
 def is_dedicated(domain: Domain) -> bool:
-    """Return whether each processor of the guest gets a dedicated one of the node (``dedicatedCpuPlacement``)."""
+    """Return whether each processor of the guest gets a dedicated one of the node."""
     return bool((domain.get("cpu") or {}).get("dedicatedCpuPlacement"))
 
 
@@ -82,5 +82,5 @@ def isolates_emulator(domain: Domain) -> bool:
 
 
 def dedicated(domain: Domain) -> int:
-    """Count the node's processors dedicated to the machine, also QEMU's own; 0: none."""
+    """Count the node's processors dedicated to the machine and QEMU; 0: none."""
     return vcpus(domain) + isolates_emulator(domain) if is_dedicated(domain) else 0

@@ -34,7 +34,7 @@ def given(domain: Domain) -> list[dict[str, Any]]:
 
 
 def cells(domain: Domain) -> list[Cell]:
-    """Return a ``Cell`` per specified NUMA node of the guest; empty: the guest sees one node.
+    """Return the guest's specified NUMA nodes as ``Cell``s; empty: it sees one.
 
     Raises:
         ValueError: processors are not numbers, or memory is not a quantity.

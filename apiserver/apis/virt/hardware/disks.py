@@ -79,7 +79,7 @@ def claim_of(disk: Mapping[str, Any]) -> str | None:
 
 
 def on_written_claims(domain: Domain) -> list[Object]:
-    """Return the disks that may be created blank: the guest writes them to a claim, and no import fills them."""
+    """Return the disks that may be created blank: writable ones on a claim, without import."""
     found = (each for each in defaulted(domain) if not (each["readOnly"] or is_drive(each) or is_overlaid(each)))
     return [each for each in found if claim_of(each) and disk_imports.of(each) is None]
 
@@ -97,13 +97,13 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def created_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the bytes, in whole MiB, of the disk to create in an empty claim or on the node; 0: none."""
+    """Return the bytes, in whole MiB, of a disk to create in an empty claim or on the node; 0: none."""
     size = ((disk.get("source") or {}).get("create") or {}).get("size") if disk.get("type") in (CLAIM, host_disks.HOST) else None
     return 0 if size is None else -(-quantity.parse(str(size)).bytes // MIB) * MIB
 
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
-    """Return whether the guest's writes to a disk go to an overlay in the pod (image, empty disk, ephemeral claim)."""
+    """Return whether a disk's writes go to an overlay in the pod (image, empty, ephemeral claim)."""
     kind = disk.get("type", CLAIM)
     is_private = kind in (IMAGE, EMPTY) or (kind == CLAIM and bool((disk.get("source") or {}).get("ephemeral")))
     return is_private and disk["device"] != "cdrom" and not disk["readOnly"]
@@ -117,7 +117,7 @@ def block_size(disk: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def is_cached(disk: Mapping[str, Any]) -> bool:
-    """Return whether ``driver.cache`` is set to a mode that uses the node's page cache."""
+    """Return whether a set ``driver.cache`` uses the node's page cache."""
     return (disk.get("driver") or {}).get("cache", "none") not in UNCACHED
 
 

@@ -39,7 +39,7 @@ def compared(domain: Domain) -> list[Object]:
 
 
 def emulated(domain: Domain) -> list[Object]:
-    """Return the interfaces with a card that QEMU emulates, not a device of the node."""
+    """Return the interfaces with an emulated card, not a device of the node."""
     return [each for each in defaulted(domain) if each["type"] != SRIOV]
 
 
@@ -59,7 +59,7 @@ def on_macvtaps(domain: Domain) -> list[Object]:
 
 
 def takes_place_of_pod(interface: Mapping[str, Any]) -> bool:
-    """Return whether the guest takes the pod's own addresses: a bridge on the pod's network."""
+    """Return whether the guest takes the pod's own addresses (bridge)."""
     return interface["type"] == "bridge" and not interface.get("network")
 
 

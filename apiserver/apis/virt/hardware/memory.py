@@ -28,7 +28,7 @@ def max_guest_bytes(domain: Domain) -> int:
 
 
 def grows(domain: Domain) -> bool:
-    """Return whether virtio-mem can change the running guest's memory: ``maxGuest`` is set, and nothing excludes it.
+    """Return whether virtio-mem can change the running guest's memory; needs ``maxGuest``.
 
     Excluded are huge pages, which a pod cannot get later, users' NUMA nodes, and memory shared with processes or devices.
     """
@@ -47,7 +47,7 @@ def is_shared(domain: Domain) -> bool:
 
 
 def pluggable_bytes(domain: Domain) -> int:
-    """Return how many bytes of memory the guest can get beyond its initial ones, in whole blocks."""
+    """Return how many bytes of memory can be added while running, in whole blocks."""
     return (max_guest_bytes(domain) - guest_bytes(domain)) // BLOCK_BYTES * BLOCK_BYTES if grows(domain) else 0
 
 
@@ -57,7 +57,7 @@ def page_size(domain: Domain) -> str:
 
 
 def has_balloon(domain: Domain) -> bool:
-    """Return whether the guest has a balloon device, which returns its unused memory."""
+    """Return whether the guest has a balloon, which returns unused memory."""
     return (domain.get("devices") or {}).get("autoattachMemBalloon") is not False
 
 

@@ -190,7 +190,7 @@ def login_secret(disk: Mapping[str, Any]) -> str:
 
 
 def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return QEMU's login files for a disk: from the Secret's key to the file's name."""
+    """Return QEMU's login files for a disk, by key of its Secret."""
     kind = kind_of(disk)
     return {} if kind is None else kind.login_keys
 

@@ -13,5 +13,5 @@ MODELS: Final = get_args(Model)
 
 
 def defaulted(domain: Domain) -> Object:
-    """Return ``devices.panic`` with its default ``model``; always present."""
+    """Return ``devices.panic``, never None, with ``model``."""
     return {"model": "isa", **(given.device(domain, "panic") or {})}

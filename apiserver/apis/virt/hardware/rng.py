@@ -15,7 +15,7 @@ MAX_PERIOD_MILLISECONDS: Final = 24 * 60 * 60 * 1000
 
 
 def defaulted(domain: Domain) -> Object:
-    """Return ``devices.rng`` with defaults for ``model`` and the ``period`` of a ``rate``; always present."""
+    """Return ``devices.rng``, never None, with ``model`` and the ``period`` of a ``rate``."""
     rng: Object = {"model": "virtio", **(given.device(domain, "rng") or {})}
     if "rate" in rng:
         rng["rate"] = {"period": 1000, **given.said(rng["rate"])}

@@ -24,13 +24,13 @@ DRAIN_LABEL: Final = "kubevirt.io/drain"
 
 
 def strategy_of(vm: Object) -> Strategy | None:
-    """Return ``spec.evictionStrategy``; None if unset or of a later release: the cluster's applies."""
+    """Return ``spec.evictionStrategy``; None (the cluster's) if unset or of a later release."""
     found = dig_vm(vm, "spec", "evictionStrategy")
     return cast("Strategy", found) if found in get_args(Strategy) else None
 
 
 def not_known(pod: str) -> str:
-    """Return the message that the eviction of this pod cannot be decided now."""
+    """Return the message that this pod's eviction cannot be decided now."""
     return f"cannot decide now whether pod {pod} may be evicted; retry the eviction"
 
 
@@ -45,5 +45,5 @@ def machine_of(migration: Object) -> NamespacedName:
 
 
 def node_left_by(migration: Object) -> str:
-    """Return the source node of a Migration, by its status, else its annotation, or ""."""
+    """Return a Migration's source node, by status or else annotation, or ""."""
     return str(dig_migration(migration, "status", "sourceNode") or annotations_of(migration).get(NODE_ANNOTATION, ""))

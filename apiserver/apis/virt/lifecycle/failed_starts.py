@@ -54,7 +54,7 @@ def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
 
 
 def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:
-    """Return a Verdict per node that starts should avoid; empty if that would be too many nodes.
+    """Return a Verdict per node that starts should avoid; empty if too many.
 
     ``machines`` has, for each suspected node, all machines with an attempt there.
     """

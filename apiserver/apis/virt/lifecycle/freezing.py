@@ -13,5 +13,5 @@ MAX_UNFREEZE_TIMEOUT_SECONDS: Final = 3600
 
 
 def is_frozen(vm: Mapping[str, Any]) -> bool:
-    """Return whether the guest's file systems are frozen, by the status."""
+    """Return whether the guest's file systems are frozen."""
     return (vm.get("status") or {}).get(FIELD) == FROZEN

@@ -39,7 +39,7 @@ def code_of(key: str) -> int | None:
 
 
 def codes_of(keys: Sequence[str]) -> tuple[int, ...]:
-    """Return Linux's codes of the valid keys, without the others."""
+    """Return Linux's codes of the valid keys."""
     return tuple(code for key in keys if (code := code_of(key)) is not None)
 
 

@@ -39,7 +39,7 @@ def suspending(vm: Mapping[str, Any]) -> operations.Operation | None:
 
 
 def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Object | None:
-    """Return the new ``status.managedSave`` after the attempt's end; None without an image by the current ``Suspend``.
+    """Return the new ``status.managedSave`` after the attempt's end; None without the image of a ``Suspend``.
 
     ``vm`` is as before that end; the pod mounted ``claim``; virt-launcher wrote ``message``.
     """

@@ -34,7 +34,7 @@ def number_of(migration: Mapping[str, Any]) -> int:
 
 
 def uid_of(migration: Mapping[str, Any]) -> str:
-    """Return the uid of a Migration's current attempt; the first attempt has the Migration's uid."""
+    """Return the uid of a Migration's current attempt; that of the first is the Migration's."""
     number = number_of(migration)
     return objects.uid_of(migration) if number <= 1 else f"{objects.uid_of(migration)}-{number}"
 
@@ -59,7 +59,7 @@ def is_reported(migration: Mapping[str, Any]) -> bool:
 
 
 def failed(migration: Mapping[str, Any], reason: str, message: str, now: datetime) -> list[dict[str, Any]]:
-    """Return ``status.attempts`` with an entry for the current attempt's failure."""
+    """Return ``status.attempts`` with the current attempt's failure as an entry."""
     number, status = number_of(migration), migration.get("status") or {}
     entry = {"number": number, "reason": reason, "message": message, "endTime": times.to_rfc3339(now)}
     entry |= {key: status[key] for key in ("targetNode", "targetPod") if status.get(key)}

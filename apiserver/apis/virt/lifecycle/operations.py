@@ -66,7 +66,7 @@ def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
 def appended(
     vm: Mapping[str, Any], action: Action, operation_id: str, now: datetime, parameters: Mapping[str, Any] = NO_PARAMETERS
 ) -> list[dict[str, Any]] | None:
-    """Return ``status.operations`` with a new one; if full, the oldest finished one goes; None if none has finished."""
+    """Return ``status.operations`` with a new one; if full, without the oldest finished; None without a finished one."""
     kept = [dict(each) for each in of(vm)]
     number = max((int(each.get("number") or 0) for each in kept), default=0) + 1
     while len(kept) >= MAX_KEPT:
@@ -86,7 +86,7 @@ def appended(
 
 
 def with_result(vm: Mapping[str, Any], operation_id: str, result: Result, message: str, now: datetime) -> list[dict[str, Any]]:
-    """Return ``status.operations`` with the result of the operation with this id, unless it already has one."""
+    """Return ``status.operations`` with this operation's result, unless it already has one."""
     return [
         finished(each, result, message, times.to_rfc3339(now)) if each.get("id") == operation_id and not is_finished(each) else dict(each)
         for each in of(vm)
@@ -94,7 +94,7 @@ def with_result(vm: Mapping[str, Any], operation_id: str, result: Result, messag
 
 
 def finished(operation: Operation, result: Result, message: str, moment: str) -> dict[str, Any]:
-    """Return a copy of an operation with its result, message and completion time."""
+    """Return a copy of an operation with its result."""
     return {**operation, "result": result, **({"message": message} if message else {}), "completionTime": moment}
 
 

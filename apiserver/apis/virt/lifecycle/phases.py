@@ -126,14 +126,14 @@ def keeps_guest(vm: Mapping[str, Any]) -> bool:
 
 
 def is_unfinished(migration: Mapping[str, Any]) -> bool:
-    """Return whether a Migration has no final phase: it may still move its virtual machine."""
+    """Return whether a Migration's phase is not final: it may still move its machine."""
     return phase_of(migration) not in MIGRATION_FINAL
 
 
 def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a machine's status without its guest's fields and conditions.
 
-    ``DisksReady`` stays if it reports a failed disk; a mere wait for disks goes.
+    ``DisksReady`` stays only for a failed disk.
     """
     waits_for_disks = conditions.waits_for({"status": status}) & conditions.WAITS_FOR_DISKS
     gone = (*conditions.OF_A_GUEST, conditions.RESTART_REQUIRED, *((conditions.DISKS_READY,) if waits_for_disks else ()))
@@ -142,7 +142,7 @@ def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def enter(status: Mapping[str, Any], phase: str, now: datetime) -> dict[str, Any]:
-    """Return ``status`` with ``phase`` and its time of entry; unchanged if already in it.
+    """Return ``status`` with ``phase`` and its time; unchanged if already in it.
 
     ``Pending`` or ``Scheduling`` after an end restarts ``phaseTransitionTimestamps``.
     """

@@ -159,7 +159,7 @@ def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
 def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
     """Return whether a machine is off by its spec: it wants no further guest.
 
-    A stopped machine is not, unless its strategy (``Halted``, ``Manual``) leaves starts to users.
+    A stopped machine is not, unless its strategy is ``Halted`` or ``Manual``.
     """
     if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
         return False
@@ -167,7 +167,7 @@ def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def end_asked_for(vm: Mapping[str, Any]) -> str:
-    """Return why the current attempt should end (off, or a restart was requested), or ""."""
+    """Return why the current attempt should end, or ""."""
     wanted = decide(vm)
     is_restart = wanted.reason == "Requested" and wanted.attempt > current_attempt(vm)
     return wanted.message if not wanted.on or is_restart else ""
@@ -216,7 +216,7 @@ def _by_strategy(
 
 
 def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return ``status.request``, or None if there is none or the run strategy was edited since.
+    """Return ``status.request``, unless the run strategy was edited since; else None.
 
     Without ``generation``, from an older release, it applies while the strategy is the same.
     """
@@ -258,7 +258,7 @@ def wants_paused(vm: Mapping[str, Any]) -> bool:
 
 
 def node_selector(vm: Mapping[str, Any], attempt: int) -> Mapping[str, str]:
-    """Return the node labels that the verb start requires for this attempt; empty: any node."""
+    """Return the node labels that the verb start requires for this attempt."""
     request = effective_request(vm) or {}
     found: Mapping[str, str] = (request.get("nodeSelector") if int(request.get("attempt") or 0) == attempt else None) or {}
     return found
@@ -287,7 +287,7 @@ def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool, attempt: int | N
 
 
 def keep_pause(vm: dict[str, Any]) -> None:
-    """Move an earlier release's pause from ``status.request`` to ``status.pause``, in place; the request becomes ``Start``."""
+    """Move an earlier release's pause from ``status.request`` to ``status.pause``, in place; its request becomes ``Start``."""
     status = vm.get("status") or {}
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
@@ -296,7 +296,7 @@ def keep_pause(vm: dict[str, Any]) -> None:
 
 
 def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return ``status.pause`` or its old form in ``status.request``, else {}. An earlier release wrote the old form later."""
+    """Return the pause in ``status.request``, an earlier release's form, which is newer; else ``status.pause``, else {}."""
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
         told = {key: request[key] for key in ("attempt", "generation", "time") if request.get(key) is not None}
@@ -322,7 +322,7 @@ def has_run(vm: Mapping[str, Any]) -> bool:
 
 
 def has_ended(attempt: Mapping[str, Any]) -> bool:
-    """Return whether this entry of ``status.attempts`` has a result: the attempt has ended."""
+    """Return whether this entry of ``status.attempts`` has a result."""
     return bool(attempt.get("result"))
 
 

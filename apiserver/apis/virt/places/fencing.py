@@ -16,7 +16,7 @@ _BOOT_ID: Final = re.compile(r"[0-9a-f-]{8,48}[0-9a-f]")
 
 
 def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
-    """Return a copy of the Node with the out-of-service taint, and an annotation with who fenced it.
+    """Return a copy of the Node with the out-of-service taint, and who fenced it.
 
     ``boot``, the ended boot ID, asks for unfencing after the next start. A kubelet cannot write its Node's taints, so the taint keeps it.
     """

@@ -108,7 +108,7 @@ def reason_errors(text: str) -> list[str]:
 
 
 def message_errors(text: str) -> list[str]:
-    """Return errors in a text for terminals, which may have lines and tabs, and quote hypervisors and guests."""
+    """Return errors in a text for terminals, which may quote hypervisors and guests."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
@@ -125,7 +125,7 @@ def device_errors(text: str) -> list[str]:
 
 
 def path_errors(text: str) -> list[str]:
-    """Return errors in the path of a field, such as spec.domain.cpu."""
+    """Return errors in a field's path (``spec.domain.cpu``)."""
     if len(text) > MAX_PATH:
         return [f"must be no more than {MAX_PATH} bytes"]
     return [] if _PATH.fullmatch(text) else ["must be a path such as spec.domain.devices.disks[data].ioTune"]

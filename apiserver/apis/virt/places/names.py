@@ -80,7 +80,7 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return the fixed pod name of a machine's attempt: a second creation fails."""
+    """Return a machine's fixed pod name in an attempt: a second creation fails."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
@@ -110,7 +110,7 @@ def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> st
 
 
 def is_attachment_pod(name: str, vm_name: str) -> bool:
-    """Return whether, by its name, a machine's pod is an attachment pod: it has a disk's claim, no guest."""
+    """Return whether a machine's pod has the name of an attachment pod: for a disk's claim, without guest."""
     return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
 
 

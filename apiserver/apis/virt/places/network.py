@@ -76,10 +76,10 @@ def is_mac(text: str) -> bool:
 
 
 def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
-    """Return the MAC address derived from ``seed`` and ``name``, not a reserved one.
+    """Return a MAC address derived from ``seed`` and ``name``.
 
-    For a guest's card: the machine's uid and the interface's name, so the address is the same in each pod. For other links: the guest's
-    address and the link's role.
+    A guest's card: from the machine's uid and the interface's name, the same in each pod. Other links: from the guest's address and the
+    link's role.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     while (derived := _mac_of(digest)) in reserved:

@@ -31,13 +31,13 @@ def is_fenced(node: Object | None) -> bool:
 
 
 def kubelet_is_unreachable(node: Object | None) -> bool:
-    """Return whether a node's ``Ready`` is Unknown or missing: its kubelet does not report, or the Node is gone."""
+    """Return whether a node's ``Ready`` is Unknown or missing, or the Node is gone."""
     ready = condition(dig(node, "status", "conditions"), "Ready")
     return ready is None or ready.get("status") == "Unknown"
 
 
 def is_emptying(taint: Object) -> bool:
-    """Return whether a taint means that a drain, autoscaler or the like empties the node (effect NoSchedule)."""
+    """Return whether a taint (NoSchedule) means that the node is drained or kept empty."""
     return taint.get("key") in EMPTYING_TAINTS and taint.get("effect") == "NoSchedule"
 
 

@@ -20,7 +20,7 @@ PROJECTED: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken")
 
 
 def fits(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod has the name and spec of a virt-launcher's pod."""
+    """Return whether a pod has the shape (name, spec) of a virt-launcher's pod."""
     spec: Mapping[str, Any] = pod.get("spec") or {}
     return (
         name_of(pod).startswith(PREFIX)

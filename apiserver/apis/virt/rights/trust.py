@@ -35,7 +35,7 @@ class Revocations:
         return f"certificates of node {node} from before {times.to_rfc3339(since)} are revoked" if not_before < since else ""
 
     def is_revoked(self, node: str) -> bool:
-        """Return whether all certificates of the node are invalid, whatever their dates."""
+        """Return whether all certificates of the node are invalid."""
         return node in self.nodes and self.nodes[node] is None
 
 

@@ -97,12 +97,12 @@ def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict
 
 
 def link(interface: str) -> str:
-    """Return the name of an interface's network link in the pod."""
+    """Return the name of an interface's link in the pod."""
     return f"net{_hash(interface)}"
 
 
 def link_of_network(interface: str, network: str) -> str:
-    """Return the link name of a hot-plugged interface in the pod, by network too, because an edit can change that."""
+    """Return a hot-plugged interface's link name in the pod; an edit can give it another network."""
     return f"net{_hash(f'{interface} {network}')}"
 
 
@@ -121,7 +121,7 @@ def _hash(interface: str) -> str:
 
 
 def excess(vm: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
-    """Return messages about networks that the pod's annotations request beyond the machine's."""
+    """Return, as messages, what the pod's annotations request beyond the machine's networks."""
     asked = (pod.get("metadata") or {}).get("annotations") or {}
     found = [f"annotation {DEFAULT_NETWORK_ANNOTATION}"] if DEFAULT_NETWORK_ANNOTATION in asked else []
     if not _named(asked.get(ANNOTATION)) <= {(each.namespace, each.name) for each in of(vm)}:

@@ -41,7 +41,7 @@ class Lock(NamedTuple):
 
 
 def uses(domain: Domain) -> dict[str, Use]:
-    """Return the strictest use of each claim by the machine's disks: ``writes``, ``shares`` or ``reads``, by claim."""
+    """Return, by claim, the strictest use (``writes``, ``shares``, ``reads``) by the machine's disks."""
     found: dict[str, Use] = {}
     for each in disks.defaulted(domain):
         if claim := disks.claim_of(each):
@@ -89,7 +89,7 @@ def _locks(domain: Domain, uid: str) -> Iterator[Lock]:
 
 
 def clash(mine: Use, theirs: Use) -> bool:
-    """Return whether these two machines' uses exclude each other: they differ, or both write."""
+    """Return whether two machines' uses exclude each other: different ones, or both ``writes``."""
     return mine != theirs or mine == WRITES
 
 

@@ -44,8 +44,8 @@ class AttachmentPod(NamedTuple):
 def is_pluggable(disk: Mapping[str, Any]) -> bool:
     """Return whether a running guest can get this disk of ``disks.defaulted``, or a drive this medium.
 
-    The disk must be on a claim and a bus of ``BUSES``, without import, overlay, ``bootOrder`` and dedicated I/O thread. A drive also gets
-    images of containers.
+    The disk must be on a claim and a bus of ``BUSES``, without import, overlay, ``bootOrder`` and own I/O thread. A drive also gets
+    containers' images.
     """
     if disks.is_drive(disk):
         return bool(content_of(disk))
@@ -78,12 +78,12 @@ def directory_of(disk: Mapping[str, Any]) -> str:
 
 
 def is_supported(disk: Mapping[str, Any], changes: Collection[str]) -> bool:
-    """Return whether ``liveChanges`` (``changes``) has what this disk needs: a drive its medium, others the disk."""
+    """Return whether ``changes`` (``liveChanges``) has ``MEDIUM`` for a drive, or ``DISK`` for others."""
     return (MEDIUM if disks.is_drive(disk) else DISK) in changes
 
 
 def changes_of(vm: Mapping[str, Any]) -> Collection[str]:
-    """Return ``status.domain.liveChanges``: kinds of changes that the guest's virt-launcher makes without a restart."""
+    """Return ``status.domain.liveChanges``: kinds of changes that virt-launcher makes without a restart."""
     return tuple(dig_vm(vm, "status", "domain", "liveChanges") or ())
 
 
@@ -105,7 +105,7 @@ def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
 
 
 def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks, and drives with a medium, that guest and spec have, as the guest has them."""
+    """Return the pluggable disks and media that guest and spec have, as the guest has them."""
     wanted, there = _by_name(vm)
     return tuple(each for name, each in there.items() if is_pluggable(each) and not _is_old(each, wanted.get(name)))
 
@@ -175,7 +175,7 @@ def _identity(disk: Mapping[str, Any]) -> set[str]:
 
 
 def record(vm: Object) -> None:
-    """Add to ``status.running``, in place, the spec's new disks with a recorded attachment pod, if claim and names are free."""
+    """Add to ``status.running``, in place, new disks with a recorded attachment pod, and free claim and names."""
     ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(vm)[1]
     coming = [str(each["name"]) for each in ready if not (_with_claim_of(each, there) or _with_identity_of(each, there))]
     if coming:
@@ -183,14 +183,14 @@ def record(vm: Object) -> None:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Change these disks (names) in ``status.running`` to the spec's, in place. A drive with another medium is then empty."""
+    """Change these disks in ``status.running`` to the spec's, in place. A drive with another medium is then empty."""
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
     running.set_domain(vm, with_disks(runs.get("domain") or {}, desired, changed))
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of disks to plug, unplug or change that virt-launcher supports and that need no restart."""
+    """Return the names of disks that virt-launcher can plug, unplug or change without a restart."""
     waits = {each.get("name") for each in entries(vm) if each.get("reason") == NEEDS_RESTART}
     changes = changes_of(vm)
     found = (each for each in (*added(vm), *removed(vm)) if is_supported(each, changes))
@@ -198,7 +198,7 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return the domain ``runs`` with the disks of these names as in ``desired``, in its order."""
+    """Return ``runs`` with these disks (names) as in ``desired``, in its order."""
     there, wanted = _written(runs), _written(desired)
     found = [_taken(there.get(name), disk, is_changed=name in changed) for name, disk in wanted.items() if name in there or name in changed]
     found += [disk for name, disk in there.items() if name not in wanted and name not in changed]

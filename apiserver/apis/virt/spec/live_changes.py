@@ -108,7 +108,7 @@ def _claims(domain: Domain) -> dict[str, str | None]:
 
 
 def _gets_processors(runs: Domain, desired: Domain) -> bool:
-    """Return whether the guest can get the desired processors: it has only more sockets, and no device a queue per processor."""
+    """Return whether the guest can get the desired processors; no device may have a queue per processor."""
     several = interfaces.has_several_queues(runs) or bool((runs.get("devices") or {}).get("blockMultiQueue"))
     return cpu.grows(runs, desired) and not several
 
@@ -122,7 +122,7 @@ def of(vm: Mapping[str, Any]) -> tuple[Change, ...]:
 
 
 def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return the differences that need a restart: all but changes that virt-launcher supports and that have not failed."""
+    """Return the differences that need a restart: all but supported changes that have not failed."""
     supported = dig_vm(vm, "status", "domain", "liveChanges") or ()
     failed = {entry.get("path") for entry in entries(vm) if entry.get("state") == FAILED}
     live = [change for change in of(vm) if change.what in supported and str(change) not in failed]
@@ -140,7 +140,7 @@ def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
 
 
 def limit(vm: Mapping[str, Any]) -> str:
-    """Return the message that the desired sockets exceed ``maxSockets``, if the guest takes processors, else ""."""
+    """Return the message that the desired sockets exceed ``maxSockets``, or ""."""
     desired, runs = running.domains_of(vm)
     takes = PROCESSORS.what in (dig_vm(vm, "status", "domain", "liveChanges") or ())
     most = cpu.max_sockets(runs)
@@ -148,12 +148,12 @@ def limit(vm: Mapping[str, Any]) -> str:
 
 
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return ``status.changes``, the reported results of changes."""
+    """Return ``status.changes``."""
     return tuple(dig_vm(vm, "status", FIELD) or ())
 
 
 def record(vm: Object) -> None:
-    """Copy settings and devices that the guest took, by ``status.changes``, to ``status.running``, in place; drop their entries."""
+    """Copy what the guest took, by ``status.changes``, to ``status.running``, and drop those entries, in place."""
     status = vm.get("status") or {}
     told = status.get(FIELD)
     if not told:
@@ -196,7 +196,7 @@ def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Object:
-    """Return ``domain`` with the values that ``desired`` has for these changes."""
+    """Return ``domain`` with the settings of ``desired`` that these changes name."""
     for what in dict.fromkeys(change.what for change in changes):
         found, there = [change.name for change in changes if change.what == what], dict(_devices(desired, SETTINGS[what]))
         domain = _with_settings(domain, SETTINGS[what], {name: there[name] for name in found})
@@ -204,12 +204,12 @@ def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Obje
 
 
 def device_of(domain: Domain, change: Change) -> Object:
-    """Return the device in ``domain`` that a change concerns."""
+    """Return a change's device in ``domain``."""
     return next(device for name, device in _devices(domain, SETTINGS[change.what]) if name == change.name)
 
 
 def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> Object:
-    """Return ``domain`` with the setting that a change concerns as ``device`` has it."""
+    """Return ``domain`` with the changed setting of ``device``."""
     return _with_settings(domain, SETTINGS[change.what], {change.name: device})
 
 

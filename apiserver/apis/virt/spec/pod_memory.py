@@ -24,7 +24,7 @@ def of_guest(vm: Mapping[str, Any]) -> int:
 
 
 def recorded(vm: Mapping[str, Any]) -> int:
-    """Return the guest memory in bytes that the resized pod has room for, by the status; 0 before the first resize."""
+    """Return the guest memory in bytes that the resized pod has room for; 0 before the first resize."""
     return int(dig_vm(vm, "status", FIELD, "guestMemoryBytes") or 0)
 
 

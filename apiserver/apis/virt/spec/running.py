@@ -72,12 +72,12 @@ def domains_of(vm: Mapping[str, Any]) -> tuple[Domain, Domain]:
 
 
 def differences(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """Return each ``Difference`` of the desired hardware from ``status.running``; empty without that."""
+    """Return the ``Difference``s between spec and ``status.running``; empty without that."""
     return between(vm.get("spec") or {}, spec_of(vm)) if dig_vm(vm, "status", RUNNING) else ()
 
 
 def between(desired: Object, runs: Object) -> tuple[Difference, ...]:
-    """Return each ``Difference`` of a desired spec's hardware from a running one's."""
+    """Return the ``Difference``s between a desired spec and a running one."""
     return tuple(_differences(desired, runs))
 
 
@@ -104,7 +104,7 @@ def set_domain(vm: Object, domain: Object) -> None:
 
 
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
-    """Copy the guest's hardware from the status of ``old`` to the new one of ``obj``, in place; without a guest, remove it.
+    """Copy the guest's hardware from the old status to the new one of ``obj``, in place; remove it without a guest.
 
     A suspended guest keeps its devices, because its image has libvirt's names of them.
     """
@@ -123,7 +123,7 @@ def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
 
 
 def words(found: Sequence[Difference]) -> str:
-    """Return the first ``MAX_TOLD`` paths of differences, and how many follow, in one line for people."""
+    """Return the first differences, and how many follow, in one line for people."""
     told = [str(each) for each in found[:MAX_TOLD]]
     if rest := found[MAX_TOLD:]:
         told.append(f"{len(rest)} more")

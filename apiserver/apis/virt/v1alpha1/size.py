@@ -20,9 +20,9 @@ _NOT_KEPT: Final = "managedFields"
 
 
 def validate(obj: Object, old: Object | None = None) -> list[FieldError]:
-    """Return an error for an object that is too large; the error names its largest field. An existing object may stay, and shrink.
+    """Return an error, at the largest field, for an object that is too large. An existing object may stay, and shrink.
 
-    The size is that of the JSON without what our processes drop: ``managedFields``, and kubectl's last-applied annotation.
+    Counts JSON without what our processes drop: ``managedFields``, and kubectl's last-applied annotation.
     """
     size = _bytes(obj)
     if size <= MAX_BYTES or (old is not None and size <= _bytes(old)):
