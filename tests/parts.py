@@ -21,7 +21,7 @@ def seconds() -> dict[str, float]:
 
 
 def part(number: int, of: int, modules: Iterable[str], known: Mapping[str, float]) -> frozenset[str]:
-    """Return the modules of part ``number`` (from 1): from the longest module on, each goes to the shortest part so far."""
+    """Return the modules of part ``number`` (1 to ``of``): from the longest module on, each goes to the shortest part so far."""
     lengths = [0.0] * of
     found: set[str] = set()
     for module in sorted(modules, key=lambda each: (-known.get(each, 0.0), each)):

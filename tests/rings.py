@@ -160,7 +160,7 @@ def additions(commit: str, changed: Iterable[str], rows: Sequence[Row] = ROWS) -
     """Return the additions to the ring ``test``: modules of changed packages, then the commit's slice.
 
     Both follow the table's order, from a place given by the commit, so that the next commit gets others. Left out are modules beyond the
-    cap, and a second one that needs the cluster alone, because the whole run waits for it.
+    cap, and a second module that needs the cluster alone, because the whole run waits for it.
 
     Args:
         commit: in hexadecimal digits; without one, nothing is added.

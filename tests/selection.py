@@ -59,7 +59,7 @@ class Selection:
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
 
     def has_module(self, path: Path) -> bool:
-        """Return whether this run imports a file: it is no test module, or one of the chosen."""
+        """Return whether this run imports a file: always if it is not a test module, else if the run includes the module."""
         if not path.name.startswith("test_") or not path.is_relative_to(ROOT / "tests"):
             return True
         module = str(path.relative_to(ROOT / "tests"))
@@ -68,7 +68,7 @@ class Selection:
         return self._is_of_ring(module) and (not self.part or module in self._modules)
 
     def _has_more(self, path: Path) -> bool:
-        """Return whether a module may have tests that the ring ``check`` left out."""
+        """Return whether a module's text has a mark of tests that the ring ``check`` left out."""
         marks = (*_MARKED, "sample") if self.ring == "all" else _MARKED
         text = path.read_text(encoding="utf-8")
         return any(f"mark.{mark}" in text for mark in marks)

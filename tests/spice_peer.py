@@ -94,7 +94,7 @@ class Session:
         self.main.__exit__()
 
     def open(self, kind: int) -> Channel:
-        """Open another channel. A display begins with its caches: QEMU crashes if it ends before (decisions/streams.md)."""
+        """Open another channel. A display channel first sends its caches: QEMU crashes if it ends before (decisions/streams.md)."""
         channel = Channel(self._dial(), kind, self._number)
         if kind == DISPLAY:
             channel.send(_DISPLAY_INIT, _CACHES)

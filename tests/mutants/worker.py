@@ -58,7 +58,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of the changed module, None for others. Raises ImportError before its source is known."""
+        """Return the spec of the changed module, None for others. Raises ImportError while the changed source is not known."""
         if fullname != self._module:
             return None
         if self._loader is None:

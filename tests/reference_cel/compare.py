@@ -69,7 +69,7 @@ def evaluate(program: Program, variables: dict[str, Any]) -> Result:
 
 
 def encode(value: Any) -> Any:
-    """Return a value as the Go program writes it."""
+    """Return a value as JSON with type tags, as the Go program writes it."""
     if isinstance(value, Message):
         return _message(value)
     if isinstance(value, Optional):

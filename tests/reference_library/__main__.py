@@ -29,7 +29,7 @@ def run(count: int, seed: int, *, progress: bool = False) -> None:
 
 
 def _shortened(comparison: Comparison, history: History, difference: Difference) -> Difference:
-    """Drop steps while a difference remains; return the last difference with its history."""
+    """Drop steps of a history while a difference remains; return the last difference, with the remaining steps in its text."""
     shorter = True
     while shorter:
         shorter = False

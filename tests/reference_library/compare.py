@@ -58,7 +58,7 @@ class Both:
         self._force = force
 
     def update(self, body: Json, by: str, *, live: Any = ..., subresource: str = "") -> Json | None:
-        """Update the object on both sides; return the new one, or the old one if ``body`` is invalid. Raises Difference."""
+        """Update the object in our library and Go's; return the new one, or the old one if ``body`` is invalid. Raises Difference."""
         before = self._live if live is ... else live
         if not is_valid(self._atom, body):
             return self._live
@@ -70,7 +70,7 @@ class Both:
         return self._agreed(answer, mine, body)
 
     def apply(self, body: Json, by: str, *, subresource: str = "") -> Json | None:
-        """Apply ``body`` on both sides; return the new object, or the old one if both refuse. Raises Difference."""
+        """Apply ``body`` in our library and Go's; return the new object, or the old one if both refuse. Raises Difference."""
         if self._live is None and subresource:
             return None
         answer = self._asked("apply", self._live, body, by, subresource)
@@ -99,7 +99,7 @@ class Both:
         return converted and any(each in answer.error for each in lists)
 
     def _asked(self, op: str, live: Any, body: Json, by: str, subresource: str) -> Answer:
-        """Return Go's answer; ask again until it was made within one second of the clock, for equal times."""
+        """Return Go's answer; ask again until no second of the clock began meanwhile, so that both sides write equal times."""
         while True:
             answer = self._reference.ask(
                 op=op,
@@ -161,7 +161,7 @@ def is_valid(atom: Atom, obj: Json) -> bool:
 
 
 def _floats(theirs: Any, ours: Any) -> Any:
-    """Return Go's value with our floats, because JSON does not distinguish 1 and 1.0."""
+    """Return Go's value with our equal numbers in place of its own, because JSON does not distinguish 1 and 1.0."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         return {key: _floats(each, ours.get(key)) for key, each in theirs.items()}
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):

@@ -81,7 +81,7 @@ def test_ssa_11_scale_moves_replicas_like_gos_handler(reference: Reference) -> N
 
 
 def _by_owner(obj: Json) -> dict[tuple[str, str, str], Json]:
-    """Return the ``fieldsV1`` of an object's managedFields by owner: manager, operation and subresource.
+    """Return the ``fieldsV1`` of an object's managedFields, united by owner: manager, operation and subresource.
 
     Go's handler loses the time of a manager's first scale, and splits an updater's entry in two.
     """

@@ -98,7 +98,7 @@ def _without_kind(item: Any) -> Any:
 
 
 def _blank(value: Any, key: str = "") -> Any:
-    """Return a value without times, uids, revisions, and such numbers in messages."""
+    """Return a value with placeholders for times, uids, revisions, and such numbers in messages."""
     if isinstance(value, dict):
         return {_anonymous(name): _blank(each, name) for name, each in value.items() if name not in _KINDS_OWN}
     if isinstance(value, list):
@@ -120,7 +120,7 @@ def _blank_list(values: list[Any], key: str) -> list[Any]:
 
 
 def _without_times_order(entries: list[Any]) -> list[Any]:
-    """Return managedFields entries in the order without times, if they are sorted by operation, time, manager, version and subresource.
+    """Return managedFields entries sorted without times; unchanged unless sorted by operation, time, manager, version and subresource.
 
     That is the order of k8s.io/apimachinery/pkg/util/managedfields.
     """

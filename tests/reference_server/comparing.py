@@ -71,7 +71,7 @@ def differences(reference: Any, ours: Any, member: str = "") -> Iterator[Differe
 
 
 def _is_empty_details(reference: Any, ours: Any, member: str) -> bool:
-    """Return whether only Go has ``details``, empty ones, which it writes depending on the error: docs/differences.md."""
+    """Return whether only Go has ``details``, and empty: Go writes these depending on the error (docs/differences.md)."""
     return member.rpartition(".")[2] == "details" and reference == {} and ours is ABSENT
 
 

@@ -80,7 +80,7 @@ def start(
 
 
 def _prefer(pid: int) -> None:
-    """Give the autogroup of ``pid``'s session our nice value, because Linux weighs sessions by their own."""
+    """Give the autogroup of ``pid``'s session our nice value, because Linux weighs sessions by their autogroups' values."""
     with contextlib.suppress(OSError):  # no autogroups here, or not allowed
         Path(f"/proc/{pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
 

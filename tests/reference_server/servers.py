@@ -89,7 +89,7 @@ class Server:
             self.program = None
 
     def use(self, setting: Setting) -> bool:
-        """Restart the server if the setting changes, which clears caches; return whether it did."""
+        """Restart the server, which clears caches, if ``setting`` differs from the current one; return whether it restarted."""
         if setting == self.setting:
             return False
         self.end()

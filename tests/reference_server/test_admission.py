@@ -38,7 +38,7 @@ class Hooks:
     seen: list[Any] = field(default_factory=list)
 
     def take(self) -> list[Any]:
-        """Return the reviews received since the last call, validating ones sorted, because they are parallel."""
+        """Return the reviews since the last call: mutating ones in order, then validating ones by path, because those are parallel."""
         seen, self.seen = self.seen, []
         return sorted(seen, key=lambda each: (each["path"].startswith("/v"), each["path"] if each["path"].startswith("/v") else ""))
 

@@ -101,7 +101,7 @@ def dial_with_kubernetes_stream(here: Environment) -> ws_client.WSClient:
 
 
 def watched_with_websocket_client(here: Environment) -> Any:
-    """Return a watch's first event over websocket-client's websocket, with its own Origin."""
+    """Return a watch's first event over a websocket of websocket-client, which sends its own Origin."""
     address = here.kubernetes_url.replace("https", "wss")
     watch = websocket.create_connection(
         f"{address}{WIDGETS.path(NAMESPACE)}?watch=1", sslopt={"context": client(here.certificates)}, timeout=30
@@ -114,7 +114,7 @@ def watched_with_websocket_client(here: Environment) -> Any:
 
 @asynccontextmanager
 async def aggregated(here: Environment, strategy: WidgetStrategy) -> AsyncIterator[tuple[Behind, aiohttp.ClientSession, str]]:
-    """Serve widgets behind kube-apiserver; yield their stream's target, a session, and our direct address."""
+    """Serve widgets behind kube-apiserver; yield the server to which their stream leads, a session, and our server's URL."""
     behind, context = Behind(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(here.certificates.certificate("server"), here.certificates.key("server"))
     echo = web.Server(behind.echo)

@@ -38,7 +38,7 @@ def arp(operation: int, sender_mac: str, sender: str, target: str, target_mac: s
 def udp(
     source: str, destination: str, payload: bytes, ports: tuple[int, int] = (4000, 4001), *, offset: int = 0, checksum_is: int = 0
 ) -> bytes:
-    """Return an IPv4 packet with a datagram; with ``offset``, a later fragment."""
+    """Return an IPv4 packet with a UDP datagram; ``offset`` above 0 makes it a later fragment."""
     datagram = struct.pack("!HHHH", *ports, 8 + len(payload), checksum_is) + payload
     return ipv4(source, destination, UDP, datagram, offset=offset)
 
@@ -76,7 +76,7 @@ def ipv6(source: str, destination: str, protocol: int, payload: bytes, *, hop_li
 
 
 def summed6(source: str, destination: str, protocol: int, payload: bytes, at: int) -> bytes:
-    """Return an IPv6 packet's payload with its checksum at offset ``at``."""
+    """Return an IPv6 packet's payload, with the checksum written at offset ``at``."""
     payload = payload[:at] + bytes(2) + payload[at + 2 :]
     total = checksum(ends6(source, destination) + struct.pack("!II", len(payload), protocol) + payload)
     return payload[:at] + struct.pack("!H", total) + payload[at + 2 :]
@@ -93,7 +93,7 @@ def icmpv6(source: str, destination: str, kind: int, body: bytes, *, hop_limit: 
 
 
 def tcp6(source: str, destination: str, flags: int, *, ports: tuple[int, int], acknowledged: int = 1) -> bytes:
-    """Return an IPv6 packet with a segment without data."""
+    """Return an IPv6 packet with a TCP segment without data."""
     segment = struct.pack("!HHIIBBHHH", *ports, 1, acknowledged, 5 << 4, flags, 1024, 0, 0)
     return ipv6(source, destination, TCP, summed6(source, destination, TCP, segment, 16))
 

@@ -112,7 +112,7 @@ def a_pod_beside(first: Pod, number: int) -> Iterator[Pod]:
 
 @contextmanager
 def a_pod_of_the_bridge_plugin(directory: Path) -> Iterator[Pod]:
-    """Yield a pod of CNI's plugin ``bridge``, with both families and hairpin mode; the caller's end is cni0."""
+    """Yield a pod that CNI's plugin ``bridge`` made, with IPv4, IPv6 and hairpin mode; the caller's namespace has the bridge, cni0."""
     tag = uuid.uuid4().hex[:6]
     inner, outer = f"h7p{tag}", f"h7o{tag}"
     for name in (inner, outer):
@@ -168,7 +168,7 @@ class Tap:
             return False
 
     def receive(self, wanted: Callable[[bytes], bool], seconds: float = 30.0) -> bytes:
-        """Return the next ``wanted`` frame, and drop those before it; TimeoutError after ``seconds``."""
+        """Return the next frame that ``wanted`` accepts, and drop those before it; TimeoutError after ``seconds``."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if select.select([self._file], [], [], left)[0] and wanted(frame := os.read(self._file, 4096)):

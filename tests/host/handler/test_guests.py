@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(150)]
 
 
 def node_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the node that the peer's certificate names; no certificate is revoked."""
+    """Return the node that the peer's certificate names, without a check of revocations."""
     return trust.node_of(peers.presented(transport), Revocations())
 
 
@@ -95,7 +95,7 @@ def machine(pod_uid: str, *, linux: bool = False) -> Object:
 
 
 def _with_image(boot: Object) -> Object:
-    """Return ``kernelBoot`` with an image for its files, which an API server requires."""
+    """Return a copy of ``kernelBoot`` that names an image, which an API server requires."""
     return {**boot, "container": {"image": "testguest", **boot["container"]}}
 
 
@@ -180,7 +180,7 @@ async def test_guest_is_reset_once_despite_a_handler_kill(world: World, pods: Po
 
 
 def booted(launcher: sandbox.Launcher, times: int) -> int:
-    """Return how often the guest has booted, once that is ``times`` and it answers."""
+    """Wait for ``times`` boots of the guest and for its answer; return how often it has booted."""
     with launcher.console() as console:
         seen = "".join(console.expect(sandbox.READY) for _ in range(times))
         return (seen + console.ask("echo here")).count("GUEST-READY")

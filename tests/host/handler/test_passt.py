@@ -142,7 +142,7 @@ async def test_passt_guest_has_the_pods_addresses_and_reconnects(start: Start) -
 
 
 def kill_passt(pod: Pod, launcher: Launcher, client: Client, viewer: Viewer) -> int:
-    """Kill passt during an open connection, and wait until a new one works; return the killed pid."""
+    """Kill passt during an open connection, and wait until new connections work; return the killed pid."""
     before = open_in_the_guest(viewer, 23)
     with connected(pod, 23):
         # passt accepts it before the guest does.

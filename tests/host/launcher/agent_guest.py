@@ -58,7 +58,7 @@ exit 0
 
 
 def build(base: Guest) -> Guest:
-    """Return the guest ``base`` with qemu-ga, made at the first call on this machine."""
+    """Return a copy of the guest ``base`` with qemu-ga, made at the first call on this machine."""
     made_of = hashlib.sha256(f"{base.directory.name}{MODULES}{AGENT}{SHUTDOWN}{DPKG_QUERY}{CHPASSWD}{HWCLOCK}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-agent-{made_of}"
     if not (cache / "initrd").exists():

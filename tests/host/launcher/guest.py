@@ -67,7 +67,7 @@ def tiny_kernel() -> Path:
 def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES, programs: Sequence[str] = ()) -> Guest:
     """Return the guest with this Debian kernel, made at the first call.
 
-    ``programs``: from this machine, with their libraries.
+    ``programs``: programs of this machine, copied into the guest with their libraries.
     """
     made_of = hashlib.sha256(f"{modules}{INIT}{kernel.removeprefix(KERNEL)}{' '.join(programs)}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-{made_of}"

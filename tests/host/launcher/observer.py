@@ -29,7 +29,7 @@ class Pod:
         self._connection: libvirt.virConnect | None = None
 
     def look(self) -> View:
-        """Return the domain's state and reason; (0, 0) without libvirtd or a running domain."""
+        """Return libvirt's numbers of the domain's state and reason; (0, 0) without libvirtd or a running domain."""
         try:
             if self._connection is None:
                 if not (self._launcher.run_directory / layout.LIBVIRT_SOCKET).exists():

@@ -255,7 +255,7 @@ class Launcher:
             raise AssertionError(f"{error}; the log: {self.log.read_text()[-2000:]}") from error
 
     def first_process(self, seconds: float = 20.0) -> int:
-        """Return the pid of process 1 of the PID namespace, once it is Python or blocks SIGTERM."""
+        """Wait until process 1 of the PID namespace is Python, or its entry point blocks SIGTERM; return its pid outside."""
 
         def begun() -> int:
             children = self._children()
@@ -283,7 +283,7 @@ class Launcher:
         return [pid for path in paths for pid in pids_in(path) if alive(pid)]
 
     def wait(self, seconds: float = 20.0) -> int:
-        """Wait for virt-launcher's end; return its exit code, or fail after these given seconds (tests/given_time.py)."""
+        """Wait for virt-launcher's end; return its exit code. AssertionError after these given seconds (tests/given_time.py)."""
         wait_for(lambda: self.process.poll() is not None, seconds, "the launcher's end")
         return self.process.wait()
 
@@ -434,7 +434,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
-    """Return the first true ``condition()``; AssertionError after ``seconds`` of available processor time."""
+    """Call ``condition`` until its result is true, and return that; AssertionError after ``seconds`` of available processor time."""
     deadline = Deadline(seconds)
     while not (value := condition()):
         assert not deadline.is_over, f"waited {seconds} s for {what}"
@@ -444,7 +444,7 @@ def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
 
 @contextmanager
 def killed_afterwards(launchers: list[Launcher]) -> Iterator[None]:
-    """Kill the listed launchers after the block, also those that it adds."""
+    """Kill the listed launchers after the block, also those that the block adds to the list."""
     try:
         yield
     finally:

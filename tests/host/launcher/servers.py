@@ -75,7 +75,7 @@ class Certificates:
         return issue(self._authority, Profile("vm", client=True), self._LIFETIME, self._issued)
 
     def tls(self, directory: Path, name: str, *, asks: bool = True) -> tuple[str, ...]:
-        """Write a server's certificate into a new directory; return qemu-nbd's options. With ``asks``, clients need one."""
+        """Write a server's certificate into a new directory; return qemu-nbd's options. ``asks``: clients must show a certificate."""
         pair = self.of_server(name)
         directory.mkdir()
         for file, content in (("ca-cert", self.authority), ("server-cert", pair.certificate), ("server-key", pair.key)):

@@ -65,7 +65,7 @@ def files(viewer: Viewer, device: str) -> dict[str, str]:
 
 
 def label(viewer: Viewer, device: str) -> str:
-    """Return a disk's volume name in the guest: ECMA-119, 8.4.7."""
+    """Return the volume identifier of an ISO image on a disk, as the guest reads it: ECMA-119, 8.4.7."""
     return viewer.sh(f"dd if=/dev/{device} bs=1 skip=32808 count=32 2>/dev/null")
 
 
@@ -168,6 +168,6 @@ def test_maximum_files_and_names_fit_the_counted_room(start: Callable[[], Launch
 
 
 def files_of(image: Path) -> list[str]:
-    """Return the paths of an ISO image's files, by an independent reader."""
+    """Return the sorted paths of an ISO image's files, as xorriso reads them."""
     command = ["xorriso", "-no_rc", "-indev", str(image), "-find", "/", "-type", "f"]
     return sorted(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())

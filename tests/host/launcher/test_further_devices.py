@@ -34,7 +34,7 @@ def cards(viewer: Viewer) -> dict[str, str]:
 
 
 def first_region(viewer: Viewer, card: str) -> int:
-    """Return the bytes of a PCI card's first region: a video card's memory."""
+    """Return the size in bytes of a PCI card's first region: a video card's memory."""
     start, end, _ = viewer.sh(f"head -n 1 {card}/resource").split()
     return int(end, 16) - int(start, 16) + 1
 

@@ -82,7 +82,7 @@ def opened(uri: str) -> libvirt.virConnect | None:
 
 
 def pair(connection: libvirt.virConnect, name: str) -> tuple[ET.Element, ET.Element]:
-    """Return our document and libvirt's, of a machine with an emulated processor."""
+    """Return our XML of a machine with an emulated processor, and libvirt's XML of the domain that it defines."""
     definition = dataclasses.replace(MACHINES[name], pci_panic=connection.getLibVersion() >= 9_001_000)
     ours = to_xml(definition).replace('<domain type="kvm">', '<domain type="qemu">')
     domain = connection.defineXML(ours)
@@ -93,7 +93,7 @@ def pair(connection: libvirt.virConnect, name: str) -> tuple[ET.Element, ET.Elem
 
 
 def facts(element: ET.Element, place: str = "") -> Counter[str]:
-    """Return elements and attributes by path, without amounts (libvirt writes KiB), addresses and indices."""
+    """Count elements and attributes by path, without amounts (libvirt writes KiB), addresses and indices."""
     kind = element.get("type") if element.tag in ("controller", "input", "audio", "graphics", "serial", "console", "channel") else None
     kind = element.get("model") if element.tag in ("watchdog", "panic") else kind
     place = f"{place}/{element.tag}" + (f"[{kind}]" if kind else "")

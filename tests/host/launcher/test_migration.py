@@ -187,7 +187,7 @@ def test_a_bandwidth_is_kept(pair: Pair) -> None:
 
 
 def never_arriving(pair: Pair) -> None:
-    """Begin a migration of a guest that dirties memory faster than it is sent; return in the third iteration."""
+    """Begin a migration of a guest that dirties memory faster than QEMU sends it; return in the third iteration."""
     pair.viewer.type("dirty 500\n")  # ten times SLOW
     pair.viewer.expect("tick ")
     pair.at_source.ask(messages.Migrate("m1"))
@@ -282,7 +282,7 @@ def when_it_has_arrived(watch: Observer, relays: tuple[relay.Relay, ...]) -> Non
 
 
 def when_it_has_arrived_and_nobody_heard(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
-    """Lose the message that the domain is complete on the target, so the source's libvirt resumes the guest."""
+    """Wait until the domain is complete on the target, but lose that message: the source's libvirt resumes the guest."""
     when_the_source_stands_still(watch, relays)
     relays[0].muted.set()
     when_it_has_arrived(watch, relays)

@@ -36,7 +36,7 @@ TOLERATED_SECONDS: Final = 1800
 
 @pytest.fixture
 def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Start]:
-    """Yield a function that starts pods with huge pages; the host has enough for one VM."""
+    """Yield a function that starts a virt-launcher with huge pages; the host reserves enough for one VM."""
     before = HUGEPAGES.read_text()
     HUGEPAGES.write_text(str(int(before) + GUEST_PAGES))
     if int(HUGEPAGES.read_text()) < int(before) + GUEST_PAGES:
@@ -55,7 +55,7 @@ def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path)
 
 @pytest.fixture
 def two_processors() -> Iterator[list[int]]:
-    """Pin everything that the test starts to two processors, like a pod's cpuset."""
+    """Pin the test and all that it starts to two processors, like a pod's cpuset; yield their numbers."""
     before = os.sched_getaffinity(0)
     own = sorted(before)[:2]
     os.sched_setaffinity(0, own)
