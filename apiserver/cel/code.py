@@ -27,7 +27,7 @@ class Nodes(Protocol):
     source: Source
 
     def slot(self) -> int:
-        """Reserve a loop variable's slot in ``Frame.slots``."""
+        """Reserve and return a loop variable's slot in ``Frame.slots``."""
         ...
 
     def compile(self, node: Node, scope: dict[str, int]) -> Code:

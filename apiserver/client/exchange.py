@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """True if open, and no exchange runs."""
+        """True if it is open and no exchange runs."""
         return not (self.is_busy or self._is_over or self._transport is None or self._transport.is_closing())
 
     @property

@@ -36,7 +36,7 @@ def reading() -> Iterator[Reader]:
 
 
 def reader() -> Reader:
-    """Return kubernetes_asyncio's kubeconfig reader, importing it alone; with an unexpected layout, all.
+    """Return kubernetes_asyncio's kubeconfig reader, importing only it; the whole library if its layout is unexpected.
 
     Other imports of the library stay complete.
     """

@@ -76,7 +76,7 @@ class Screen:
 async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({}), *, dry_run: bool = False) -> int:
     """Create a machine's Migration; if requested, show its progress; return 0.
 
-    Raises Failure, also if it fails.
+    Raises Failure, also if the guest does not move.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"

@@ -44,7 +44,7 @@ def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None, s
 
 
 def with_disk(vm: Object, disk: Object) -> Object:
-    """Return the machine with another disk, or a medium in its empty drive of this name. Raises Failure if it is taken."""
+    """Return the machine with another disk, or a medium in its empty drive of this name. Raises Failure for a taken name."""
     there, named = _disks(vm), disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     if place := [at for at, each in enumerate(named) if each["name"] == disk["name"]]:
         if disks.is_empty_drive(named[place[0]]) and disk.keys() <= {"name", "type", "source"}:

@@ -68,7 +68,7 @@ class HistogramCell:
         self.total += value
 
     def tally(self, values: Sequence[float]) -> Tally:
-        """Count values per bucket, for :meth:`add`."""
+        """Return values grouped by bucket, for :meth:`add`."""
         buckets = Counts(bisect_left(self._bounds, value) for value in values)
         return Tally(len(values), sum(values), tuple(buckets.items()))
 

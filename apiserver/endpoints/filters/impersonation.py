@@ -97,7 +97,7 @@ class Mode:
         return f"impersonate:{self.name}" if self.name else "impersonate"
 
     def applies(self, wanted: User, requestor: User) -> bool:
-        """Return whether this mode is for such a wanted user and requestor."""
+        """Return whether this mode may impersonate such a user, by name, for this requestor."""
         bare = not wanted.groups and not wanted.uid and not wanted.extra
         node, account = node_name(wanted.name), service_account(wanted.name)
         match self.name:

@@ -68,7 +68,7 @@ class Slices:
         return piece
 
     def all(self) -> bytes:
-        """Return all that is left."""
+        """Remove and return all that is left."""
         piece = bytes(self._held[self._shown :])
         self.clear()
         return piece

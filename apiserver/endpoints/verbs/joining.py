@@ -84,7 +84,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
 
 @contextlib.contextmanager
 def _trusted(server: Bounded, destination: Destination) -> Iterator[None]:
-    """Abort the connection if the server's certificate loses its trust during the block; if untrusted before, raise."""
+    """Abort the connection once the server's certificate loses its trust; raise ServiceUnavailable if it has none."""
     trust, certificate = destination.trust, _certificate(server)
     if trust is None:
         yield
