@@ -65,7 +65,7 @@ class Applier:
         self.failed_steps.forget(is_alive)
 
     def failures_of(self, pod_uid: str) -> guest_changes.Failures:
-        """Return the failed changes of settings of a pod's guest."""
+        """Return the failed changes of a pod's guest, by setting."""
         return self._failures.get(pod_uid, {})
 
     async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:

@@ -23,7 +23,7 @@ class Turn(Enum):
 
 
 def turn(domain: Observation | None, *, stopping: bool, frozen: bool = False) -> Turn:
-    """Return ``ASK`` the agent, ``MISS``: none is connected, or ``PASS``: the guest cannot answer now.
+    """Return a Turn: ``ASK`` the agent, ``MISS`` (none is connected), or ``PASS`` (the guest cannot answer now).
 
     ``stopping``: the guest is shutting down. ``frozen``: its file systems are frozen, and qemu-ga refuses most commands.
     """
@@ -91,7 +91,7 @@ def answered(round_: Round, field: str, answer: object) -> Round:
 
 
 def refused(round_: Round, field: str, error: OperationInvalid) -> Round:
-    """Return the Round with an error for this field. After an agent's silence, it skips all further questions."""
+    """Return the Round with an error for this field; after an agent's silence, further questions are skipped."""
     silence = str(error) if isinstance(error, AgentSilent) else ""
     return dataclasses.replace(passed_over(round_, field, str(error)), silence=silence)
 

@@ -54,7 +54,7 @@ class Network:
         return True
 
     def connections(self) -> list[str]:
-        """Return the kernel's tables of the pod's TCP connections."""
+        """Return the texts of the kernel's tables of the pod's TCP connections."""
         found = []
         for path in CONNECTIONS:
             try:
