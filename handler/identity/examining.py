@@ -36,7 +36,7 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> tuple[Peer | None, Peer | None]:
-    """Return the client's identity as the server sees it, and the server's as the client does; None: unverified. Raises ssl.SSLError."""
+    """Return the client as the server sees it, and the server as the client does; None: unverified. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     served = server.wrap_bio(to_server, to_client, server_side=True)
     dialled = client.wrap_bio(to_client, to_server, server_hostname=name)

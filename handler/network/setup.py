@@ -257,7 +257,7 @@ def own() -> Own:
 
 
 def ours() -> Plugins:
-    """Return the Plugins that call our network plugins, each named after an interface type."""
+    """Return the Plugins with our network plugins, named after interface types."""
     types = {*bindings.BINDINGS, *bindings.FURTHER}
     return Plugins(Path(), {}, {("network", each): own() for each in types}, seconds=_SECONDS, patience=None)
 

@@ -41,7 +41,7 @@ class Turns:
     async def turn(self, namespace: str, patience: float | None) -> AsyncIterator[None]:
         """Wait for a turn of this namespace, and hold it inside the block. Raises NoTurn after ``patience`` seconds; None: never.
 
-        After a block that raises TimeoutError or is cancelled, the namespace gets one turn at a time until a call ends normally.
+        After TimeoutError or cancellation in the block, the namespace gets one turn at a time until a call ends normally.
         """
         try:
             async with asyncio.timeout(patience):

@@ -30,9 +30,9 @@ class Calls(Generic[T]):
         self._running: dict[tuple[str, str], asyncio.Future[T]] = {}
 
     async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]], purpose: str = "", *, after: str = "") -> T:
-        """Run the call that ``begin`` returns in a thread, or wait for the pod's unfinished one for this purpose; return the call's result.
+        """Run the call that ``begin`` returns in a thread, or wait for the pod's unfinished one for this purpose; return its result.
 
-        First wait for the pod's unfinished call for the purpose ``after``. Raises StorageHangs if either call takes too long.
+        First wait for the pod's call for the purpose ``after``. Raises StorageHangs if a call takes too long.
         """
         while after and (other := self._running.get((pod_uid, after))) is not None:
             await self._wait(pod_uid, other)

@@ -214,7 +214,7 @@ class Pending:
         future.add_done_callback(self._note_time)
 
     async def answered(self, *, within: float | None = None) -> bool:
-        """Wait for the answer; return False if it takes longer than ``within`` seconds. None: wait until the deadline. May be called again.
+        """Wait for the answer; return False if it takes more than ``within`` seconds. None: until the deadline. May be called again.
 
         Raises LauncherRefused, or Disconnected if no answer came before the deadline.
         """

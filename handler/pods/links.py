@@ -98,7 +98,7 @@ class Links:
         return link
 
     def release(self, holder: Holder, *, keep: str = "") -> None:
-        """End this holder's use of its links, except for the pod ``keep``; drop links without holders."""
+        """Remove the holder from its links, except for the pod ``keep``; drop links without holders."""
         for link in list(self._links.values()):
             if link.pod_uid != keep and holder in link.holders:
                 link.holders.discard(holder)

@@ -116,7 +116,7 @@ class Question:
 
     @property
     def _more_seconds(self) -> float:
-        """Seconds after the probe's timeout in which virt-launcher may report a command that does not end; 0 for other probes."""
+        """Seconds after the probe's timeout for virt-launcher's report of a command that does not end; else 0."""
         return EXEC_SECONDS if self._probe.handler == probes.EXEC else 0.0
 
     def _failed(self, why: str) -> Outcome:

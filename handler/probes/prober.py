@@ -156,7 +156,7 @@ class Prober:
 
 
 def _wanted(probe: Probe | None, address: str | None) -> tuple[_Wanted | None, str]:
-    """Return the probe to run; or None, and why it cannot run (empty: it is not specified, or its address unknown)."""
+    """Return the probe to run; or None, and why it cannot run (empty: not specified, or its address unknown)."""
     if probe is None:
         return None, ""
     if probe.handler not in probes.OVER_NETWORK:

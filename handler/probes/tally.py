@@ -51,7 +51,7 @@ class Tally:
 
 
 def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
-    """Return the tally with one more outcome, which changes the verdict at the probe's thresholds."""
+    """Return the tally with one more outcome; at a threshold, the verdict changes."""
     if outcome.succeeded is None:
         return tally
     if outcome.succeeded:

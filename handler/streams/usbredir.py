@@ -115,7 +115,7 @@ def _wants_input(endpoint: int) -> str:
 
 
 def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
-    """Return what is wrong with the amount of data, or an empty string. For an output endpoint, the header only says what the device took."""
+    """Return what is wrong with the amount of data, or an empty string. For output, the header only says what the device took."""
     if endpoint & _IN:
         return "" if said == data_bytes else f"a packet of {said} bytes has {data_bytes}"
     if data_bytes or kind in (Type.ISO, Type.BUFFERED_BULK):
@@ -183,7 +183,7 @@ class Packets:
         return part
 
     def _next(self) -> int:
-        """Return the length of the next packet's headers, or of a whole hello, once it can be passed; 0: more bytes are needed."""
+        """Return the length of the next packet's headers, or of a whole hello; 0: more bytes are needed."""
         shared = (self._client or 0) & (self._qemu or 0)
         head = 16 if shared & LONG_IDS else 12
         if len(self._waiting) < 8:

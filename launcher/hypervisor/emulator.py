@@ -26,5 +26,5 @@ class Emulator:
         return self.cache.stat().st_mtime_ns
 
     def has(self, written: int) -> bool:
-        """Return whether the cache still has this modification time, so that libvirt did not replace it."""
+        """Return whether the cache still has this modification time: libvirt kept it."""
         return self.cache.exists() and self.cache.stat().st_mtime_ns == written

@@ -89,7 +89,7 @@ def current(steps: Sequence[Step], failures: Failures) -> dict[str, Failure]:
 
 
 def pause(steps: Sequence[Step], failures: Failures, now: float) -> float | None:
-    """Return the seconds until the first of these steps may be tried again; None if none failed or was delayed."""
+    """Return the seconds until the first retry of these steps; None if none failed or was delayed."""
     due = [each.again for each in current(steps, failures).values()]
     return max(min(due) - now, 0.0) if due else None
 

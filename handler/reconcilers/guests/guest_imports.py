@@ -28,7 +28,7 @@ def of(vm: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_importing(vm: Mapping[str, Any]) -> bool:
-    """Return whether DisksReady is False because of an import, which runs or failed."""
+    """Return whether DisksReady is False because of a running or failed import."""
     found = objects.condition(dig_vm(vm, "status", "conditions"), conditions.DISKS_READY) or {}
     return found.get("status") == "False" and found.get("reason") in REASONS
 

@@ -21,7 +21,7 @@ CANNOT_ASK: Final = "the readiness probe cannot be sent: "
 def unready(vm: Object, verdict: Verdict) -> str:
     """Return why the readiness probe makes a guest unready; empty: it is ready, or has no such probe.
 
-    Without a verdict (after a restart, or a migration), condition Ready decides: if it is True or reports a pause, the guest is ready.
+    Without a verdict (after a restart, or a migration), condition Ready decides: True or a pause means ready.
     """
     if probes.of(vm.get("spec") or {}, probes.READINESS) is None or verdict.ready:
         return ""

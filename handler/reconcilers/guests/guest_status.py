@@ -303,13 +303,13 @@ def waiting_for_disks(vm: Object, names: Sequence[str], message: str, now: datet
 def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Object:
     """Return the status while the pod waits for images in claims; equal to the old one if already written.
 
-    ``names`` are disks that the launcher reports; other disks than the machine's are ignored.
+    ``names`` are the launcher's disks; others than the machine's are ignored.
     """
     return waiting(vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; {_GIVE_AN_IMAGE}"), now)
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
-    """Return the status while the pod waits for servers of the disks ``names``, the launcher's; None if the machine has none of these."""
+    """Return the status while the pod waits for servers of disks ``names``, from the launcher; None if none is the machine's."""
     silent = _silent_servers(vm, names)
     return waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
 
@@ -333,7 +333,7 @@ def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
 
 
 def is_news_of_disks(vm: Object, status: Object) -> bool:
-    """Return whether DisksReady has another reason or message, other than the amount of room in it, which changes all the time."""
+    """Return whether DisksReady's reason or message changed, except in the amount of room, which changes all the time."""
     before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
     texts = [_ROOM.sub("", str(each.get("message"))) for each in (before, after)]
     return before.get("reason") != after.get("reason") or texts[0] != texts[1]

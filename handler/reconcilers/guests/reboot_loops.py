@@ -32,7 +32,7 @@ class Reboots:
 
 
 def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
-    """Return Reboots with ``now`` for each reboot that virt-launcher's ``count`` has more; the first report adds none."""
+    """Return Reboots with ``now`` for each new reboot in virt-launcher's ``count``; the first report adds none."""
     if before is None:
         return Reboots(count, now)
     more = min(max(count - before.count, 0), MANY)

@@ -42,7 +42,7 @@ _KILLED: Final = re.compile(r"unexpectedly closed the monitor(?: \(vm='[^']*'\))
 
 
 def stop_of(vm: Mapping[str, Any] | None) -> str:
-    """Return why this run of the guest should end, also for a restart; empty: it should continue, or the machine is unknown or invalid."""
+    """Return why this run of the guest should end, also for a restart; empty: it should continue, or the machine is invalid."""
     if vm is None or structure.of_virtual_machine(vm):
         return ""
     return power.end_asked_for(vm)

@@ -43,7 +43,7 @@ def request(migration: Object) -> messages.Migrate:
 
 
 def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stalled_seconds: float, *, can_pause: bool) -> Verdict:
-    """Return whether to abort a migration (after a stall, its time limit, or twice it with pauses), pause its guest, or go on.
+    """Return whether to abort a migration (stalled, or over its time limit), pause its guest, or go on.
 
     ``now`` is of the clock that wrote ``Running``; ``can_pause``: whether this virt-launcher supports the request.
     """

@@ -299,9 +299,9 @@ def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
 
 
 def _is_confirming(seen: Observed) -> bool:
-    """Return whether the source's launcher reports this migration, which is over in the API, as still running.
+    """Return whether the source's launcher still reports this migration, which is over in the API, as running.
 
-    libvirt learns of the end through the relays. A compromised launcher could report this forever, so the caller limits it to
+    libvirt learns of the end through the relays. A compromised launcher could report this forever, so the caller waits at most
     :data:`CONFIRM_SECONDS`.
     """
     launcher = seen.launcher

@@ -39,7 +39,7 @@ Keys = Mapping[str, tuple[str, ...]]
 
 
 def positions_of(machine: messages.Machine | None) -> Mapping[str, tuple[int, ...]]:
-    """Return by user the positions in ``spec.accessCredentials`` of the keys that the guest agent sets."""
+    """Return by user the positions in ``spec.accessCredentials`` of keys for the guest agent."""
     found: dict[str, tuple[int, ...]] = {}
     for position, credential in enumerate(machine.access_credentials if machine is not None else ()):
         for user in credential.users if credential.method == "qemuGuestAgent" else ():

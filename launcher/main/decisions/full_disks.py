@@ -50,7 +50,7 @@ def is_full(seen: Observation | None) -> bool:
 
 
 def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Times = TIMES) -> Tries:
-    """Return the Tries after a check. A resume that did not help doubles the pause before the next offer.
+    """Return the Tries after a check; a useless resume doubles the pause before the next offer.
 
     ``full``: a full disk pauses the guest. ``tried``: it was resumed since the last offer.
     """
@@ -63,7 +63,7 @@ def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Time
 
 
 def is_worth_a_try(tries: Tries, now: float, names: frozenset[str], free_bytes: FreeBytes) -> bool:
-    """Return whether a resume may help: the pause after the last one is over, and no disk of ``names`` is known to be full."""
+    """Return whether a resume may help: the last one's pause is over, and no disk of ``names`` is known full."""
     return now >= tries.next and all(free_bytes.get(each, ENOUGH_BYTES) >= ENOUGH_BYTES for each in names)
 
 
@@ -85,7 +85,7 @@ def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], fre
 def faults_to_tell(
     faults: Mapping[str, DiskFault], full: Mapping[str, float], free_bytes: FreeBytes, now: float
 ) -> tuple[messages.DiskFault, ...]:
-    """Return the disk errors to report, recent ones or of disks without room, sorted by disk; ``now`` is a time of the errors' clock."""
+    """Return the disk errors to report: recent, or of a full disk; sorted by disk. ``now`` is a time of the errors' clock."""
     found = []
     for name, fault in sorted(faults.items()):
         has_none = free_bytes.get(name, ENOUGH_BYTES) < ENOUGH_BYTES

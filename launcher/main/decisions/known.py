@@ -331,7 +331,7 @@ def released(known: Known, uid: str, now: float) -> Known:
 def unmeasured(known: Known, now: float) -> str:
     """Return the uid of the migration that brought the domain here if its statistics are missing, or an empty string.
 
-    libvirt has them only after the arrival, and may lose them at a restart; after ``MEASURE_SECONDS`` they count as lost.
+    libvirt has them only after the arrival, and may lose them; after ``MEASURE_SECONDS`` they count as lost.
     """
     for each in known.status.migrations:
         is_fresh = each.state == "arrived" or (each.state == "succeeded" and 0 <= now - each.end_time < MEASURE_SECONDS)

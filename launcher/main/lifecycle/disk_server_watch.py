@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def may_go_on(seen: Observation | None, names: Mapping[str, str], answering: Set[str]) -> bool:
-    """Return whether unavailable disk servers paused the guest, and all of them answer. False if all failing disks are only full.
+    """Return whether unavailable disk servers, not only full disks, paused the guest, and all of them answer.
 
     ``names`` has disks' names by libvirt's, ``answering`` those with an answering server.
     """

@@ -28,7 +28,7 @@ READ_BYTES: Final = 64 << 10
 
 
 def worth_telling(line: bytes) -> bool:
-    """Return whether to forward a line of libvirtd's log: it is not empty, and contains nothing of ``HARMLESS``."""
+    """Return whether a line of libvirtd's log is not empty, and without words of ``HARMLESS``."""
     return bool(line.strip()) and not any(each in line for each in HARMLESS)
 
 

@@ -101,7 +101,7 @@ class Passt:
             since = loop.time()
 
     async def _again(self, settings: Settings, delay: float) -> tuple[Backend[Settings], float] | None:
-        """Restart passt after ``delay`` seconds until that succeeds; return process and next delay, None if a later start replaced it."""
+        """Restart passt after ``delay`` seconds until it works; return process and next delay, None if a later start replaced it."""
         while True:
             await asyncio.sleep(delay)
             if settings is not self._settings:

@@ -47,7 +47,7 @@ def available(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self
 
 
 def _paths(text: str) -> dict[str, PurePosixPath]:
-    """Return the cgroup path by controller (empty name: version 2), from the text of ``/proc/self/cgroup``, see cgroups(7)."""
+    """Return the cgroup path by controller (``""``: version 2) in ``/proc/self/cgroup``."""
     found: dict[str, PurePosixPath] = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
