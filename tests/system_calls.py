@@ -21,7 +21,7 @@ RETURNED: Final = "c_return"
 
 @contextlib.contextmanager
 def at(function: Callable[..., Any], act: Callable[[], object], moment: str = CALLED) -> Iterator[None]:
-    """Call ``act`` at each call of a C function in this thread, until it raises; the call then raises the same.
+    """Call ``act`` at each call of a C function in this thread, until ``act`` raises; the C function's call then raises the same.
 
     Args:
         function: such as ``os.link``.

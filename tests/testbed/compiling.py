@@ -22,7 +22,7 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 def settings(available_bytes: int, processors: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for ``go build``; empty if memory is scarce, or if ``given`` has these variables."""
+    """Return the environment for ``go build``; empty if memory is scarce, or if ``given`` has one of the variables."""
     each = int(available_bytes * SHARE / max(processors, 1))
     if each < LEAST_BYTES or "GOGC" in given or "GOMEMLIMIT" in given:
         return {}
@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
 
 
 def available(meminfo: str, cgroup: tuple[str, str] | None) -> int:
-    """Return the available bytes, from /proc/meminfo and a cgroup (limit, use)."""
+    """Return the available bytes: from /proc/meminfo or, if less, a cgroup's limit minus its use (limit, use)."""
     lines = dict(line.split(":", 1) for line in meminfo.splitlines() if ":" in line)
     free = int(lines.get("MemAvailable", "0").split()[0]) << 10
     if cgroup is not None and cgroup[0].isdigit():

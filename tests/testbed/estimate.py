@@ -39,7 +39,7 @@ class Progress:
 
 
 def speed(progress: Progress) -> float:
-    """Return how many times slower this machine is than the recorded one; 1 until enough is done."""
+    """Return how many times slower this machine is than the recorded one, within limits; 1 until ``FEWEST_SECONDS`` are done."""
     if progress.done < FEWEST_SECONDS:
         return 1.0
     return min(max(progress.used / progress.done, QUICKEST), SLOWEST)
@@ -88,7 +88,7 @@ class Course:
         return describe(progress)
 
     def _count(self) -> None:
-        """Divide the time since the last count among the steps that ran."""
+        """Add the time since the last count to the running steps, in equal shares."""
         now = self._clock()
         for step in self._running.values():
             step.used += (now - self._counted) / len(self._running)

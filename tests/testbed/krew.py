@@ -37,7 +37,7 @@ def project() -> Mapping[str, Any]:
 
 
 def libraries(wanted: Iterable[str]) -> dict[str, metadata.Distribution]:
-    """Return the installed distributions of these requirements and, in turn, of theirs."""
+    """Return the installed distributions of these requirements and, in turn, of theirs, by lower-case name."""
     found: dict[str, metadata.Distribution] = {}
     waiting = [Requirement(each) for each in wanted]
     while waiting:
@@ -70,7 +70,7 @@ def _files(of: metadata.Distribution) -> Iterator[tuple[str, Path]]:
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar archive in gzip, without times and owners."""
+    """Return a tar archive of these files in gzip, without times and owners."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
         for name in sorted(files):

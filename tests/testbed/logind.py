@@ -85,7 +85,7 @@ class Logind:
         self._serial = 0
 
     def prepare_for_shutdown(self, begins: bool) -> None:
-        """Announce that the node begins or no longer begins to shut down."""
+        """Announce that the node shuts down, or (not ``begins``) no longer does."""
         fields: dict[int, str | int] = {_PATH: PATH, _INTERFACE: INTERFACE, _MEMBER: "PrepareForShutdown", _SENDER: ":1.0", _SIGNATURE: "b"}
         self._send(SIGNAL, fields, struct.pack("<I", begins))
 

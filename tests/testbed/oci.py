@@ -46,7 +46,7 @@ def write(
 def write_over(archive: pathlib.Path, reference: str, below: pathlib.Path, layer: bytes) -> None:
     """Write ``archive``: the image of the archive ``below`` with one more layer, a tar file.
 
-    It names the layers of ``below`` without containing them; a node gets them from that archive.
+    The new archive names the layers of ``below`` without containing them; a node gets them from that archive.
     """
     manifest = manifest_of(below)
     configuration = blob_of(below, manifest["config"]["digest"])
@@ -58,7 +58,7 @@ def write_over(archive: pathlib.Path, reference: str, below: pathlib.Path, layer
 
 
 def lies_on(archive: pathlib.Path, below: pathlib.Path) -> bool:
-    """Return whether ``archive``, written by :func:`write_over`, leaves out exactly the layers of ``below``."""
+    """Return whether ``archive``, written by :func:`write_over`, names exactly the layers of ``below`` under its own one."""
     return bool(manifest_of(archive)["layers"][:-1] == manifest_of(below)["layers"])
 
 

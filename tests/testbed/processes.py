@@ -86,7 +86,7 @@ def log_of(name: str) -> pathlib.Path:
 
 
 def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None) -> Identity:
-    """Return the process of ``name``; start ``arguments`` unless it runs, and with other arguments end the old one first."""
+    """Return the process ``name``; start it with ``arguments`` unless it runs, and first end one with other arguments."""
     words = [os.fspath(argument) for argument in arguments]
     command = _directory() / f"{name}.json"
     wanted = json.dumps(words)

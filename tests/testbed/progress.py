@@ -36,7 +36,7 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def expecting(seconds: Mapping[str, float]) -> Iterator[None]:
-    """Show the remaining time in every line printed in the block, from recorded ``seconds`` (:mod:`.estimate`)."""
+    """Show the remaining time in every line printed in the block; ``seconds``: recorded times by step (:mod:`.estimate`)."""
     _courses.append(estimate.Course(seconds))
     try:
         yield

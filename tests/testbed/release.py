@@ -38,7 +38,7 @@ def is_installed() -> bool:
 
 
 def restart(names: Iterable[str]) -> None:
-    """Restart the pods of these images, whose tags have new contents, all at once.
+    """Restart all pods of these images at once, because the images' tags have new contents; wait until they are ready.
 
     etcd stays: its image holds released binaries.
     """

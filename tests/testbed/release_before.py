@@ -19,7 +19,7 @@ _REFERENCE = f"localhost/kubevirt/{LAUNCHER}-before:{COMMIT[:12]}"
 
 
 def give_launcher() -> str:
-    """Build the image, import it into the nodes, and return its digest for ``image.digests.virt-launcher``."""
+    """Build the previous release's virt-launcher image, import it, and return its digest for ``image.digests.virt-launcher``."""
     (image,) = images.ensure([launcher()])
     with cluster._alone():
         images.import_into_nodes([image])
@@ -40,7 +40,7 @@ def launcher() -> images.Image:
 
 
 def may_lie_on(before: str, today: str) -> bool:
-    """Return whether one Containerfile's image, without its source, equals another one's minus some packages."""
+    """Return whether both Containerfiles run an image alike, and ``today`` has at least the packages of ``before``."""
     return _packages(before) <= _packages(today) and _configuration(before) == _configuration(today)
 
 
@@ -50,7 +50,7 @@ def _packages(containerfile: str) -> set[str]:
 
 
 def _configuration(containerfile: str) -> set[str]:
-    """Return a Containerfile's lines about how its image runs; the last user counts."""
+    """Return a Containerfile's lines ENV, ENTRYPOINT and the last USER."""
     lines = [line for line in containerfile.splitlines() if line.startswith(("ENV ", "ENTRYPOINT ", "USER "))]
     users = [line for line in lines if line.startswith("USER ")]
     return {line for line in lines if line not in users} | set(users[-1:])

@@ -9,7 +9,7 @@ Pod = Mapping[str, Any]
 
 
 def unbounded(spec: Pod) -> list[str]:
-    """Return the resources that a pod's containers could use without a bound, as paths with the missing field."""
+    """Return a text for each resource that a pod's containers could use without a bound, with the missing field."""
     found = [
         f"volume {each['name']}: an emptyDir without sizeLimit"
         for each in spec.get("volumes", ())

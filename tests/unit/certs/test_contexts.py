@@ -76,7 +76,7 @@ def serve(tmp_path: Path) -> Callable[..., ssl.SSLContext]:
 
 
 def strict() -> ssl.SSLContext:
-    """Return a client's context with the strict checks of Python 3.13's default."""
+    """Return a client's context that checks certificates as strictly as Python 3.13's default."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cadata=ROOT.pem)

@@ -111,7 +111,7 @@ def _mounted(path: str, **source: Any) -> Change:
 
 
 def _instead_of(path: str, **source: Any) -> Change:
-    """Return a change that mounts another volume in place of a launcher pod's emptyDir."""
+    """Return a change that mounts an added volume at ``path``, in place of the launcher pod's emptyDir."""
 
     def change(pod: Pod) -> None:
         for mount in _container(pod)["volumeMounts"]:

@@ -30,7 +30,7 @@ def dashboards() -> Mapping[str, Any]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Yield the title and expression of each query of a panel."""
+    """Yield (title, expression) of each query of the dashboards' panels."""
     for dashboard in dashboards().values():
         for panel in dashboard["panels"]:
             yield from ((f"{dashboard['title']}: {panel['title']}", str(target["expr"])) for target in panel["targets"])

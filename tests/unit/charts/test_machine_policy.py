@@ -52,7 +52,7 @@ def world() -> World:
 
 
 async def refusals(world: World, change: Change, *, user: str = ACCOUNT, operation: Any = "UPDATE", subresource: str = "") -> set[str]:
-    """Return why the change is refused for each example VM and a Migration, in one set; it has an empty string if one is not."""
+    """Return the reasons against the change of every example VM and a Migration, as one set; an empty string: one may change."""
     said = set()
     for resource, objects in OBJECTS.items():
         for old in objects:

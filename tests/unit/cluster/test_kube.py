@@ -27,7 +27,7 @@ exit 1
 
 
 def scripted(directory: Path, *, unserved: int) -> tuple[Kubectl, Path]:
-    """Return a kubectl that finds the kind at its second call, and the file of its calls; ``unserved`` is the API's exit code."""
+    """Return a kubectl that finds the kind at its second call, and the file of its calls; ``unserved``: exit code of ``get --raw``."""
     program, calls = directory / "kubectl", directory / "calls"
     program.write_text(KUBECTL.format(calls=calls, unserved=unserved))
     program.chmod(0o755)

@@ -45,7 +45,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Return a test that runs on a virtual clock, so that a stalled machine cannot change the order of events."""
+    """Return the async test as an ordinary one on a virtual clock, so that a stalled machine cannot change the order of events."""
 
     @functools.wraps(test)
     def played(*given: P.args, **named: P.kwargs) -> None:

@@ -67,7 +67,7 @@ def _found() -> list[Row]:
 
 @cache
 def _functions(file: str) -> dict[str, set[str]]:
-    """Return a file's functions by name, each with the names of its marks, the file's marks, and its calls that skip."""
+    """Return the words of each of a file's functions, by name: its marks, the file's marks, and its calls that skip."""
     tree = ast.parse((ROOT / file).read_text())
     common: set[str] = set()
     for each in tree.body:

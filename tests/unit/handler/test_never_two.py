@@ -158,7 +158,7 @@ class Migrating(RuleBasedStateMachine):
             source.state, source.reason, self.job = None, "", ""
 
     def _fail(self) -> None:
-        """Fail as libvirt without an answer from the target: the source's domain resumes, and an incomplete target ends."""
+        """Fail the migration as libvirt does without the target's answer: the source's domain resumes, and an incomplete target ends."""
         self.job = ""
         if self.source.state is State.PAUSED:
             self.source.state, self.source.reason = State.RUNNING, "migration canceled"
@@ -306,7 +306,7 @@ class Migrating(RuleBasedStateMachine):
     # --- virt-controller, the kubelets, the API ---
 
     def _write(self, status: dict[str, Any], node: str = "") -> None:
-        """Write the Migration's status, as a node's virt-handler if ``node`` is set, limited to that node's rights."""
+        """Write the Migration's status if the API works: as ``node``'s virt-handler, limited to its rights, or else as virt-controller."""
         if self.api:
             new, before = {**self.migration, "status": status}, phases.phase_of(self.migration)
             # A final phase stays; only virt-controller may add its condition.

@@ -53,7 +53,7 @@ def evacuation(number: int = 1, *, phase: str = "Failed", **status: Any) -> dict
 
 
 def elsewhere(number: int, node: str) -> dict[str, Any]:
-    """Return a migration of another VM that leaves a node."""
+    """Return a running eviction Migration of another VM, away from ``node``."""
     made = a_migration(phase="Running", sourceNode=node)
     labels = {"kubevirt.io/evicted-pod": f"pod-{number}"}
     return {**made, "metadata": {**made["metadata"], "name": f"other-{number}", "namespace": "others", "labels": labels}}

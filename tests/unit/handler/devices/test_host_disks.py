@@ -12,7 +12,7 @@ from handler.devices import host_disks
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[list[int]]:
-    """Yield descriptors of two directories, and another one of the first."""
+    """Yield three descriptors: of two directories, and a second one of the first."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     descriptors = [os.open(tmp_path / name, os.O_RDONLY | os.O_DIRECTORY) for name in ("a", "b", "a")]

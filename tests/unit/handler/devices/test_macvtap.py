@@ -24,7 +24,7 @@ def test_invalid_macvtap_ids_give_no_path(tmp_path: Path, unknown: str) -> None:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Macvtaps:
-    """Return a node with macvtaps 1 and 3; 2 counts as free, with only a temporary holder."""
+    """Return the Macvtaps of a node that has 1 and 3; 2 counts as free, because only a temporary link holds it."""
     (tmp_path / "devices").write_text("246 macvtap\n")
     for minor, link in ((1, "tap12345"), (2, "kvhold2"), (3, "mvt0")):
         (tmp_path / f"246:{minor}").symlink_to(f"../../devices/virtual/net/{link}/macvtap/tap{minor}")

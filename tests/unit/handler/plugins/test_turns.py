@@ -23,7 +23,7 @@ class World:
         self.ends: dict[str, asyncio.Event] = {}
 
     async def call(self, name: str) -> None:
-        """Hold a turn of the namespace in ``name``, before its dash, until the test ends the call."""
+        """Hold a turn until the test ends the call; ``name`` is the turn's namespace, a dash and more."""
         async with self.turns.turn(name.partition("-")[0], None):
             self.begun.append(name)
             self.under_way.append(name)

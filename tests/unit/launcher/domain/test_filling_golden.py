@@ -199,7 +199,7 @@ def errors(text: str, domain: dict[str, Any]) -> list[FieldError]:
 
 
 def definition_of(text: str, domain: dict[str, Any]) -> tuple[Definition, dict[str, Tap]]:
-    """Return the definition from virt-handler and the pod for an admitted VM, with matching volumes and taps."""
+    """Return virt-handler's definition of an admitted VM, and the pod's taps by interface, with the volumes that the XML needs."""
     read = reading.read(text)
     specification = domain_of({"spec": {"domain": domain, "domainXML": text}})
     blocks = {each.name: Found(block=each.is_block, format="qcow2" if each.format == "qcow2" else "raw") for each in read.disks}

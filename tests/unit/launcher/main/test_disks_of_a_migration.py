@@ -148,7 +148,7 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 
 @asynccontextmanager
 async def target(pod: Pod, answer: Answer) -> AsyncIterator[None]:
-    """Serve the source's socket as virt-handler and the target's virt-launcher."""
+    """Let ``answer`` serve the source's socket, in place of virt-handler and the target's virt-launcher."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -187,7 +187,7 @@ async def test_source_sends_its_bytes_before_libvirt_begins(world: World, pod: P
 
 
 async def hangs_up(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-    """End at once, as virt-handler of an older release."""
+    """End the connection at once, as virt-handler of an older release."""
 
 
 async def hangs_up_after_the_offer(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:

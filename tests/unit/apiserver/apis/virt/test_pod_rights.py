@@ -143,7 +143,7 @@ def volume(source: Object) -> Change:
 
 
 def exchange(kind: str, field: str, value: str) -> Change:
-    """Return a change that makes the first volume of a kind show another value in the same place."""
+    """Return a change that sets ``field`` of the pod's first volume of a kind to ``value``."""
 
     def change(pod: Object) -> None:
         next(each for each in pod["spec"]["volumes"] if kind in each)[kind][field] = value

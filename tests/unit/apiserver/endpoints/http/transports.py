@@ -96,7 +96,7 @@ class Line:
         self.connection.connection_made(self.transport)
 
     async def send(self, *data: bytes) -> bytes:
-        """Send the pieces, run all tasks, and return the response."""
+        """Send the pieces, run all tasks after each, and return the bytes of the response."""
         for each in data:
             self.connection.data_received(each)
             await settle()
@@ -116,6 +116,6 @@ class Line:
 
 
 async def settle() -> None:
-    """Run all tasks until they wait."""
+    """Let the other tasks run until they wait."""
     for _ in range(20):
         await asyncio.sleep(0)

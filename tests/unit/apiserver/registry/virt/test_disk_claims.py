@@ -53,7 +53,7 @@ class Virt:
         self.items: dict[str, Item] = {}
 
     def server(self) -> Transactions:
-        """Return another virt-api, without cached state."""
+        """Return another virt-api's Transactions: the same storage, no cached state."""
         return Transactions(self.storage, VirtualMachineStrategy(), ROOT)
 
     def _key(self, vm: dict[str, Any]) -> str:

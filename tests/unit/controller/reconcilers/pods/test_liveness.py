@@ -48,7 +48,7 @@ ABSENT = st.builds(
 
 
 def has_ended(pod: dict[str, Any]) -> bool:
-    """Return whether an existing pod has ended by its status alone."""
+    """Return whether an existing pod's status alone shows its end: a final phase, and no running container."""
     runs = any(each["state"].get("running") is not None for each in pod["status"]["containerStatuses"])
     return pod["status"]["phase"] in ("Succeeded", "Failed") and not runs
 
@@ -142,7 +142,7 @@ class World:
         self.look()
 
     def _hear(self) -> None:
-        """Set the time by which the kubelet must end a deleted pod's containers; None for an unreachable one, which sees no deletion."""
+        """Set when the kubelet must have ended a deleted pod's containers; None for an unreachable kubelet, which sees no deletion."""
         self.must_end_at = None if self.is_unreachable else self.now + self.grace + KUBELET_SECONDS
 
 
@@ -233,7 +233,7 @@ class CutNode:
         self.called_off = self.called_off or (self.is_lost and not self.runs)
 
     def delete_by_force(self) -> None:
-        """Delete the pod by force; an administrator who read NodeUnreachable does so only if the node is off."""
+        """Delete the pod by force, but not if NodeUnreachable is reported and the guest runs: administrators check that first."""
         if self.is_there and not (self.reported and self.runs):
             self.is_there = False
             if self.cut_at is None:

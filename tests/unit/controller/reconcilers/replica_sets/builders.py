@@ -42,7 +42,7 @@ def a_machine(
     cost: str | None = None,
     **more: Any,
 ) -> Object:
-    """Return a machine of the set named ``owner``; ``ready`` and ``created`` are seconds ago."""
+    """Return a machine of the set ``owner``, created and ready so many seconds ago; ``ready`` None: not ready."""
     metadata: Object = {"name": name, "namespace": "ns", "uid": f"uid-of-{name}", "resourceVersion": "1", "creationTimestamp": ago(created)}
     metadata["labels"] = WEB if labels is None else labels
     if owner is not None:
@@ -57,7 +57,7 @@ def a_machine(
 
 
 def a_finished_machine(name: str, ended: float, result: str = "Succeeded", owner: str | None = "web") -> Object:
-    """Return a machine with a guest that ended so many seconds ago."""
+    """Return a machine with a guest that ended ``ended`` seconds ago."""
     attempt = {"number": 1, "result": result, "startTime": ago(ended + 60), "runningTime": ago(ended + 50), "endTime": ago(ended)}
     phase = "Succeeded" if result == "Succeeded" else "Failed"
     machine = a_machine(name, owner=owner, phase=phase, node="", ready=None, attempt=1, attempts=[attempt])

@@ -98,7 +98,7 @@ class World:
         return self.live
 
     def update(self, manager: str, spec: str, *, version: str = "v1", **metadata: Any) -> Json:
-        """Replace the object with one that has this spec in YAML."""
+        """Replace the object with one that has this spec in YAML, and return the new one."""
         self.now += timedelta(seconds=1)
         new = self._body(spec, version, **metadata)
         before = self._at(version)
@@ -115,7 +115,7 @@ class World:
 
     @property
     def owned(self) -> dict[str, Any]:
-        """Return each manager's fields below spec, abbreviated: ``size``, ``list[name=x].value``."""
+        """Return each manager's fields below spec as a sorted list of abbreviated paths: ``size``, ``list[name=x].value``."""
         entries = (self.live or {})["metadata"].get("managedFields") or []
         return {each["manager"]: sorted(_paths(each["fieldsV1"].get("f:spec", {}), "")) for each in entries}
 

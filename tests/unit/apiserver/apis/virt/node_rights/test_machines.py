@@ -113,7 +113,7 @@ def stored(phase: str, **status: Any) -> dict[str, Any]:
 
 
 def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any]:
-    """Return a VM after an honest virt-handler's smallest status write into a phase, with ``changes`` of status."""
+    """Return the VM that an honest virt-handler writes to enter ``phase``: the smallest status, with ``changes``."""
     new = copy.deepcopy(old)
     new["status"] = phases.enter(new["status"], phase, NOW)
     if phase in RESULTS:
@@ -356,7 +356,7 @@ def an_edited_machine() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def as_virt_api(old: dict[str, Any], **status: Any) -> machines.MachineWrite:
-    """Return a node's write as admission sees it: after virt-api's own changes."""
+    """Return virt-handler's write into Running as admission sees it: after virt-api's own changes."""
     new = written(old, "Running", **copy.deepcopy(status))
     VirtualMachineStrategy().prepare_for_status_update(new, old)
     return a_write("n", old, new)

@@ -71,7 +71,7 @@ def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any
 
 
 def paths(node: str, old: dict[str, Any], new: dict[str, Any], *, pod: str = "") -> set[str]:
-    """Return the paths that this node's write may not change. ``pod``: the VM's, by default the one of an honest outcome."""
+    """Return the paths of this node's write that its rights forbid. ``pod``: the VM's, by default that after an honest outcome."""
     found = pod or ("p2" if phases.phase_of(new) == phases.SUCCEEDED else "p")
     write = MigrationWrite(node, old, new, NOW, a_vm("Running", podName=found), frozenset({"10.0.0.2", "fd00::2"}))
     return {each.path for each in validate(write)}

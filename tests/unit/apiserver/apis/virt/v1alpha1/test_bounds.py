@@ -129,7 +129,7 @@ def memory(most: str, pages: str = "", guest: str = "512Mi") -> dict[str, Any]:
 
 
 def numa(*cells: tuple[str, str], cpu: dict[str, Any] | None = None, **of: Any) -> dict[str, Any]:
-    """Return a domain with NUMA nodes, as (processors, memory); 2 processors and 512Mi by default."""
+    """Return a domain with NUMA nodes, each as (processors, memory); ``cpu`` replaces its two cores."""
     nodes = [{"cpus": cpus, "memory": memory} for cpus, memory in cells]
     return {"cpu": {**(cpu or {"cores": 2}), "numa": {"cells": nodes}}, **of}
 
