@@ -185,7 +185,7 @@ class SortedItems:
             self._join(chunk)
 
     def slice(self, prefix: str, *, start: str = "", limit: int = 0) -> tuple[list[Item], int]:
-        """Return (at most ``limit`` items, 0: all, under ``prefix`` from ``start`` on; how many follow)."""
+        """Return (items under ``prefix`` from ``start`` on, at most ``limit``; how many follow). ``limit`` 0: all."""
         low = self._position(max(prefix, start))
         high = max(low, self._position(prefix + LAST_CHARACTER))
         found: list[Item] = []

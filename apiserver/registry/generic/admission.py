@@ -67,7 +67,7 @@ class Admission(Protocol):
     """A plug-in, or the chain of all. Refuses with a StatusError."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the plug-in could change or refuse the request, fast."""
+        """Return whether the plug-in could change or refuse the request; must be fast."""
         ...
 
     async def mutate(self, attributes: Attributes) -> None:

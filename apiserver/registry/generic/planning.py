@@ -156,7 +156,7 @@ class Planner:
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: HubObject, options: DeleteOptions, now: datetime) -> Plan:
-        """Return the ``Plan`` to remove or mark; raises Conflict by a precondition."""
+        """Return the ``Plan`` to remove or mark ``old``; raises Conflict by a precondition."""
         before = old["metadata"]
         for what, wanted, actual in (
             ("UID", options.uid, before["uid"]),

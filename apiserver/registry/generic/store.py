@@ -170,7 +170,7 @@ class Store:
         return item
 
     def applies(self, part: Part = "") -> bool:
-        """Return whether managed fields, and so server-side apply, are on."""
+        """Return whether managed fields of this part, and so server-side apply, are on."""
         return self._owners(part) is not None
 
     async def apply(

@@ -127,7 +127,7 @@ AnyVerb = Verb | CreatingVerb | DeletingVerb | RelayedVerb
 
 
 def answer_of(verb: AnyVerb, own: Resource) -> Resource:
-    """Return the resource that a verb of ``own`` returns."""
+    """Return the resource of a verb's answer; most verbs answer with ``own``."""
     match verb:
         case CreatingVerb():
             return verb.creates

@@ -68,7 +68,7 @@ class Start(LevelVerb):
     options = frozenset({"paused", "nodeSelector", "discardState"})
 
     def set_level(self, obj: Object, body: Object, now: datetime) -> None:
-        """Write ``status.request``: start; if requested, also a pause, and without a suspended guest's image."""
+        """Write ``status.request``: start; if requested, also pause, and drop a suspended guest's image from the status."""
         selector, discards = body.get("nodeSelector"), bool(body.get("discardState"))
         raise_if_refused(obj, refuse_discarding if discards else refuse_start)
         if selector and (fixed := objects.dig(obj, "spec", "nodeName")):
@@ -249,7 +249,7 @@ def refuse_start(vm: Object) -> Refusal:
 
 
 def refuse_discarding(vm: Object) -> Refusal:
-    """Return why a start cannot discard a suspended guest's image, or None; a failing resume does not matter."""
+    """Return why a start cannot discard a suspended guest's image, or None, also between failing resumes."""
     phase = phases.phase_of(vm)
     if phase in phases.WITH_POD:
         return f"the virtual machine is already on ({phase})"
