@@ -73,7 +73,7 @@ def boots_slowly(domain: Mapping[str, Any]) -> bool:
 
 
 def begin_with(manifest: Mapping[str, Any], slots: Slots = SLOTS) -> None:
-    """Wait for a boot slot if a manifest or List starts a VM that boots slowly, and take it."""
+    """Wait for a boot slot and take it, for each VM of a manifest or List that starts and boots slowly."""
     if manifest.get("kind") == "List":
         for each in manifest["items"]:
             begin_with(each, slots)

@@ -104,13 +104,13 @@ def _binary() -> str:
 
 @pytest.fixture(scope="module")
 def bare_kubectl(bare_kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """kubectl in the module's namespace with Pod Security ``restricted``; our chart may be absent."""
+    """Yield a Kubectl for a new namespace of the module, with Pod Security ``restricted``; our chart may be absent."""
     yield from _namespace(Kubectl(bare_kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
 @pytest.fixture(scope="module")
 def kubectl(kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """kubectl in the module's namespace with Pod Security ``restricted``; our chart is ready."""
+    """Yield a Kubectl for a new namespace of the module, with Pod Security ``restricted``; our chart is ready."""
     yield from _namespace(Kubectl(kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
@@ -121,7 +121,7 @@ def system(kubeconfig: Path, _binary: str) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
-    """Yield a function that makes a namespace like that of ``kubectl``, removed with the module."""
+    """Yield a function that makes a further namespace and returns its Kubectl; the module's end removes them."""
     made: list[Iterator[Kubectl]] = []
 
     def make(name: str) -> Kubectl:

@@ -202,7 +202,7 @@ def a_layer(files: dict[str, bytes]) -> bytes:
 
 
 def a_registry(repository: str, *layers: bytes, tag: str = "1") -> Files:
-    """Return a registry's files of an image for two platforms; it requires a token for ``user`` with ``pass``."""
+    """Return a registry's Files, an image for two platforms; they require a token for ``user`` with ``pass``."""
     base = f"/v2/{repository}"
     content = {f"{base}/blobs/{digest_of(each)}": each for each in layers}
     manifest = json.dumps({"schemaVersion": 2, "layers": [{"digest": digest_of(each), "size": len(each)} for each in layers]}).encode()

@@ -275,7 +275,7 @@ class Launcher:
         return [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
 
     def libvirtd(self) -> int:
-        """Return libvirtd's pid; a restarted libvirtd briefly leaves the file empty."""
+        """Wait for libvirtd's pid and return it; a restarted libvirtd briefly leaves its pid file empty."""
         return wait_for(lambda: pids_in(self.run_directory / "libvirt/libvirtd.pid"), 20, "libvirtd's pid")[0]
 
     def qemu(self) -> list[int]:

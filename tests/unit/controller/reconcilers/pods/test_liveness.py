@@ -199,7 +199,7 @@ class CutNode:
         return Unreachable(lost, off=lost if self.called_off else frozenset())
 
     async def look(self) -> liveness.Verdict:
-        """Gather evidence, and judge the pod."""
+        """Gather evidence, and return the Verdict on the pod."""
         uid, reports = self.pod["metadata"]["uid"], cast("NodeReports", self)
         if self.is_there:
             self.absences.present(self.vm, self.pod)
