@@ -31,8 +31,8 @@ REASON: Final = "DrainEnded"
 def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], now: datetime) -> bool:
     """Return True if the drain that would evict this pod has ended.
 
-    True if the node exists and is not being drained, and a Migration of a drain off this node, not older than the pod, is in progress or
-    ended within ``TOLD_SECONDS``. ``migrations`` are those of all machines; one without a creation time is being created.
+    The node exists and is not being drained, and a drain's Migration off it, not older than the pod, is in progress or ended within
+    ``TOLD_SECONDS``. One of ``migrations`` without a creation time is being created.
     """
     if node is None or node_states.is_being_emptied(node):
         return False
@@ -77,7 +77,7 @@ def end(migration: Object, now: datetime) -> tuple[Action, ...]:
 
 
 def has_ended(migration: Object) -> bool:
-    """Return True if :func:`end` ended the Migration: its condition has that reason, although its phase is Failed."""
+    """Return True if :func:`end` ended the Migration: its condition has that reason, its phase is Failed."""
     return (condition(dig_migration(migration, "status", "conditions"), SUCCEEDED) or {}).get("reason") == REASON
 
 

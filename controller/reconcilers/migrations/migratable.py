@@ -35,7 +35,7 @@ def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
 
 
 def why_not(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return why a machine cannot migrate, as a clause for users; empty if it can. Arguments as for :func:`barrier`."""
+    """Return why a machine cannot migrate, for users; empty if it can. Arguments as for :func:`barrier`."""
     ready = condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     if ready.get("reason") == conditions.LAUNCHER_NOT_UNDERSTOOD:
         return "its node's virt-handler and its virt-launcher have incompatible versions"

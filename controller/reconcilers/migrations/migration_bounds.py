@@ -40,11 +40,11 @@ _MOVING: Final = frozenset({phases.TARGET_READY, phases.RUNNING})
 
 
 def target_left(migration: Object, target: Object | None, now: datetime, limits: MigrationLimits, *, is_refused: bool) -> float | None:
-    """Return how many more seconds the target pod may take to run, 0 or less if late; None if it runs or nothing limits it.
+    """Return how many more seconds the target pod may take to run; None if it runs or nothing limits it.
 
-    Time counts from the recorded start of the attempt. None also before virt-controller creates the target, unless that was refused. Only
-    the node reports when the target got that node, and may report a later time. So the time to run begins at the latest when the scheduling
-    time ends or, without such a limit, when virt-controller records the node (:func:`is_to_note_node`).
+    Time counts from the recorded start of the attempt; not before the target is created, unless that was refused. Only the node reports
+    when the target got it, and may report a later time. So the time to run begins at the latest when the scheduling time ends or, without
+    one, when virt-controller records the node (:func:`is_to_note_node`).
     """
     begun = migration_retries.retried_at(migration) or dig_migration(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):
@@ -66,14 +66,14 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 
 
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
-    """Return True if virt-controller must record when the target got a node: it does not run, and no other limit or record applies."""
+    """Return True if virt-controller must record when the target got a node: it does not run, and has no other limit or record."""
     is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
     stored = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
     return not is_timed and stored is None and bool(pod_state.node_of(target))
 
 
 def begin_left(migration: Object, now: datetime) -> float | None:
-    """Return how many more seconds a migration may stay ``TargetReady``, 0 or less if overdue; None without a recorded start."""
+    """Return how many more seconds a migration may stay ``TargetReady``; None without a recorded start."""
     since = _since(migration)
     return None if since is None else PREPARE_SECONDS + BEGIN_SECONDS - ago(since, now)
 
@@ -91,7 +91,7 @@ def is_overdue(migration: Object, now: datetime) -> bool:
 
 
 def holds_place(migration: Object, now: datetime) -> bool:
-    """Return True if an unfinished migration keeps its place: it is not overdue, and its source node is not reported as unreachable."""
+    """Return True if an unfinished migration keeps its place: it is not overdue, and its node is not reported as unreachable."""
     said = condition(dig_migration(migration, "status", "conditions"), "Succeeded") or {}
     return not is_overdue(migration, now) and said.get("reason") != SOURCE_UNKNOWN
 

@@ -557,7 +557,7 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 
 
 def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
-    """Return the seconds to wait after a success for the source's virt-launcher to end by itself; None if not to wait."""
+    """Return how many seconds the source's virt-launcher may still take to end after a success, or None."""
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or not liveness.may_run(seen.source, seen.evidence):
         return None
     ended = dig_migration(seen.migration, "status", "endTime")
@@ -566,7 +566,7 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
 
 
 def _handlers_turn(seen: Observed) -> timedelta:
-    """Return the time left for the target's virt-handler to write the end first; zero or less if it passed, zero if its clock differs."""
+    """Return the time left for the target's virt-handler to write the end; not positive if its clock differs."""
     record, turn = dig_vm(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
     if record.get("uid") != uid_of(seen.migration):
         return timedelta()

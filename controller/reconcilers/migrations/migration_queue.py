@@ -95,12 +95,12 @@ class _Places:
         self._all: Counter[str] = Counter()
 
     def take(self, node: str, only_for: str = "") -> None:
-        """Count a migration that leaves ``node`` against the limits of all namespaces, or of ``only_for`` alone."""
+        """Count a migration that leaves ``node`` against the limits of all namespaces, or only of ``only_for``."""
         self._by_node[node, only_for] += 1
         self._all[only_for] += 1
 
     def full(self, node: str, namespace: str) -> tuple[str, str] | None:
-        """Return (place, message) of a reached limit, where place is the node or, for the cluster's limit, empty; None if there is room."""
+        """Return the node of a reached limit (empty for the cluster's) and a message; None if there is room."""
         leaving = self._by_node[node, ""] + self._by_node[node, namespace]
         if node and leaving >= self._limits.per_node:
             return node, f"1 migration is leaving node {node}" if leaving == 1 else f"{leaving} migrations are leaving node {node}"
@@ -116,7 +116,7 @@ def waits(migration: Object) -> bool:
 
 
 def turns(seen: Observed) -> dict[NamespacedName, Turn]:
-    """Return a Turn by each Migration that has not begun: it may begin, or a message says what it waits for."""
+    """Return, by Migration that has not begun, whether it may begin, or a message why it waits."""
     entries = [_entry(each, seen) for each in seen.migrations if not (is_deleting(each) and waits(each))]
     begun = [each for each in entries if not each.waits and not each.is_overdue and not is_lost(seen.machines.get(each.machine))]
     ordinary, before_drains = _Places(seen.limits), _Places(seen.limits)

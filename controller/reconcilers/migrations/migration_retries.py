@@ -60,7 +60,7 @@ Step: TypeAlias = GiveUp | AwaitEnd | Retry
 
 
 def step(migration: Object, target: Object | None, now: datetime, back_off: tuple[int, ...], evidence: Evidence = NOTHING) -> Step:
-    """Return the step after a failed attempt: GiveUp, AwaitEnd (of the target pod) or Retry.
+    """Return what follows a failed attempt: GiveUp, AwaitEnd (of the target pod) or Retry.
 
     ``migration`` includes that attempt among the failed ones; ``target`` is None if it is gone; ``back_off`` has the seconds before each
     further attempt.
@@ -109,6 +109,6 @@ def _left(target: Object, now: datetime) -> float:
 
 
 def is_to_delete(target: Object) -> bool:
-    """Return True if the pod is not being deleted, or with a grace period over ``GRACE_SECONDS``, so that a deletion is due."""
+    """Return True if the pod is not being deleted, or with a grace period over ``GRACE_SECONDS``."""
     grace = dig(target, "metadata", "deletionGracePeriodSeconds")
     return not is_deleting(target) or (isinstance(grace, int) and grace > GRACE_SECONDS)

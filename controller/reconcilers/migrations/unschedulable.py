@@ -20,7 +20,7 @@ LEFT_OUT: Final = (
 
 
 def reasons(migration: Object, vm: Object | None, target: Object, incompatible: Mapping[str, str]) -> Iterator[str]:
-    """Yield clauses that explain, besides the scheduler's message, why no node takes the target pod.
+    """Yield additions to the scheduler's message that explain why no node takes the target pod.
 
     ``incompatible`` has nodes with incompatible virt-handlers, each with a message. Once in the Migration's message, :data:`LEFT_OUT` stays
     without them, as the pod does not change.
