@@ -52,7 +52,7 @@ class Absences:
         self._known: dict[NamespacedName, _Known] = {}
 
     def present(self, obj: Object, pod: Object) -> None:
-        """Record that the pod of ``obj``, a machine or Migration, exists, whether it may run, and its grace period."""
+        """Record that the pod of ``obj`` exists, whether it may run, and its grace period."""
         grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 0)
         self._known[key_of(obj)] = _Known(uid_of(pod), grace, not liveness.may_run(pod) or not pod_state.node_of(pod))
 

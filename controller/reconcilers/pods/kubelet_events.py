@@ -20,7 +20,7 @@ class KubeletEvents:
 
 
 async def gather(client: Client, vm: Object, pod: Object, now: datetime) -> KubeletEvents:
-    """Read a waiting pod's Events about missing volumes and networks, trimmed; none before the kubelet had time to report."""
+    """Read a waiting pod's Events about missing volumes and networks, trimmed."""
     mounts: tuple[Object, ...] = ()
     networks: tuple[Object, ...] = ()
     if mounted_sources.is_to_read(vm, pod, now):

@@ -114,7 +114,7 @@ NOTHING: Final = Evidence()
 
 
 def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdict:
-    """Return Alive, Over (with its evidence) or Unknown (with what will decide) for a pod's containers; None is over."""
+    """Return Alive, Over or Unknown for a pod's containers; None is over."""
     if pod is None:
         return Over(Witness.ABSENCE)
     if isinstance(pod, Absent):

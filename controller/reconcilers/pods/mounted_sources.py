@@ -57,7 +57,7 @@ class Source:
 
 
 def of(vm: Object) -> tuple[Source, ...]:
-    """Return the Secrets and ConfigMaps that the machine's pod mounts, each with its volume and field path."""
+    """Return the Secrets and ConfigMaps that the machine's pod mounts, with volumes and field paths."""
     spec = running.spec_of(vm)
     domain = spec.get("domain") or {}
     found: list[Source] = []
@@ -101,7 +101,7 @@ def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
 
 
 def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
-    """Return True if a pod that mounts sources has waited long enough for the kubelet to report missing ones."""
+    """Return True if a waiting pod mounts sources, and the kubelet has had time to report missing ones."""
     waited = waiting_seconds(pod, now)
     return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
 

@@ -33,7 +33,7 @@ class Reference:
 
 
 def is_launcher(pod: Object) -> bool:
-    """True if virt-controller of some version could have made this pod, by fields that no client can change in an existing pod.
+    """True if virt-controller of some version could have made this pod, by its immutable fields.
 
     The chart's policy lets virt-controller delete only these pods (``charts/kubevirt/templates/admissionpolicies.yaml``). So no other pod
     that claims a machine as its owner can block that machine.
@@ -65,7 +65,7 @@ def owners_of(pod: Object) -> list[Owner]:
 
 
 def owner_names(*pods: Object | None) -> set[NamespacedName]:
-    """Return the keys (namespace and name) of the machines that control these pods."""
+    """Return namespaces and names of the machines that control these pods."""
     owned = ((pod, owner) for pod in pods if pod is not None and (owner := owner_of(pod)) is not None)
     return {NamespacedName(namespace_of(pod), str(owner.get("name") or "")) for pod, owner in owned}
 
@@ -116,13 +116,13 @@ def is_meant(pod: Object, reference: Reference, vm: Object | None) -> bool:
 
 
 def of_status(vm: Object) -> Reference | None:
-    """Return the name and uid of the pod in the machine's status, or None."""
+    """Return name and uid of the pod in the machine's status, or None."""
     name = dig_vm(vm, "status", "podName")
     return Reference(str(name), str(dig_vm(vm, "status", "podUID") or "")) if name else None
 
 
 def source_of(migration: Object, vm: Object | None) -> Reference | None:
-    """Return the name and uid of a Migration's source pod; before they are recorded, of the machine's pod, or None."""
+    """Return name and uid of a Migration's source pod; before that is recorded, of the machine's pod, or None."""
     own = of_status(vm) if vm is not None else None
     name = str(dig_migration(migration, "status", "sourcePod") or "")
     if not name:
@@ -137,12 +137,12 @@ def target_name(migration: Object) -> str:
 
 
 def target_of(migration: Object) -> Reference:
-    """Return the name and uid of a Migration's target pod, which may not exist; the uid is empty before it is recorded."""
+    """Return name and uid (empty if not recorded) of a Migration's target pod, which may not exist."""
     return Reference(target_name(migration), str(dig_migration(migration, "status", "targetPodUID") or ""))
 
 
 def held_by(migration: Object) -> bool:
-    """True if the Migration is unfinished, or its finalizer shows that it has not deleted the unused pod."""
+    """True if the Migration is unfinished, or has not deleted the unused pod yet (finalizer)."""
     return phases.is_unfinished(migration) or names.MIGRATION_FINALIZER in finalizers_of(migration)
 
 

@@ -66,7 +66,7 @@ def is_ready(pod: Object) -> bool:
 def is_over(pod: Object | None) -> bool:
     """Return True if nothing of the pod can run: it is gone, or final without a running container.
 
-    A pod on an unreachable node is not over, even if kube-controller-manager set it to Failed without seeing its containers end.
+    A pod that kube-controller-manager set to Failed on an unreachable node, without seeing its containers end, is not over.
     """
     if pod is None:
         return True
@@ -83,13 +83,13 @@ def is_running(pod: Object | None) -> bool:
 
 
 def running_since(pod: Object) -> str | None:
-    """Return since when the pod's container runs (RFC 3339, by the node's clock); None if it does not run."""
+    """Return since when the pod's container runs (RFC 3339, by the node's clock), or None."""
     found = (dig(each, "state", "running", "startedAt") for each in dig(pod, "status", "containerStatuses") or ())
     return next((each for each in found if each), None)
 
 
 def has_run(pod: Object) -> bool:
-    """True if a container of the pod runs or ran."""
+    """True if the pod's container has started."""
     states = [each.get("state") or {} for each in dig(pod, "status", "containerStatuses") or ()]
     return any(each.get("running") is not None or (each.get("terminated") or {}).get("startedAt") for each in states)
 
@@ -164,7 +164,7 @@ def is_unschedulable(pod: Object) -> bool:
 
 
 def obstacle(pod: Object) -> tuple[str, str] | None:
-    """Return (reason, message) if a pod has no node, or its container waits for an image or another fault; else None."""
+    """Return (reason, message) if no node takes the pod, or its container waits abnormally; else None."""
     conditions = dig(pod, "status", "conditions")
     scheduled = condition(conditions, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
@@ -187,7 +187,7 @@ def slow_words(pod: Object) -> str:
 
 
 def has_volumes(pod: Object) -> bool:
-    """Return True if the pod has its volumes: the sandbox is ready, or the container waits for a later step such as an image."""
+    """Return True if the pod has its volumes: the sandbox is ready, or the container waits for something later."""
     waiting = (dig(each, "state", "waiting", "reason") or "" for each in dig(pod, "status", "containerStatuses") or ())
     sandbox = condition(dig(pod, "status", "conditions"), "PodReadyToStartContainers") or {}
     return bool(node_of(pod)) and (sandbox.get("status") == "True" or any(each not in _NORMAL_WAITING for each in waiting))
