@@ -21,7 +21,7 @@ from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 
 def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that create and record the wanted attempt's pod, or report its refusal. The pod's name prevents a second pod."""
+    """Return actions that create and record the wanted attempt's pod, or report its refusal. The name prevents a second pod."""
     if seen.refusal:
         return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
@@ -47,7 +47,7 @@ def _avoided(seen: Observed) -> tuple[str, ...]:
 
 
 def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu.Choice | None:
-    """Return the choice of the guest's CPU for this attempt; None without KVM, or if virt-controller is not to choose."""
+    """Return the CPU chosen for this attempt's guest; None without KVM, or if virt-controller must not choose."""
     if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
         return None
     wanted = (str(each.get("name") or "") for each in dig_vm(seen.vm, "spec", "domain", "cpu", "features") or ())
@@ -99,7 +99,7 @@ def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
 
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
-    """Return a warning if other machines have a MAC address of this one, which may confuse software; else empty."""
+    """Return a warning if other machines have a MAC address of this one: software may confuse the guests."""
     return (duplicate_mac(seen.namesakes),) if seen.namesakes else ()
 
 

@@ -83,7 +83,7 @@ def pause_before(decision: power.Power, rested: float) -> float:
 
 
 def pause_seconds(decision: power.Power) -> float:
-    """Return the seconds from the newest attempt's end to the next attempt; they grow with the failures."""
+    """Return the seconds from the newest attempt's end to the next attempt."""
     return backoff.pause_seconds(decision.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
 

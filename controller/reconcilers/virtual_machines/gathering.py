@@ -110,7 +110,7 @@ class Gathering:
         )
 
     async def _lost(self, vm: Object) -> restart_turns.Queue:
-        """Return the queue of machines of lost nodes; empty unless this machine was lost and no attempt is in progress."""
+        """Return the queue of machines of lost nodes; empty unless this one was lost and has no open attempt."""
         if attempts.is_open(vm) or not node_loss.is_lost(vm):
             return restart_turns.Queue()
         priorities = await self._priorities.awaited(self._read_priorities)
@@ -122,9 +122,8 @@ class Gathering:
     async def _pods(self, vm: Object, migrations: list[Object]) -> tuple[Object, tuple[Object, ...], Evidence]:
         """Return the machine, its pods and the evidence, from the informers, or from the server before something depends on them.
 
-        The informer may be behind, and has only labelled pods. So the server is read before the absence of a pod decides anything, and
-        before the first report that the pod is on an unreachable node: a person who reads that may delete the pod, and its deletion then
-        counts.
+        The informer may be behind, and has only labelled pods. The server is also read before the first report that the pod is on an
+        unreachable node: a person who reads that may delete the pod, and its deletion then counts.
         """
         own, pods = ownership.of_status(vm), self._known_pods(vm, self._references(vm, migrations))
         its_own = [pod for pod in pods if own is not None and ownership.is_meant(pod, own, vm)]
@@ -227,7 +226,7 @@ class Gathering:
         return await evidence.gather(self._reports, nodes, absent)
 
     def _absent_own(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> list[Timed]:
-        """Return the pod in the status if it is gone and a guest may run in it, else nothing; update the Absences."""
+        """Return the pod in the status if it is gone and a guest may run in it; update the Absences."""
         if own is None or not own.uid or not attempts.is_handled(vm):
             self._own_pods.forget(key_of(vm))
             return []
@@ -269,7 +268,7 @@ def _node_of(vm: Object) -> str:
 
 
 def reads_networks(vm: Object) -> bool:
-    """Return True if the machine has networks and is in phase Scheduling or to be started, so that a missing one blocks it."""
+    """Return True if a machine with networks is in phase Scheduling or to be started: a missing one blocks it."""
     return bool(attachments.of(vm)) and (phases.phase_of(vm) == phases.SCHEDULING if attempts.is_open(vm) else power.decide(vm).on)
 
 
@@ -286,6 +285,6 @@ def _who(vm: Object, other: Object) -> str:
 
 
 def _matters(vm: Object) -> bool:
-    """Return True if the next plan depends on the absence of pods: an attempt is open or is to follow, or the machine is in deletion."""
+    """Return True if the next plan depends on the absence of pods: an attempt is open or follows, or the machine is being deleted."""
     decision, current = power.decide(vm), power.current_attempt(vm)
     return decision.reason == "Deleting" or attempts.is_open(vm) or (decision.on and current > 0)

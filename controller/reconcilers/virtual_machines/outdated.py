@@ -84,7 +84,7 @@ def marked(seen: Observed, status: Object) -> Object:
 
 
 def without_guest(seen: Observed) -> tuple[Action, ...]:
-    """Return the write that removes the condition LauncherOutdated from a machine without a launcher; empty if it has none."""
+    """Return the write that removes the condition LauncherOutdated, if present, from a machine without a launcher."""
     status = statuses.status_of(seen)
     if phases.phase_of(seen.vm) in _WITH_LAUNCHER or condition(status.get("conditions"), conditions.LAUNCHER_OUTDATED) is None:
         return ()

@@ -52,7 +52,7 @@ def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbou
 
 
 def _unmatched(vm: Object, message: str) -> str:
-    """Return the node selector as the start of a message if only its labels or closed nodes kept the pod off all nodes, else ""."""
+    """Return the node selector for a message if only it, or closed nodes, kept the pod off all nodes; else ""."""
     causes = message.partition(". ")[0].partition(": ")[2].split(", ")
     selector = dig_vm(vm, "spec", "nodeSelector") or {}
     is_cause = any(_NO_MATCH in each for each in causes) and all(any(word in each for word in _OF_NODES) for each in causes)
@@ -84,7 +84,7 @@ def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report the network that plugins refuse to the pod, which has its volumes by then; empty if none."""
+    """Return actions that report the network that plugins refuse to the pod, which has its volumes by then."""
     fault = sandboxes.fault(seen.networks.definitions, pod_state.node_of(pod), seen.sandbox_events, seen.mount_events)
     if fault is None:
         return ()
@@ -97,7 +97,7 @@ def _of_network(seen: Observed, fault: tuple[str, str]) -> Obstacle:
 
 
 def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report missing Secrets or ConfigMaps, or a slow pod, with a requeue; empty if the pod waits for none."""
+    """Return actions that report missing Secrets or ConfigMaps, or a slow pod; empty if the pod waits for none."""
     again = mounted_sources.requeue_seconds(seen.vm, pod, seen.now)
     if again is None:
         return ()

@@ -24,7 +24,7 @@ IN_PROGRESS: Final = "PodResizeInProgress"
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the resize of the running guest's pod for its memory, or the record of the memory that it has; empty if not due."""
+    """Return the resize of the running guest's pod, or the record of the memory that it got; empty if not due."""
     if phases.phase_of(seen.vm) != phases.RUNNING or not memory.grows(running.spec_of(seen.vm).get("domain") or {}):
         return ()
     pod, wanted = own_pod(seen, seen.pods), pod_memory.wanted(seen.vm)

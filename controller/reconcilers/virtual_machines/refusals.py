@@ -22,7 +22,7 @@ class Refusals:
         self._refused: dict[NamespacedName, dict[str, _Refusal]] = {}
 
     def add(self, machine: NamespacedName, messages: Mapping[str, str]) -> None:
-        """Store why hot-plug requests of the machine were refused, by request, for ``REFUSED_SECONDS``."""
+        """Store why requests of the machine were refused, by request, for ``REFUSED_SECONDS``."""
         until = self._elapsed() + REFUSED_SECONDS
         self._refused.setdefault(machine, {}).update({request: _Refusal(message, until) for request, message in messages.items()})
 
@@ -34,7 +34,7 @@ class Refusals:
         return {request: each.message for request, each in lasting.items()}
 
     def left(self, machine: NamespacedName) -> float | None:
-        """Return the seconds until the first refused request of the machine may be repeated; None if none was refused."""
+        """Return the seconds until the machine's first refused request may be repeated, or None."""
         now = self._elapsed()
         return min((each.until - now for each in self._refused.get(machine, {}).values()), default=None)
 

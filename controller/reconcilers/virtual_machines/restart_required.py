@@ -17,7 +17,7 @@ from controller.reconcilers.virtual_machines.observed import Observed
 
 
 def marked(seen: Observed, status: Object) -> Object:
-    """Return the status with RestartRequired=True if edits wait for a restart, else without that condition."""
+    """Return the status with RestartRequired=True if edits wait for a restart, else without it."""
     stored = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
     if not (found := live_changes.rest(seen.vm)):
         return {**status, "conditions": without_condition(status.get("conditions"), conditions.RESTART_REQUIRED)} if stored else status

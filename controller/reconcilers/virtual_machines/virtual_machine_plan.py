@@ -78,7 +78,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def _hold(seen: Observed) -> tuple[Action, ...]:
-    """Return the action that restores a removed finalizer, without which a deletion would not wait for the guest; else empty."""
+    """Return the action that restores a removed finalizer, without which a deletion would not wait for the guest."""
     held = is_deleting(seen.vm) or names.VM_FINALIZER in finalizers_of(seen.vm)
     return () if held else (AddFinalizer(names.VM_FINALIZER),)
 
@@ -150,7 +150,7 @@ def _end_all(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     """Return the deletions of pods, with their guests' grace periods; a short one without a guest, and again if the verb stop shortened it.
 
     No other pass assigns the pod to virt-handler: the status has the ``stopTime``, or the machine is being deleted, so a write that another
-    pass decided before that fails. The pod object stays until its kubelet has seen the container end, as with any grace period but 0.
+    pass decided before that fails. The pod stays until its kubelet has seen the container end.
     """
     empty, requested = _without_guest(seen), power.requested_grace(seen.vm)
     grace = None if requested is None else requested + launcher_pod.GRACE_MARGIN_SECONDS
@@ -165,7 +165,7 @@ def _is_too_patient(pod: Object, grace_seconds: int | None) -> bool:
 
 
 def _without_guest(seen: Observed) -> str:
-    """Return the name of the pod that no virt-handler got, of the starting or the next attempt; empty if every pod was assigned."""
+    """Return the name of the starting or next attempt's pod that no virt-handler got, or an empty string."""
     if phases.phase_of(seen.vm) == phases.SCHEDULING:
         return name_of(own_pod(seen, seen.pods) or {})
     return (
@@ -259,7 +259,7 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return a report and the deletion of a pod with a late guest, before that a requeue; the next attempt prefers another node."""
+    """Return a requeue, or a report and the deletion of a late guest's pod; the next attempt prefers another node."""
     left = attempts.start_left(seen.vm, pod, seen.now)
     if left is None:
         return ()
