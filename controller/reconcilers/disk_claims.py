@@ -94,7 +94,7 @@ def claimed(vm: Object) -> Claimed:
 
 
 def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
-    """Return the claims that two machines cannot use at the same time.
+    """Return the names of claims that two machines cannot use at the same time.
 
     Two disks on a claim conflict unless they are shared (``apis.virt.spec.disk_uses``). The same directory of firmware state conflicts, as
     does a file system with a disk or with firmware state. File systems do not conflict with each other.
@@ -111,13 +111,13 @@ def clashes(claim: str, use: disk_uses.Use, other: Object) -> bool:
 
 
 def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's claims that conflict with ``others`` of its namespace, with the others' names."""
+    """Return the machine's claims that conflict with ``others`` of its namespace, each with the other's name."""
     mine = claimed(vm)
     return tuple(InUse(claim, name_of(other)) for other in others for claim in contested(mine, claimed(other)))
 
 
 def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's server disks that conflict with ``others`` of its namespace, with the others' names."""
+    """Return the machine's server disks that conflict with ``others`` of its namespace, each with the other's name."""
     mine = disk_uses.server_uses(domain_of(vm))
     return tuple(InUse(disk, name_of(other)) for other in others for disk in _contested_servers(mine, other)) if mine else ()
 
@@ -133,13 +133,13 @@ def files_of(vm: Object) -> tuple[str, ...]:
 
 
 def contested_files(vm: Object, other: Object) -> tuple[str, ...]:
-    """Return the node files that both machines cannot use at the same time on one node."""
+    """Return the paths of node files that are disks of both machines, unless both only read them."""
     mine, theirs = ({host_disks.path_of(each): bool(each["readOnly"]) for each in disks.defaulted(domain_of(one))} for one in (vm, other))
     return tuple(path for path, reads in mine.items() if path and path in theirs and not (reads and theirs[path]))
 
 
 def _seen_as_files(mine: Claimed, theirs: Claimed) -> list[str]:
-    """Return the file system claims in ``mine`` that are a disk or the firmware's state in ``theirs``."""
+    """Return the file system claims in ``mine`` that are firmware state in ``theirs``, or a disk that one side writes."""
     return [
         claim
         for claim, writes in mine.filesystems.items()
@@ -181,7 +181,7 @@ def is_block(claim: Object | None) -> bool:
 
 
 def not_shared(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the names of claims that only one node can use at a time, which prevents migration."""
+    """Return the names of claims that are not ReadWriteMany, or missing, which prevents migration."""
     return tuple(name for name in claims_of(vm) if "ReadWriteMany" not in (dig(claims.get(name), "spec", "accessModes") or ()))
 
 

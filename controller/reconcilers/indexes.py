@@ -113,7 +113,7 @@ class Informers:
         return self.vms.by_index(BY_LOSS, LOST)
 
     def non_operational(self, now: datetime) -> dict[str, failed_starts.Verdict]:
-        """Return the nodes with failed starts that new starts should avoid, with verdicts."""
+        """Return a verdict by each node that new starts should avoid, because starts failed there."""
         suspects = {node for vm in self.vms.by_index(BY_FAILED_START, FAILED) for node in failed_starts.nodes_of_failures(vm, now)}
         if not suspects:
             return {}
@@ -143,17 +143,17 @@ def wanted_node_of_vm(vm: Object) -> list[str]:
 
 
 def age_of_vm(vm: Object) -> list[str]:
-    """Return the key in ``BY_AGE`` if the machine's launcher is outdated. The machine may be invalid."""
+    """Return the key in ``BY_AGE`` if the machine's launcher is outdated, else none. The machine may be invalid."""
     return [OUTDATED] if is_true(_conditions(vm), conditions.LAUNCHER_OUTDATED) else []
 
 
 def loss_of_vm(vm: Object) -> list[str]:
-    """Return the key in ``BY_LOSS`` if the machine has the condition ``NodeLost``. The machine may be invalid."""
+    """Return the key in ``BY_LOSS`` if the machine has the condition ``NodeLost``, else none. The machine may be invalid."""
     return [LOST] if condition(_conditions(vm), conditions.NODE_LOST) is not None else []
 
 
 def failures_of_vm(vm: Object) -> list[str]:
-    """Return the key in ``BY_FAILED_START`` after failed starts. The machine may be invalid."""
+    """Return the key in ``BY_FAILED_START`` after failed starts, else none. The machine may be invalid."""
     return [FAILED] if failed_starts.nodes_of_failures(vm) else []
 
 

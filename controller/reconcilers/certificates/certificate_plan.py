@@ -136,7 +136,7 @@ Action: TypeAlias = MakeAuthority | StageAuthority | PromoteAuthority | WriteBun
 
 
 def plan(wanted: Authority, observed: Observed, now: datetime, policy: Policy) -> tuple[Action, ...]:
-    """Return the writes that are possible now. Apply them in order, observe, and plan again until nothing is left."""
+    """Return the writes that are possible now. The caller applies them in order, observes and plans again until nothing is left."""
     data = observed.authority or {}
     reason = renewal.authority_unusable(data.get(CERTIFICATE, b""), data.get(KEY, b""), now)
     staged = _staged(data, now)
@@ -176,7 +176,7 @@ def encoded(value: bytes) -> str:
 
 
 def staged_pair(data: Data) -> Pair:
-    """Return the next authority, staged in a Secret's data."""
+    """Return certificate and key of the next authority, staged in a Secret's data."""
     return Pair(data[NEXT_CERTIFICATE], data[NEXT_KEY])
 
 
@@ -228,7 +228,7 @@ def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: da
 
 
 def _still_valid(data: Data, now: datetime) -> bytes:
-    """Return the bundle's unexpired authorities (PEM), which may have leaves in use."""
+    """Return the bundle's unexpired authorities (PEM), because certificates that they issued may be in use."""
     return reading.write_bundle(
         tuple(each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
     )

@@ -74,14 +74,14 @@ Action: TypeAlias = Nothing | Approve | Sign | Deny | Fail
 
 
 def is_open(request: Mapping[str, Any]) -> bool:
-    """Return True if the request is for our signer and not decided."""
+    """Return True if the request is for our signer, and not signed, denied or failed."""
     if objects.dig(request, "spec", "signerName") != names.HANDLER_SIGNER:
         return False
     return not objects.dig(request, "status", "certificate") and not _conditions(request) & {"Denied", "Failed"}
 
 
 def plan(request: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Action:
-    """Return whether to approve, sign or refuse the request; ``namespace`` is the installation's."""
+    """Return Approve, Sign, Deny, Fail or Nothing for the request; ``namespace`` is the installation's."""
     if not is_open(request):
         return Nothing()
     verified = _verify(request["spec"], namespace, revocations, now)

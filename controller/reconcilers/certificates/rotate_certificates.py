@@ -66,7 +66,7 @@ MAX_ROUNDS: Final = 8
 
 
 def authorities(namespace: str) -> tuple[Authority, Authority]:
-    """Return the wanted authorities of the release: our API's, and etcd's."""
+    """Return the release's authorities, with the certificates that they issue: our API's, and etcd's."""
     api = _service("virt-api", namespace)
     etcd = (*_service(ETCD, namespace), f"*.{ETCD}-peers.{namespace}.svc")
     local = ("127.0.0.1", "::1")

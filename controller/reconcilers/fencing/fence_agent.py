@@ -136,7 +136,7 @@ def request(node: Object) -> bytes:
 
 
 def check(status: int, output: bytes, errors: bytes = b"") -> None:
-    """Accept an answer that proves the node to be off; raise Failed for any other."""
+    """Raise Failed unless the agent's exit status and output prove that the node is off."""
     if len(output) > MAX_OUTPUT:
         raise Failed(f"it wrote more than {MAX_OUTPUT >> 10} KiB")
     try:

@@ -71,7 +71,7 @@ class Observed:
 
 
 def plan(seen: Observed) -> Decision:
-    """Return whether to fence, unfence, refuse or wait."""
+    """Return Fence, Unfence, Refuse, Wait or Nothing for the node."""
     if node_states.is_fenced(seen.node):
         return Unfence() if has_restarted(seen.node) else Nothing()
     if seen.reports_for is None:
@@ -88,7 +88,7 @@ def plan(seen: Observed) -> Decision:
 
 
 def is_of_interest(node: Object, waiting: int) -> bool:
-    """Return False if ``plan`` would do nothing about the node, whatever its reports."""
+    """Return True if the node is fenced, or its kubelet is unreachable and machines wait; else ``plan`` does nothing."""
     return node_states.is_fenced(node) or bool(node_states.kubelet_is_unreachable(node) and waiting)
 
 
@@ -99,12 +99,12 @@ def has_restarted(node: Object) -> bool:
 
 
 def boot_of(node: Object) -> str:
-    """Return the node's boot ID, as its kubelet reports."""
+    """Return the boot ID that the node's kubelet reported, or an empty string."""
     return str(dig(node, "status", "nodeInfo", "bootID") or "")
 
 
 def contradiction(before: Object, after: Object) -> str:
-    """Return why the agent's answer that the node is off is wrong, or an empty string."""
+    """Return a message if the agent called the node off, but the kubelet reports with the same boot ID; else empty."""
     if node_states.kubelet_is_unreachable(after) or boot_of(after) != boot_of(before):
         return ""
     return "it says that the node was off, but the kubelet reports with the same boot ID: correct the agent's data about this node"

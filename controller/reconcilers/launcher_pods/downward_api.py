@@ -19,7 +19,7 @@ ANNOTATION: Final = "kubevirt.io/downward-api-"
 
 
 def notes(vm: Object) -> dict[str, str]:
-    """Return the pod's annotations with the machine's fields that its disks request."""
+    """Return the pod's annotations: the machine's fields that its DownwardAPI disks request."""
     return {name: downward_api.value(vm, field) for field, name in _names(domain_of(vm)).items()}
 
 

@@ -13,6 +13,6 @@ INPUT_BYTES: Final = MIB
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory of the devices after the first."""
+    """Return the memory of the input devices after the first."""
     del claims
     return Requirements(overhead_bytes=INPUT_BYTES * max(len(inputs.defaulted(domain)) - 1, 0))

@@ -119,7 +119,7 @@ def attachment_pod(vm: Object, disk: Object, settings: Settings) -> Object:
 
 
 def resized(vm: Object, claims: Claims, guest_bytes: int) -> Object:
-    """Return the memory in ``resources`` of a running guest's pod, for a guest with at least ``guest_bytes``."""
+    """Return the memory request and limit, as ``resources``, of a running guest's pod for at least ``guest_bytes``."""
     found = _resources(requirements(vm, claims, guest_bytes), Placement())
     return {each: {"memory": amounts["memory"]} for each, amounts in found.items()}
 

@@ -47,8 +47,8 @@ class Placement:
 def scheduling(vm: Object, placement: Placement) -> Object:
     """Return the scheduling fields of a pod's spec.
 
-    A user's value for a label overrides that of the processors. A pod with a fixed node requires no labels: its kubelet would refuse it
-    with an error about selectors, while libvirt reports the missing features.
+    A user's value for a label overrides that of the processors. A pod with a fixed node requires no labels: its kubelet would only report
+    an unmet selector, while libvirt reports the missing features.
     """
     spec = dig_vm(vm, "spec") or {}
     result: Object = {key: spec[key] for key in _PASSED_ON if spec.get(key)}
@@ -72,7 +72,7 @@ def beside_guest(vm: Object) -> Object:
 
 
 def tolerations(vm: Object) -> list[Object]:
-    """Return the machine's tolerations and :data:`STAYS`.
+    """Return the machine's tolerations and :data:`STAYS`, for unreachable nodes.
 
     Of all tolerations that match a taint, Kubernetes uses the shortest time.
     """

@@ -37,7 +37,7 @@ class Choice:
     message: str = ""
 
     def status(self) -> Object:
-        """Return the choice in the form of the machine's ``status.cpu``."""
+        """Return the choice as a machine's ``status.cpu``."""
         if self.chosen is None:
             return {"model": HOST_PASSTHROUGH, "message": self.message}
         return {"model": self.chosen.model, **({"features": list(self.chosen.features)} if self.chosen.features else {})}
@@ -62,8 +62,7 @@ def _shared(own: frozenset[str]) -> frozenset[str]:
 def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choice:
     """Return the best known CPU model and the protections that all nodes of the pool have, or why there is none.
 
-    The pool has the nodes that match ``asked``, the placement fields of the pod's spec. ``said`` has the features that the machine itself
-    sets.
+    The pool's nodes match ``asked``, the placement fields of the pod's spec; ``said`` has the features that the machine sets.
     """
     if _requirements(asked) > MAX_REQUIREMENTS:
         return Choice(

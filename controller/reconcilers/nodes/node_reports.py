@@ -52,7 +52,7 @@ class Unreachable:
 
 
 def unreachable_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Unreachable:
-    """Return the unreachable nodes; those with 0 seconds left are unreachable as a whole.
+    """Return the unreachable nodes; with 0 seconds left, also the virt-handler is.
 
     ``left`` has the seconds until virt-handler's last report expires, for each node with an unreachable kubelet. ``missing`` nodes have no
     Node object, ``off`` ones the taint ``out-of-service``.
@@ -131,7 +131,7 @@ class NodeReports:
         self._changed.append(changed)
 
     def heard(self, node: str) -> None:
-        """Record a write that only this node's virt-handler can make, as a sign of life."""
+        """Record a write that only this node's virt-handler can make."""
         self._signs.heard(node)
 
     def left(self, node: str) -> float:
@@ -191,7 +191,7 @@ class NodeReports:
 
 
 def contract_of(lease: Object) -> list[str]:
-    """Return ``INCOMPATIBLE`` as the key in ``BY_CONTRACT`` if virt-controller does not understand the contract of the Lease; else none."""
+    """Return ``INCOMPATIBLE`` as the key in ``BY_CONTRACT`` if virt-controller does not understand the Lease's contract; else none."""
     return [] if contract.is_understood(lease) else [INCOMPATIBLE]
 
 

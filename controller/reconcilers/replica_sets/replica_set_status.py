@@ -44,7 +44,7 @@ def _back_off(plan: Plan) -> Failure | None:
 
 
 def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
-    """Return what the set waits for; None once all replicas are available or off as specified."""
+    """Return a failure with what the set waits for; None once all replicas are available or off as specified."""
     seconds = min_ready_seconds(replica_set)
     available = [readiness.available_from(vm, seconds) for vm in plan.active]
     wanted = wanted_replicas(replica_set)

@@ -34,7 +34,7 @@ class Memory:
         """Each with the time of its last change, the newest last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Store the change of an upgrade's Migration; one deleted unfinished counts as cancelled."""
+        """Remember an upgrade's Migration after this change; one deleted unfinished counts as cancelled."""
         found, now = new or old or {}, self._clock.now()
         uid = uid_of(found)
         if not uid or not labels_of(found).get(names.WORKLOAD_UPDATE_LABEL) or structure.of_migration(found):
