@@ -49,8 +49,7 @@ ALL: Final = "all"
 def concern_of(migration: Object) -> list[NamespacedName | str]:
     """Return the keys of a Migration in ``BY_CONCERN``: ``ALL`` if it is unfinished or of a drain, else its machine.
 
-    So each eviction reads few of the finished Migrations that tenants create. An invalid Migration, stored by an older release, is not
-    indexed, because an error here would refuse every eviction in the cluster.
+    So each eviction reads few finished Migrations. An invalid one is not indexed, because an error here would refuse every eviction.
     """
     if structure.of_migration(migration):
         return []

@@ -75,7 +75,7 @@ class Outcomes:
         self._forget(now)
 
     def of(self, vm: Object) -> History:
-        """Return a machine's last success within an hour, and later failures, without earlier machines of the same name."""
+        """Return a machine's last successful evacuation within an hour, and later failures; earlier machines of its name do not count."""
         history = self._machines.get(key_of(vm), NOTHING)
         made = dig_vm(vm, "metadata", "creationTimestamp")
         since = max(self._clock.now() - REMEMBERED, *([times.parse(str(made))] if made else []), history.moved or _LONG_AGO)

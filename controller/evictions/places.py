@@ -25,11 +25,11 @@ class Places:
     """By namespace."""
 
     def are_full(self) -> bool:
-        """Return True if the limit is reached."""
+        """Return True if the limit of migrations in progress is reached."""
         return self.taken.total() >= self.limit
 
     def are_others(self, namespace: str, waiting: Mapping[str, frozenset[str]]) -> bool:
-        """Return True if the next migration belongs to another namespace: this one uses half of the limit, and a waiting one uses less."""
+        """Return True if the next place is for another namespace: this one uses half of the limit, and a waiting one uses less."""
         half = self.limit // 2
         return self.taken[namespace] >= half and any(self.taken[each] < half for each in waiting.get(self.where, ()))
 
@@ -42,7 +42,7 @@ class Places:
 
 
 def found(migrations: Sequence[Object], node: str, per_node: int, per_cluster: int, now: datetime) -> Iterator[Places]:
-    """Yield the node's limit and migrations, then the cluster's. Overdue and lost migrations do not count."""
+    """Yield limit and migrations in progress of the node, then of the cluster. Overdue and lost migrations do not count."""
     unfinished = (each for each in migrations if phases.is_unfinished(each) and migration_bounds.holds_place(each, now))
     ours = [each for each in unfinished if evictions.POD_LABEL in labels_of(each)]
     yield Places(node, per_node, Counter(namespace_of(each) for each in ours if evictions.node_left_by(each) == node))

@@ -27,7 +27,7 @@ class Waiting:
         self._last: dict[Wait, datetime] = {}
 
     def note(self, where: str, namespace: str, now: datetime) -> None:
-        """Record that a namespace waits at ``where``, and remove expired entries."""
+        """Record that a namespace waits at ``where``, a node or the cluster, and remove expired entries."""
         self._last = {key: at for key, at in self._last.items() if _is_recent(at, now)}
         self._last[Wait(where, namespace)] = now
 

@@ -40,7 +40,7 @@ class EvictionWebhook:
     name: str = NAME
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint of ``caBundle``; empty if the webhooks differ, None without a configuration."""
+        """Return the fingerprint of the webhooks' ``caBundle``; empty if they differ, None without a configuration."""
         try:
             found = await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name)
         except errors.NotFound:

@@ -30,7 +30,7 @@ class NamespaceLabels:
         self._namespace = namespace
 
     async def run(self) -> None:
-        """Ensure the label until cancelled."""
+        """Call :meth:`ensure` periodically until cancelled; log failures."""
         told = ""
         while True:
             pause = RESYNC_SECONDS

@@ -53,12 +53,12 @@ class Left:
         return tuple((resource, each) for each in objects if not is_deleting(each))
 
     def summary(self) -> str:
-        """Return the number of each kind, as a phrase."""
+        """Return the number of remaining objects of each kind, as a phrase."""
         objects = f"{len(self.machines)} virtual machines, {len(self.migrations)} migrations, {len(self.pods)} pods of guests"
         return f"{len(self.sets)} replica sets, {objects}" if self.sets else objects
 
     def named(self) -> str:
-        """Return kinds and names as lines of text, up to ``MAX_NAMED`` of each kind."""
+        """Return kinds and names of remaining objects as lines of text, up to ``MAX_NAMED`` of each kind."""
         kinds = (
             ("virtualmachinereplicaset", self.sets),
             ("virtualmachine", self.machines),

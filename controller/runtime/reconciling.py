@@ -55,7 +55,7 @@ class Reconciler(Protocol):
     """Reconciles the objects of a kind."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Move the actual state towards the object's; return when to reconcile again."""
+        """Bring the actual state towards the object's spec; return when to reconcile again."""
         ...
 
 
@@ -63,7 +63,7 @@ class Observer(Protocol):
     """Gets the outcomes of passes, for metrics."""
 
     def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
-        """Record that a pass of the loop ``name`` ended."""
+        """Record that a pass of the loop ``name`` took ``seconds``."""
         ...
 
 
@@ -91,7 +91,7 @@ class Controller:
         self._turn = Turn(turn_seconds)
 
     def enqueue(self, request: Request) -> None:
-        """Enqueue an object, once."""
+        """Enqueue an object unless it is queued."""
         self.queue.add(request)
 
     async def run(self, ready: Callable[[], Awaitable[None]] | None = None) -> None:

@@ -104,7 +104,7 @@ class Correlator:
         return bucket.try_accept(now)
 
     def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, CreateEvent | PatchEvent]:
-        """Return the key for :meth:`written`, and what to write for an admitted occurrence."""
+        """Return the key for :meth:`written`, and the Event to create or the patch of its count."""
         key = self._aggregated(occurrence, now)
         written = self._written.get(key)
         if written is None:
