@@ -45,7 +45,7 @@ class Endings:
         return self._elapsed() - known.over_since
 
     def forget(self, key: NamespacedName) -> None:
-        """Remove a machine that is gone."""
+        """Forget the ends of a machine that is gone."""
         self._newest.pop(key, None)
 
     def __len__(self) -> int:

@@ -216,7 +216,7 @@ class Gathering:
         return tuple(pods.values())
 
     async def _evidence(self, vm: Object, own: Reference | None, pods: tuple[Object, ...], targets: list[Timed]) -> Evidence:
-        """Return the evidence about absent pods, and the nodes that run the others or would run the next one."""
+        """Return the evidence about absent pods, and about nodes that run the others or would run the next one."""
         absent = [*self._absent_own(vm, own, pods), *targets]
         nodes = {pod_state.node_of(pod) for pod in pods if liveness.may_run(pod)} | {each.pod.node for each in targets}
         if own is not None and self._own_pods.may_run(vm, own.uid):

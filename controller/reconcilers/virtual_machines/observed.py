@@ -59,6 +59,6 @@ class Observed:
 
 
 def own_pod(seen: Observed, pods: tuple[Object, ...]) -> Object | None:
-    """Return the pod in the status if it is among these, else None."""
+    """Return the pod in the machine's status if it is among ``pods``, else None."""
     reference = ownership.of_status(seen.vm)
     return None if reference is None else next((pod for pod in pods if ownership.is_meant(pod, reference, seen.vm)), None)

@@ -39,5 +39,5 @@ class Refusals:
         return min((each.until - now for each in self._refused.get(machine, {}).values()), default=None)
 
     def forget(self, machine: NamespacedName) -> None:
-        """Remove a machine that is gone."""
+        """Forget the refusals of a machine that is gone."""
         self._refused.pop(machine, None)

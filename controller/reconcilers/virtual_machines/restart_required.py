@@ -46,7 +46,7 @@ def report(seen: Observed) -> tuple[Action, ...]:
 
 
 def events(seen: Observed, status: Object) -> tuple[Emit, ...]:
-    """Return the Event for a condition that is new in ``status``."""
+    """Return the Event if the condition is new in ``status``, else empty."""
     found = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
     if found is None or condition(dig_vm(seen.vm, "status", "conditions"), conditions.RESTART_REQUIRED) is not None:
         return ()

@@ -29,7 +29,7 @@ def until_unreachable(seen: Observed) -> tuple[Action, ...]:
 
 
 def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return actions that report pods on unreachable nodes, and what a person can do; the plan never assumes that such a node is off."""
+    """Return actions that report pods on unreachable nodes, and what a person can do."""
     handled = phases.phase_of(seen.vm) in phases.HANDLED
     own = own_pod(seen, pods)
     if handled and own is not None:
@@ -80,7 +80,7 @@ def if_off(node: str) -> str:
 
 
 def is_reported(vm: Object) -> bool:
-    """Return True if the reason of the machine's Ready says that its node is unreachable, while its pod exists."""
+    """Return True if the machine's Ready says that its node is unreachable, and its pod exists."""
     return (condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}).get("reason") == NODE_UNREACHABLE
 
 
