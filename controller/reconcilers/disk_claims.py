@@ -58,7 +58,7 @@ def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...
 
 
 def _bytes(capacity: str) -> int:
-    """Return a capacity in bytes, or 0 for an invalid quantity of the storage driver."""
+    """Return a capacity in bytes, or 0 for an invalid quantity."""
     try:
         return quantity.parse(capacity).bytes
     except ValueError:
@@ -105,7 +105,7 @@ def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
 
 
 def clashes(claim: str, use: disk_uses.Use, other: Object) -> bool:
-    """Return True if ``other``'s use of the claim excludes this use of it as a disk."""
+    """Return True if machine ``other`` uses the claim so that ``use``, as a disk, is excluded."""
     mine = Claimed({claim: use}, {}, "", "")
     return bool(contested(mine, claimed(other)))
 

@@ -18,7 +18,7 @@ def holds(vm: Object) -> bool:
 
 
 def goes_before(holder: Object, vm: Object) -> bool:
-    """Return True if ``holder`` gets the storage before ``vm``, which lacks a pod: it has a pod or guest, or ran later."""
+    """Return True if ``holder`` gets the storage before ``vm``, which lacks a pod: ``holder`` has a pod or guest, or ran later."""
     if phases.phase_of(holder) in phases.WITH_POD or phases.keeps_guest(holder):
         return True
     return (_ran(holder), uid_of(holder)) > (_ran(vm), uid_of(vm))

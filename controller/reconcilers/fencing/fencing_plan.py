@@ -88,7 +88,7 @@ def plan(seen: Observed) -> Decision:
 
 
 def is_of_interest(node: Object, waiting: int) -> bool:
-    """Return True if the node is fenced, or its kubelet is unreachable and machines wait; else ``plan`` does nothing."""
+    """Return True if the node is fenced, or its kubelet is unreachable and machines wait."""
     return node_states.is_fenced(node) or bool(node_states.kubelet_is_unreachable(node) and waiting)
 
 

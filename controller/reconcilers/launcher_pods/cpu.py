@@ -82,7 +82,7 @@ def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
 
 
 def _in_xml(vm: Object) -> reading.CPU | None:
-    """Return ``<cpu>``; None if the guest is emulated or the XML malformed."""
+    """Return the model and features in the XML's ``<cpu>``; None if the guest is emulated or the XML malformed."""
     try:
         found = reading.read(str(running.spec_of(vm).get("domainXML")))
     except parsing.Malformed:

@@ -35,7 +35,7 @@ def requirements(domain: Object, claims: Claims) -> Requirements:
 
 
 def attachment_requirements(disk: Object) -> Requirements:
-    """Return the requirements of the pod for the claim or image of a hot-plugged disk, given as by ``disks.defaulted``."""
+    """Return the requirements of the pod for the claim or image of a hot-plugged disk (of ``disks.defaulted``)."""
     run, claim = layout.IN_MEMORY[0], disks.claim_of(disk)
     content = (
         {"persistentVolumeClaim": {"claimName": claim}} if claim else {"image": image_source(disk["source"], "reference", "pullPolicy")}

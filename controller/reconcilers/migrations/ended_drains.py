@@ -58,7 +58,7 @@ def is_of_drain(migration: Object) -> bool:
 
 
 def may_end(migration: Object) -> bool:
-    """Return True if the Migration ends once its node is uncordoned: a drain caused it, and it has not begun."""
+    """Return True if uncordoning its node ends the Migration: a drain caused it, and it has not begun."""
     return is_of_drain(migration) and phases.is_unfinished(migration) and migration_queue.waits(migration)
 
 

@@ -170,7 +170,7 @@ def _is_stopped(migration: Object, vm: Object | None) -> bool:
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
-    """Return actions that report what a queued Migration waits for, or fail one for an eviction after ``NODE_SECONDS`` without a drain."""
+    """Return actions that report why a queued Migration waits, or fail one for an eviction after ``NODE_SECONDS`` without a drain."""
     first = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
     if _is_ours(seen) and not seen.turn.is_drain and first and ago(first[0]["time"], seen.now) >= NODE_SECONDS:
         # It would begin whenever there is room.

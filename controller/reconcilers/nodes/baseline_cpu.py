@@ -46,7 +46,7 @@ class Choice:
 def trim_labels(node: Object) -> Object:
     """Return ``labels`` and ``PROCESSORS`` of a trimmed Node. Nodes of the same kind share their hundreds of CPU labels.
 
-    A node with more than :data:`MAX_PROCESSORS` loses them and is in no pool, because virt-handler did not write them.
+    With more than :data:`MAX_PROCESSORS` CPU labels, a node loses them and is in no pool, because virt-handler did not write them.
     """
     labels = labels_of(node)
     own = frozenset(key for key, value in labels.items() if value == cpu.TRUE and key.startswith(names.CPU_LABELS))

@@ -52,7 +52,7 @@ class Unreachable:
 
 
 def unreachable_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Unreachable:
-    """Return the unreachable nodes; with 0 seconds left, also the virt-handler is.
+    """Return the unreachable nodes; with 0 seconds left, virt-handler is unreachable too.
 
     ``left`` has the seconds until virt-handler's last report expires, for each node with an unreachable kubelet. ``missing`` nodes have no
     Node object, ``off`` ones the taint ``out-of-service``.
