@@ -58,7 +58,7 @@ class Left:
         return f"{len(self.sets)} replica sets, {objects}" if self.sets else objects
 
     def named(self) -> str:
-        """Return kinds and names of remaining objects as lines of text, up to ``MAX_NAMED`` of each kind."""
+        """Return kinds and names as lines of text, up to ``MAX_NAMED`` of each kind."""
         kinds = (
             ("virtualmachinereplicaset", self.sets),
             ("virtualmachine", self.machines),

@@ -63,7 +63,7 @@ class Observer(Protocol):
     """Gets the outcomes of passes, for metrics."""
 
     def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
-        """Record that a pass of the loop ``name`` took ``seconds``."""
+        """Record outcome and duration of a pass of the loop ``name``."""
         ...
 
 

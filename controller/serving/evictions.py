@@ -136,7 +136,7 @@ class EvictionServer:
         host: str = "",
         limits: Limits = Limits(),
     ) -> None:
-        """``prefix`` is the path before the secret."""
+        """``prefix`` is the URL path before the secret."""
         self._prefix = prefix
         self._host = host or None
         self._port = port
