@@ -45,7 +45,7 @@ def made(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object)
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
-    """Return an AddOwner that makes the machine first owner of a Migration before ``TargetReady``; empty if it is, or one is deleting."""
+    """Return an AddOwner that makes the machine first owner of a Migration up to ``Scheduling``; empty if it is, or one is in deletion."""
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
     if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):
