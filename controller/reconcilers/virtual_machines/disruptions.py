@@ -53,7 +53,7 @@ SETTLE_SECONDS: Final = 10.0
 
 
 def report(seen: Observed) -> tuple[Action, ...]:
-    """Return actions that copy ``DisruptionTarget`` from the pod, or remove it once the machine goes on in a pod without it."""
+    """Return actions that set ``DisruptionTarget`` if the pod is disrupted, or remove it once the machine goes on without a disruption."""
     found, stored = _of_pod(seen), _stored(seen)
     if found is not None and (stored is None or stored.get("reason") == conditions.EVICTION_ALLOWED):
         reason, message = found

@@ -22,7 +22,7 @@ EDIT_NODE_NAME: Final = "change spec.nodeName to a node that kubectl get nodes l
 
 
 def until_unreachable(seen: Observed) -> tuple[Action, ...]:
-    """Return a requeue for when the last report of a virt-handler expires, which causes no event; empty if the kubelets report."""
+    """Return a requeue for when the last report of a virt-handler expires, which causes no event; else empty."""
     found = (liveness.verdict(pod, seen.evidence) for pod in seen.pods)
     left = [each.seconds for each in found if isinstance(each, Unknown) and each.seconds is not None]
     return (Requeue(max(min(left), MIN_REQUEUE_SECONDS)),) if left else ()
