@@ -1,7 +1,7 @@
 """This node's heartbeat: a Lease ``virt-handler-<node>``, renewed every ten seconds.
 
 virt-controller counts a node as unreachable if its kubelet does not report and this Lease was not renewed in time. Annotations show whether
-and why guests are accelerated, and the contract versions of this process.
+and why guests are accelerated, and this process's versions of the node protocol.
 
 The Node owns it, so that the garbage collector removes both. If the Lease is gone, the Node's uid is requested again
 (:mod:`handler.nodeuid`).
@@ -17,7 +17,7 @@ from typing import Final
 from apiserver.apis.core.resources import LEASES, NODES
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import contract
+from apiserver.apis.virt import node_protocol
 from apiserver.apis.virt.places import names, node_states
 from apiserver.client.rest import Client, TransportError
 from controller.runtime.clock import Clock
@@ -47,7 +47,7 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") 
             "labels": {names.COMPONENT_LABEL: names.HANDLER},
             "annotations": {
                 node_states.ACCELERATION_ANNOTATION: f"{verdict.accelerator}: {verdict.reason}",
-                contract.ANNOTATION: contract.written(),
+                node_protocol.ANNOTATION: node_protocol.written(),
             },
             **({"ownerReferences": [owner(node, uid)]} if uid else {}),
         },

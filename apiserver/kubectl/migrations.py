@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
-from apiserver.apis.virt.lifecycle import phases, release
+from apiserver.apis.virt.lifecycle import departure, phases
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.kubectl import messages, progress, verbs
 from apiserver.kubectl.access import Access
@@ -109,7 +109,7 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool,
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))
     migration = objects.name_of(found)
-    if release.is_released(found):
+    if departure.is_released(found):
         raise Failure(f"error: nothing to cancel: the guest has already moved; migration {migration} is about to succeed")
     doing = f"cancel migration {access.namespace}/{migration}"
     options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": objects.uid_of(found)}}

@@ -111,7 +111,7 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
         "leases": Source(
             LEASES,
             node_reports.trim_lease,
-            {node_reports.BY_CONTRACT: node_reports.contract_of},
+            {node_reports.BY_PROTOCOL: node_reports.protocol_of},
             component=names.HANDLER,
             of_leases=True,
         ),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import Object, condition, dig
-from apiserver.apis.virt import contract
+from apiserver.apis.virt import node_protocol
 from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.places import names
 from tests.cluster.api import is_true
@@ -19,8 +19,8 @@ from tests.cluster.manifests import migration, tiny_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-OTHER = contract.VERSION + 1
-MODULE = contract.__name__
+OTHER = node_protocol.VERSION + 1
+MODULE = node_protocol.__name__
 CONFIG_MAP = "another-contract"
 HANDLER = "virt-handler"
 STAYS, MOVES = "stays", "moves"
@@ -46,7 +46,7 @@ def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:
 
 def await_contract(system: Kubectl, node: str, version: str) -> None:
     def is_so(lease: Object) -> bool:
-        return bool(dig(lease, "metadata", "annotations", contract.ANNOTATION) == version)
+        return bool(dig(lease, "metadata", "annotations", node_protocol.ANNOTATION) == version)
 
     leases = system.api.within(names.node_lease_namespace(system.namespace))
     leases.until("lease", names.handler_lease(node), is_so, timeout=90, what=f"{node} speaks version {version}")
@@ -63,7 +63,7 @@ def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
     found = copy.deepcopy(template)
     (container,) = found["spec"]["containers"]
     container["command"] = ["python3", "-Iu", "--check-hash-based-pycs", "always", f"/usr/local/bin/{HANDLER}"]
-    container["volumeMounts"].append({"name": "contract", "mountPath": path, "subPath": "contract.py", "readOnly": True})
+    container["volumeMounts"].append({"name": "contract", "mountPath": path, "subPath": "node_protocol.py", "readOnly": True})
     found["spec"]["volumes"].append({"name": "contract", "configMap": {"name": CONFIG_MAP}})
     return found
 
@@ -74,9 +74,9 @@ def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
     inside = ("exec", pod["name"], "--container", HANDLER, "--")
     path = system(*inside, "python3", "-c", f"import {MODULE} as found; print(found.__file__)").strip()
     source, said = system(*inside, "cat", path), "VERSION: Final = {}\n"
-    other = source.replace(said.format(contract.VERSION), said.format(OTHER))
+    other = source.replace(said.format(node_protocol.VERSION), said.format(OTHER))
     assert other != source
-    system.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": {"contract.py": other}})
+    system.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": {"node_protocol.py": other}})
     try:
         change(system, {"type": "OnDelete"}, of_another_contract(before["template"], path))
         system.api.delete("pod", pod["name"])
@@ -87,7 +87,7 @@ def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
         change(system, before["updateStrategy"], before["template"])
         system("rollout", "status", f"daemonset/{HANDLER}", "--timeout=300s", timeout=310)
         system.api.delete("configmap", CONFIG_MAP)
-    await_contract(system, node, contract.written())
+    await_contract(system, node, node_protocol.written())
 
 
 def seen(kubectl: Kubectl, name: str) -> Object:
@@ -141,9 +141,9 @@ def test_node_of_another_contract_gets_no_guests_until_upgraded(kubectl: Kubectl
             counted[name] = counts_on(kubectl, name, counted[name])
             assert len(seen(kubectl, name)["status"]["attempts"]) == len(before[name]["status"]["attempts"])
 
-    words = f"node {node} cannot run guests: its virt-handler uses version {OTHER} of the contract, but virt-controller uses "
+    words = f"node {node} cannot run guests: its virt-handler uses version {OTHER} of the node protocol, but virt-controller uses "
     with speaking_another_contract(system, node):
-        refused(kubectl, node, words + contract.written())
+        refused(kubectl, node, words + node_protocol.written())
         go_on()
         assert {name: seen(kubectl, name)["status"]["podName"] for name in before} == {
             name: each["status"]["podName"] for name, each in before.items()

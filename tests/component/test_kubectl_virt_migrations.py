@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors, objects, times
-from apiserver.apis.virt.lifecycle import release
+from apiserver.apis.virt.lifecycle import departure
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
@@ -209,7 +209,7 @@ async def test_a_guest_that_has_moved_is_not_called_back(world: World) -> None:
     await world.client.create(MIGRATIONS, a_migration(), "ns")
     await world.write(MIGRATIONS, "move", phase="Running")
     now = datetime.now(UTC)
-    released = release.released(await world.client.get(MIGRATIONS, "move", "ns"), release.BY_HANDLER, "", now)
+    released = departure.released(await world.client.get(MIGRATIONS, "move", "ns"), departure.BY_HANDLER, "", now)
     await world.write(MIGRATIONS, "move", conditions=released["conditions"])
     with pytest.raises(Failure, match="nothing to cancel: the guest has already moved"):
         await migrations.cancel("web", world.load, Waiting(), by_migration=False)

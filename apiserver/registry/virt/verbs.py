@@ -17,7 +17,7 @@ from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, freezing, keys, managed_save, operations, phases, power, release
+from apiserver.apis.virt.lifecycle import conditions, departure, freezing, keys, managed_save, operations, phases, power
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import running
@@ -233,7 +233,7 @@ class CancelMigration(DeletingVerb):
         chosen = next((each for each in found if phases.is_unfinished(each) and name in (None, objects.name_of(each))), None)
         if chosen is None:
             raise conflict(obj, f"it is not being migrated by {name}" if name else "it is not being migrated")
-        if release.is_released(chosen):
+        if departure.is_released(chosen):
             raise conflict(obj, f"the guest has moved already, and migration {objects.name_of(chosen)} is about to say so")
         return chosen
 

@@ -32,7 +32,7 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt.hardware import disks, memory
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
-from apiserver.apis.virt.lifecycle import evictions, migration_attempts, migration_policies, phases, power, release
+from apiserver.apis.virt.lifecycle import departure, evictions, migration_attempts, migration_policies, phases, power
 from apiserver.apis.virt.lifecycle.conditions import NETWORK_NOT_FOUND, NETWORK_NOT_USABLE, NOT_FOUND_OF
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec import chosen_cpu
@@ -366,7 +366,7 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
         return _retry(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
-    if not liveness.may_run(seen.source, seen.evidence) and not release.is_released(seen.migration):
+    if not liveness.may_run(seen.source, seen.evidence) and not departure.is_released(seen.migration):
         return _source_ended(seen)
     return _bound(seen)
 
@@ -376,7 +376,7 @@ def _absent_target(seen: Observed) -> Unknown | None:
 
     Nothing of the guest goes there before ``Running`` is written. After that no write succeeds that was decided before.
     """
-    began = phases.phase_of(seen.migration) == phases.RUNNING or release.is_released(seen.migration)
+    began = phases.phase_of(seen.migration) == phases.RUNNING or departure.is_released(seen.migration)
     if not began or seen.target is not None:
         return None
     found = (liveness.verdict(each, seen.evidence) for each in seen.evidence.absent)
@@ -386,7 +386,7 @@ def _absent_target(seen: Observed) -> Unknown | None:
 def _wait_out(seen: Observed) -> tuple[Action, ...]:
     """Return the actions while the guest, or a QEMU for it, may run in the deleted target pod."""
     is_new = migration_attempts.number_of(seen.migration) and migration_attempts.failure_of(seen.migration) is None
-    if is_new and not release.is_released(seen.migration) and (ended := _target_ended(seen)) is not None:
+    if is_new and not departure.is_released(seen.migration) and (ended := _target_ended(seen)) is not None:
         return ended  # so that the source can report that the guest stayed
     pod, node = dig_migration(seen.migration, "status", "targetPod"), dig_migration(seen.migration, "status", "targetNode")
     message = (
@@ -399,7 +399,7 @@ def _wait_out(seen: Observed) -> tuple[Action, ...]:
 
 def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
     phase = phases.phase_of(seen.migration)
-    if phase == phases.TARGET_READY and not release.is_released(seen.migration):
+    if phase == phases.TARGET_READY and not departure.is_released(seen.migration):
         left = migration_bounds.begin_left(seen.migration, seen.now)
         if left is not None and left <= 0:
             # The virt-handler writes Running before it begins, so one of the two writes conflicts.
@@ -444,12 +444,12 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
     name = dig_migration(seen.migration, "status", "sourcePod")
     how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
     if how.startswith(pod_state.MIGRATED):
-        status = release.released(seen.migration, release.BY_POD, f"source pod {name} ended: {how}", seen.now)
+        status = departure.released(seen.migration, departure.BY_POD, f"source pod {name} ended: {how}", seen.now)
         return (WriteStatus(status),)
     message = f"source pod {name} ended: {how}"
-    withheld = condition(dig_migration(seen.migration, "status", "conditions"), release.RELEASED)
+    withheld = condition(dig_migration(seen.migration, "status", "conditions"), departure.RELEASED)
     if withheld is None:
-        return (WriteStatus(release.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
+        return (WriteStatus(departure.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
     left = LAST_WORDS_SECONDS - ago(withheld["lastTransitionTime"], seen.now)
     if left > 0:
         return (Requeue(min(max(left, 0.5), LAST_WORDS_SECONDS)),)
@@ -473,7 +473,7 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
     """Return actions that record a failed attempt and retry, or fail the Migration. Before ``Running`` the guest certainly stayed."""
     phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
     does_not_fit = phase == phases.SCHEDULING and not pod_state.lacked_devices(seen.target)
-    if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
+    if not migration_attempts.number_of(seen.migration) or does_not_fit or departure.is_released(seen.migration):
         return _finish(seen, phases.FAILED, reason, message)
     if failure is None:
         stored = dig_migration(seen.migration, "status", "targetNode")
@@ -489,7 +489,7 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
 
 def _has_failed(seen: Observed) -> bool:
     """Return True if the current attempt is over and the guest stayed."""
-    if release.is_released(seen.migration) or migration_attempts.failure_of(seen.migration) is None:
+    if departure.is_released(seen.migration) or migration_attempts.failure_of(seen.migration) is None:
         return False
     return phases.phase_of(seen.migration) == phases.TARGET_READY or migration_attempts.is_reported(seen.migration)
 

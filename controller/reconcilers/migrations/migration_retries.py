@@ -15,7 +15,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of
 from apiserver.apis.virt.kinds import dig_migration
-from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress, release
+from apiserver.apis.virt.lifecycle import departure, migration_attempts, phases, progress
 from apiserver.apis.virt.lifecycle.migration_attempts import MAX_ATTEMPTS
 from controller.reconcilers.pods import liveness
 from controller.reconcilers.pods.liveness import NOTHING, Evidence
@@ -26,7 +26,7 @@ MAX_MESSAGE: Final = 600
 _OF_TARGET: Final = ("targetNode", "targetPod", "targetPodUID", "targetPodIPs", "targetAddress", "progress")
 TARGET_SCHEDULED: Final = "TargetScheduled"
 """An attempt's target has a node, if the scheduling time is unlimited."""
-_OF_ATTEMPT: Final = (release.RELEASED, progress.CONVERGING, TARGET_SCHEDULED)
+_OF_ATTEMPT: Final = (departure.RELEASED, progress.CONVERGING, TARGET_SCHEDULED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Final
 from apiserver.apis.core.resources import LEASES
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, annotations_of, dig, name_of
-from apiserver.apis.virt import contract
+from apiserver.apis.virt import node_protocol
 from apiserver.apis.virt.places import names, node_states
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -28,7 +28,7 @@ HOLD_SECONDS: Final = 40.0
 """For a Lease without a duration, or another sign of life."""
 MAX_HOLD_SECONDS: Final = 120.0
 """A compromised node may set a duration of years and then be switched off."""
-BY_CONTRACT: Final = "contract"
+BY_PROTOCOL: Final = "protocol"
 """Leases of incompatible virt-handlers, by :data:`INCOMPATIBLE`."""
 INCOMPATIBLE: Final = "incompatible"
 
@@ -182,7 +182,7 @@ class NodeReports:
             self._signs.lease_seen(new)
         elif old is not None:
             self._signs.lease_gone(old)
-        if bool(was) != bool(self._signs.left(node)) or contract_of(old or {}) != contract_of(new or {}):
+        if bool(was) != bool(self._signs.left(node)) or protocol_of(old or {}) != protocol_of(new or {}):
             self._notify(node)
 
     def _notify(self, node: str) -> None:
@@ -190,25 +190,25 @@ class NodeReports:
             changed(node)
 
 
-def contract_of(lease: Object) -> list[str]:
-    """Return ``INCOMPATIBLE`` as the key in ``BY_CONTRACT`` if virt-controller does not understand the Lease's contract; else none."""
-    return [] if contract.is_understood(lease) else [INCOMPATIBLE]
+def protocol_of(lease: Object) -> list[str]:
+    """Return ``INCOMPATIBLE`` as the key in ``BY_PROTOCOL`` if the Lease has no version in common with virt-controller; else none."""
+    return [] if node_protocol.is_understood(lease) else [INCOMPATIBLE]
 
 
 def incompatible_nodes(leases: Informer) -> dict[str, str]:
-    """Return a message for each node, by name, where virt-handler has no contract version in common with virt-controller."""
-    found = leases.by_index(BY_CONTRACT, INCOMPATIBLE)
-    return {node: contract.refusal(node, each) for each in found if (node := name_of(each).removeprefix(names.handler_lease("")))}
+    """Return a message for each node, by name, where virt-handler has no version of the node protocol in common with virt-controller."""
+    found = leases.by_index(BY_PROTOCOL, INCOMPATIBLE)
+    return {node: node_protocol.refusal(node, each) for each in found if (node := name_of(each).removeprefix(names.handler_lease("")))}
 
 
 def trim_lease(lease: Object) -> Object:
     """Return the fields of a Lease that virt-controller reads."""
     metadata, spec = lease.get("metadata") or {}, lease.get("spec") or {}
-    spoken = annotations_of(lease).get(contract.ANNOTATION)
+    spoken = annotations_of(lease).get(node_protocol.ANNOTATION)
     return {
         "metadata": {
             **{key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in metadata},
-            **({"annotations": {contract.ANNOTATION: str(spoken)[: contract.MAX_TEXT + 1]}} if spoken is not None else {}),
+            **({"annotations": {node_protocol.ANNOTATION: str(spoken)[: node_protocol.MAX_TEXT + 1]}} if spoken is not None else {}),
         },
         "spec": {key: spec[key] for key in ("renewTime", "leaseDurationSeconds") if key in spec},
     }

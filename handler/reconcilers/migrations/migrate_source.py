@@ -15,7 +15,7 @@ from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
-from apiserver.apis.virt.lifecycle import migration_attempts, operations, phases, power, release
+from apiserver.apis.virt.lifecycle import departure, migration_attempts, operations, phases, power
 from apiserver.apis.virt.places.resources import MIGRATIONS
 from controller.runtime.reconciling import Request, Result
 from handler.network.namespaces import CommandFailed
@@ -169,9 +169,9 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         else:
             self._released.add(uid)
             return None
-        if not release.is_released(migration):
+        if not departure.is_released(migration):
             message = "the guest left the source; virt-handler of the target resumes it"
-            status = release.released(migration, release.BY_HANDLER, message, self._ports.clock.now())
+            status = departure.released(migration, departure.BY_HANDLER, message, self._ports.clock.now())
             written = await self._ports.api.update(MIGRATIONS, {**migration, "status": status}, subresource="status")
             self._ports.migrations.remember(written)
         return Result(requeue_after=self._ports.limits.release_again_seconds)

@@ -38,7 +38,7 @@ from typing import Any, Final, TypeAlias
 
 from apiserver.apis.meta import objects, times
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
-from apiserver.apis.virt.lifecycle import migration_attempts, phases, release
+from apiserver.apis.virt.lifecycle import departure, migration_attempts, phases
 from handler.pods import places
 from handler.reconcilers.migrations import migration_causes, migration_limits
 from launcher.protocol import messages
@@ -342,7 +342,7 @@ def plan_target(seen: Observed) -> TargetPlan:
         # not for a pod that is being deleted, or of a deleted Migration
         is_vain = objects.is_deleting(migration) or migration_attempts.failure_of(migration) is not None
         return () if is_vain else (PrepareTarget(),)
-    if report.state in ("arrived", "failed") and release.is_released(migration):
+    if report.state in ("arrived", "failed") and departure.is_released(migration):
         return (ReleaseGuest(),)  # if the domain is gone, the launcher ends
     if report.state not in ("prepared", "running", "arrived"):
         return ()  # it did not arrive; the source decides

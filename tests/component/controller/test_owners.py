@@ -15,7 +15,7 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
-from apiserver.apis.virt.lifecycle import release
+from apiserver.apis.virt.lifecycle import departure
 from apiserver.apis.virt.places import layout, names
 from controller.reconcilers.pods.absences import TARGET_MAY_RUN, lingering_seconds
 from controller.reconcilers.settings import Times
@@ -425,7 +425,7 @@ async def test_last_message_of_a_recreated_source_releases_no_guest(api: FakeAPI
     await api.put(PODS, forged)
     await tenant.until(lambda: move(api).get("conditions"), "that the guest is withheld")
     await asyncio.sleep(ENOUGH)
-    assert not release.is_released({"status": move(api)})
+    assert not departure.is_released({"status": move(api)})
     assert uid_of(api.get(PODS, "ns", name_of(target))) == uid_of(target)
 
 
@@ -436,7 +436,7 @@ async def test_a_target_without_its_marks_keeps_the_attempt_open(api: FakeAPI, t
     before = copy.deepcopy(tenant.vm())
     await tenant.end_pod(source, message="migrated: the guest continues in another pod")
     await tenant.nothing_happens(before, [target, source] if name_of(target) < name_of(source) else [source, target])
-    assert release.is_released({"status": move(api)})
+    assert departure.is_released({"status": move(api)})
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podName=name_of(target), podUID=uid_of(target), nodeName="node2"))
     await tenant.until(lambda: move(api)["phase"] == "Succeeded", "Succeeded")
     await asyncio.sleep(ENOUGH)

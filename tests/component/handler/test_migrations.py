@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors, times
-from apiserver.apis.virt.lifecycle import release
+from apiserver.apis.virt.lifecycle import departure
 from handler.network.namespaces import CommandFailed
 from handler.network.setup import NotInPod
 from handler.reconcilers.migrations import side_plan
@@ -110,7 +110,7 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         scene.leave()
         await eventually(lambda: scene.phase() == "Succeeded")
         assert scene.at_target() == "running"
-        assert not release.is_released(scene.world.api.get(MIGS, "default", "m"))  # over the relay
+        assert not departure.is_released(scene.world.api.get(MIGS, "default", "m"))  # over the relay
         status = scene.world.status()
         assert (status["nodeName"], status["podName"], status["podUID"]) == ("n2", "p2", "pod-2")
         assert status["phase"] == "Running"
@@ -523,7 +523,7 @@ async def test_a_target_that_cannot_be_told_reads_it_in_the_migration(scene: Sce
         scene.move()
         await eventually(lambda: scene.phase() == "Succeeded")
 
-    assert release.is_released(scene.world.api.get(MIGS, "default", "m"))
+    assert departure.is_released(scene.world.api.get(MIGS, "default", "m"))
     assert scene.at_target() == "running"
 
 
@@ -533,7 +533,7 @@ async def test_restarted_target_handler_releases_without_the_source(scene: Scene
             await scene.begin()
             await eventually(lambda: scene.state() == "running")
         scene.move()
-        await eventually(lambda: release.is_released(scene.world.api.get(MIGS, "default", "m")))
+        await eventually(lambda: departure.is_released(scene.world.api.get(MIGS, "default", "m")))
         assert scene.at_target() == "paused"
     async with scene.world.handler("n2"):
         await eventually(lambda: scene.phase() == "Succeeded")

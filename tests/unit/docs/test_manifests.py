@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt.lifecycle import conditions, progress, release
+from apiserver.apis.virt.lifecycle import conditions, departure, progress
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import Allowed
 from apiserver.apis.virt.v1alpha1.domain.disks import Disk
@@ -102,7 +102,7 @@ def test_the_api_page_names_every_field_of_a_machine(model: type[BaseModel]) -> 
 
 def test_api_page_names_all_migration_fields_and_conditions() -> None:
     named = {each.alias or name for name, each in types.MigrationStatus.model_fields.items()}
-    assert named | {"Succeeded", release.RELEASED, progress.CONVERGING, migration_retries.TARGET_SCHEDULED} <= shown("Migration")
+    assert named | {"Succeeded", departure.RELEASED, progress.CONVERGING, migration_retries.TARGET_SCHEDULED} <= shown("Migration")
 
 
 def test_the_api_page_names_every_condition_of_a_machine() -> None:

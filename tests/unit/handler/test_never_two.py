@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from apiserver.apis.virt.lifecycle import phases, release
+from apiserver.apis.virt.lifecycle import departure, phases
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.rights.node_rights import migrations as restriction
 from controller.reconcilers.actions import DeletePod, WriteStatus
@@ -254,8 +254,8 @@ class Migrating(RuleBasedStateMachine):
                 case handling.RequestRelease():
                     if self.handlers["target"] and self.expected and self._release():
                         self.told = True
-                    elif not release.is_released(held):
-                        self._write(release.released(held, release.BY_HANDLER, "", self.now), node="n")
+                    elif not departure.is_released(held):
+                        self._write(departure.released(held, departure.BY_HANDLER, "", self.now), node="n")
                 case handling.EndMigration(phase=phase):
                     self._write(phases.enter(held["status"], phase, self.now), node="n")
                 case _:
@@ -407,7 +407,7 @@ def test_guest_that_left_without_handler_is_released_by_its_pod() -> None:
     made.the_source_launcher_ends_after_the_guest_left()
     made.teardown()
     assert made.target.runs
-    assert release.is_released(made.migration)
+    assert departure.is_released(made.migration)
 
 
 def test_a_lost_answer_leaves_the_guest_on_the_source() -> None:

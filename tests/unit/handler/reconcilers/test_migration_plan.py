@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import times
-from apiserver.apis.virt.lifecycle import release
+from apiserver.apis.virt.lifecycle import departure
 from handler.reconcilers.migrations import side_plan as plan
 from handler.reconcilers.migrations.side_plan import CONFIRM_SECONDS, Observed
 from launcher.protocol import messages
@@ -148,7 +148,7 @@ def test_only_the_target_reports_arrival_and_after_release(deleting: bool) -> No
 
 def test_arrived_guest_is_released_when_the_migration_says_so() -> None:
     migration = a_migration("Running", targetAddress="10.0.0.2:8445")
-    migration["status"] = release.released(migration, release.BY_POD, "", NOW)
+    migration["status"] = departure.released(migration, departure.BY_POD, "", NOW)
     assert target(migration, a_migrating("arrived", "incoming")) == (plan.ReleaseGuest(),)
     assert target(migration, a_migrating("arrived", "incoming"), connected=False) == ()
     assert target(migration, a_migrating("running", "incoming")) == ()
@@ -158,7 +158,7 @@ def test_arrived_guest_is_released_when_the_migration_says_so() -> None:
 def test_missing_arrived_guest_is_released_to_end_its_pod() -> None:
     migration = a_migration("Running", targetAddress="10.0.0.2:8445")
     assert target(migration, a_migrating("failed", "incoming")) == ()
-    migration["status"] = release.released(migration, release.BY_POD, "", NOW)
+    migration["status"] = departure.released(migration, departure.BY_POD, "", NOW)
     assert target(migration, a_migrating("failed", "incoming")) == (plan.ReleaseGuest(),)
     assert target(migration, a_migrating("cancelled", "incoming")) == ()
     assert target(migration, a_migrating("failed", "incoming"), connected=False) == ()
@@ -350,7 +350,7 @@ def test_an_attempt_that_failed_is_over_for_both_sides() -> None:
     assert source(migration, a_broken()) == (plan.ForgetMigration(), *LOOK_AGAIN)
     for state in ("prepared", "running", "arrived", "succeeded", "failed"):
         assert target(migration, a_migrating(state, "incoming")) == (plan.ForgetMigration(),)
-    migration["status"] = release.released(migration, release.BY_HANDLER, "", NOW)
+    migration["status"] = departure.released(migration, departure.BY_HANDLER, "", NOW)
     assert target(migration, a_migrating("arrived", "incoming")) == (plan.ForgetMigration(),)
 
 

@@ -29,7 +29,7 @@ from typing import Any, Final, Literal
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.validation import FieldError, forbidden
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress, release
+from apiserver.apis.virt.lifecycle import departure, migration_attempts, phases, progress
 from apiserver.apis.virt.places import forms, streams
 from apiserver.apis.virt.rights.node_rights import differences
 from apiserver.apis.virt.rights.node_rights.differences import PHASE_FIELDS, STATUS, shown
@@ -52,7 +52,7 @@ class Step:
 _ADDRESS: Final = frozenset({"targetAddress"})
 _END: Final = frozenset({"message", "endTime"})
 _PROGRESS: Final = frozenset({"progress"})
-_CONDITIONS: Final = frozenset({release.RELEASED, progress.CONVERGING})
+_CONDITIONS: Final = frozenset({departure.RELEASED, progress.CONVERGING})
 STEPS: Final = (
     Step("target", phases.PREPARING_TARGET, phases.PREPARING_TARGET, frozenset({"message"})),
     Step("target", phases.PREPARING_TARGET, phases.TARGET_READY, _ADDRESS | {"message"}),
@@ -128,15 +128,15 @@ def _address(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _released(write: MigrationWrite) -> Iterator[FieldError]:
-    before, after = (objects.condition(_status(each).get("conditions"), release.RELEASED) for each in (write.old, write.new))
+    before, after = (objects.condition(_status(each).get("conditions"), departure.RELEASED) for each in (write.old, write.new))
     if before == after or after is None:
         return
     was_true = before is not None and before.get("status") == "True"
-    if was_true or after.get("status") != "True" or after.get("reason") != release.BY_HANDLER:
-        path = STATUS.child("conditions").key(release.RELEASED)
-        yield forbidden(path, f"may only become True, with reason {release.BY_HANDLER}, and never change again")
+    if was_true or after.get("status") != "True" or after.get("reason") != departure.BY_HANDLER:
+        path = STATUS.child("conditions").key(departure.RELEASED)
+        yield forbidden(path, f"may only become True, with reason {departure.BY_HANDLER}, and never change again")
     elif migration_attempts.is_reported(write.old):
-        path = STATUS.child("conditions").key(release.RELEASED)
+        path = STATUS.child("conditions").key(departure.RELEASED)
         yield forbidden(path, "the current attempt is already reported as failed, with the guest on the source")
 
 
@@ -157,7 +157,7 @@ def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
         for field in ("targetNode", "targetPod"):
             if entry.get(field) != _status(write.old).get(field):
                 yield forbidden(path.key(str(number)).child(field), "must be that of the Migration")
-        if release.is_released(write.old) or release.is_released(write.new) or _has_moved(write):
+        if departure.is_released(write.old) or departure.is_released(write.new) or _has_moved(write):
             yield forbidden(path.key(str(number)), "the guest left the source")
         yield from differences.moment(path.key(str(number)).child("endTime"), entry.get("endTime"), write.now)
 
@@ -173,7 +173,7 @@ def _outcome(write: MigrationWrite) -> Iterator[FieldError]:
         if not moved:
             yield forbidden(path, "the virtual machine is not in the target's pod")
         return
-    if moved or release.is_released(write.old):
+    if moved or departure.is_released(write.old):
         yield forbidden(path, "the guest left the source")
     if after == phases.CANCELLED and not objects.is_deleting(write.old):
         yield forbidden(path, "the Migration is not being deleted")

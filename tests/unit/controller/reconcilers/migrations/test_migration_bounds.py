@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import NamespacedName, condition
-from apiserver.apis.virt.lifecycle import evictions, phases, release
+from apiserver.apis.virt.lifecycle import departure, evictions, phases
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.evictions import places
@@ -71,7 +71,7 @@ def test_source_that_never_starts_ends_the_migration(phase: str, reason: str, *,
 
 
 def test_a_guest_that_was_released_is_not_said_to_have_stayed() -> None:
-    released = {"type": release.RELEASED, "status": "True", "reason": release.BY_POD, "message": "", "lastTransitionTime": ago(9)}
+    released = {"type": departure.RELEASED, "status": "True", "reason": departure.BY_POD, "message": "", "lastTransitionTime": ago(9)}
     migration = under_way(phases.TARGET_READY, HANDED_OVER, conditions=[released])
     assert planned(migration) == (Requeue(600.0 + END_SECONDS),)
 

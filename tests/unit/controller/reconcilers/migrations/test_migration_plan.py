@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import is_deleting, name_of, uid_of
-from apiserver.apis.virt.lifecycle import phases, release
+from apiserver.apis.virt.lifecycle import departure, phases
 from apiserver.apis.virt.lifecycle.migration_policies import Defaults
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec import attachments
@@ -450,7 +450,7 @@ def test_source_pods_last_message_releases_the_guest(deleting: bool) -> None:
     observed = seen(migration, source=a_source_that_left(), target=a_target())
     (action,) = plan(observed)
     assert isinstance(action, WriteStatus)
-    assert release.is_released({"status": action.status})
+    assert departure.is_released({"status": action.status})
     assert action.status["phase"] == "Running"
     assert not any(isinstance(each, WriteStatus) and each.status["phase"] != "Running" for each in plan(apply(observed, (action,))))
 
@@ -461,11 +461,11 @@ def test_source_ending_without_departure_fails_after_a_while(source: dict[str, A
     actions = plan(observed)
     assert kinds(actions) == ["WriteStatus", "Requeue"]
     later = apply(observed, actions)
-    assert not release.is_released(later.migration)
+    assert not departure.is_released(later.migration)
     assert kinds(plan(later)) == ["Requeue"]
     late = dataclasses.replace(later, now=NOW + timedelta(seconds=LAST_WORDS_SECONDS))
     assert outcome(plan(late))[0] == "Failed"
-    released = {**later.migration, "status": release.released(later.migration, release.BY_HANDLER, "", NOW)}
+    released = {**later.migration, "status": departure.released(later.migration, departure.BY_HANDLER, "", NOW)}
     assert plan(dataclasses.replace(late, migration=released)) == ()
 
 

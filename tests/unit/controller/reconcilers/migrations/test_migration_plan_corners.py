@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition, name_of, uid_of
-from apiserver.apis.virt.lifecycle import release
+from apiserver.apis.virt.lifecycle import departure
 from apiserver.apis.virt.places import names
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.migrations.migration_bounds import PREPARE_SECONDS, RUN_SECONDS
@@ -400,7 +400,7 @@ def test_silent_end_of_the_source_is_awaited_then_reported(source: dict[str, Any
     write, again = plan(seen(migration, source=source))
     assert isinstance(write, WriteStatus)
     assert again == Requeue(LAST_WORDS_SECONDS)
-    found = condition(write.status["conditions"], release.RELEASED)
+    found = condition(write.status["conditions"], departure.RELEASED)
     assert found is not None
     assert (found["status"], found["message"]) == ("False", message)
     later = {**migration, "status": write.status}
@@ -414,10 +414,10 @@ def test_silent_end_of_the_source_is_awaited_then_reported(source: dict[str, Any
 def test_release_by_a_pod_quotes_its_last_message() -> None:
     source = a_pod(phase="Succeeded", exit_code=0)
     source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest continues in another pod"
-    found = condition(written(plan(seen(a_migration(phase="Running", **SIDES), source=source)))["conditions"], release.RELEASED)
+    found = condition(written(plan(seen(a_migration(phase="Running", **SIDES), source=source)))["conditions"], departure.RELEASED)
     assert found is not None
     expected = f"source pod {SOURCE} ended: migrated: the guest continues in another pod"
-    assert (found["status"], found["reason"], found["message"]) == ("True", release.BY_POD, expected)
+    assert (found["status"], found["reason"], found["message"]) == ("True", departure.BY_POD, expected)
 
 
 @pytest.mark.parametrize(
@@ -476,7 +476,9 @@ def test_no_moment_is_too_far_away_to_be_compared(moment: str) -> None:
     is_to_come = moment.startswith("9")
     stamps: dict[str, Any] = {"phaseTransitionTimestamps": [{"phase": "PreparingTarget", "time": moment}]}
     preparing = plan(seen(a_migration(phase="PreparingTarget", **SIDES, **stamps)))
-    withheld = [{"type": release.RELEASED, "status": "False", "reason": release.SOURCE_SILENT, "message": "", "lastTransitionTime": moment}]
+    withheld = [
+        {"type": departure.RELEASED, "status": "False", "reason": departure.SOURCE_SILENT, "message": "", "lastTransitionTime": moment}
+    ]
     silent = plan(seen(a_migration(phase="Running", **SIDES, conditions=withheld), source=a_pod(phase="Failed", exit_code=1)))
     moved = plan(seen(a_migration(phase="Succeeded", **SIDES, endTime=moment), vm=a_machine(pod=TARGET)))
     if is_to_come:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition, name_of, uid_of
-from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress, release
+from apiserver.apis.virt.lifecycle import departure, migration_attempts, phases, progress
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
@@ -104,7 +104,7 @@ def a_retry(since: float = BACK_OFF[0], phase: str = "Pending", **rest: Any) -> 
 def test_broken_connection_is_retried_once_the_target_is_gone() -> None:
     conditions = [
         {"type": progress.CONVERGING, "status": "False", "reason": progress.WRITES_FASTER, "message": ""},
-        {"type": release.RELEASED, "status": "False", "reason": release.SOURCE_SILENT, "message": ""},
+        {"type": departure.RELEASED, "status": "False", "reason": departure.SOURCE_SILENT, "message": ""},
     ]
     first = seen(status={"attempts": [BROKE], "progress": {"totalBytes": 1}, "conditions": conditions})
     actions = plan(first)
@@ -248,7 +248,7 @@ def test_cancelled_migration_or_stopped_guest_is_not_retried() -> None:
 
 
 def test_a_guest_that_left_is_never_sent_again() -> None:
-    left = [{"type": release.RELEASED, "status": "True", "reason": release.BY_HANDLER, "message": ""}]
+    left = [{"type": departure.RELEASED, "status": "True", "reason": departure.BY_HANDLER, "message": ""}]
     assert plan(seen(status={"attempts": [BROKE], "conditions": left}, target=a_target())) == ()
 
 
@@ -293,7 +293,7 @@ def test_target_end_during_the_move_waits_for_the_source() -> None:
     assert written(plan(seen(status={"attempts": [{**BROKE, "endTime": ENDED["endTime"]}]})))["phase"] == "Pending"
 
 
-RELEASE = {"type": release.RELEASED, "status": "True", "reason": release.BY_HANDLER, "message": ""}
+RELEASE = {"type": departure.RELEASED, "status": "True", "reason": departure.BY_HANDLER, "message": ""}
 
 
 @pytest.mark.parametrize("failure", [BROKE, ENDED, {**BROKE, "number": 3}])

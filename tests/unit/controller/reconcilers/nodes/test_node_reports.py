@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.places import names, node_states
-from controller.reconcilers.nodes.node_reports import INCOMPATIBLE, SignsOfLife, Unreachable, contract_of, trim_lease, unreachable_of
+from controller.reconcilers.nodes.node_reports import INCOMPATIBLE, SignsOfLife, Unreachable, protocol_of, trim_lease, unreachable_of
 
 
 class Elapsed:
@@ -106,9 +106,9 @@ def test_trimmed_lease_keeps_its_contract_versions() -> None:
     for text, known in (("1", []), ("2", [INCOMPATIBLE]), ("1" * 100_000, [INCOMPATIBLE])):
         lease = a_lease("a")
         lease["metadata"]["annotations"] = {"kubevirt.io/contract-versions": text, "another": "x" * 100_000}
-        assert contract_of(trim_lease(lease)) == known
+        assert protocol_of(trim_lease(lease)) == known
         assert len(str(trim_lease(lease))) < 400
-    assert contract_of(trim_lease(a_lease("a"))) == []
+    assert protocol_of(trim_lease(a_lease("a"))) == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.lifecycle import phases, progress, release
+from apiserver.apis.virt.lifecycle import departure, phases, progress
 from apiserver.apis.virt.rights.node_rights.migrations import MigrationWrite, validate
 from apiserver.apis.virt.v1alpha1 import types
 from tests.unit.handler.reconcilers.builders import a_migration, a_vm
@@ -34,7 +34,7 @@ MAY: dict[tuple[str, str, str], set[str]] = {
 SAMPLES: dict[str, Any] = {
     "attempt": 2,
     "attempts": [{"number": 1, "reason": "ConnectionBroken", "message": "broke", "endTime": MOMENT, "targetNode": "n2", "targetPod": "p2"}],
-    "conditions": [{"type": "Released", "status": "True", "reason": release.BY_HANDLER}],
+    "conditions": [{"type": "Released", "status": "True", "reason": departure.BY_HANDLER}],
     "endTime": MOMENT,
     "message": "because",
     "observedGeneration": 3,
@@ -170,7 +170,7 @@ def test_the_end_is_now(node: str, after: str) -> None:
         assert paths(node, old, written(old, after, endTime=moment)) == {"status.endTime"}
 
 
-RELEASED = {"type": "Released", "status": "True", "reason": release.BY_HANDLER}
+RELEASED = {"type": "Released", "status": "True", "reason": departure.BY_HANDLER}
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ RELEASED = {"type": "Released", "status": "True", "reason": release.BY_HANDLER}
         ([], [RELEASED], True),
         ([{**RELEASED, "status": "False"}], [RELEASED], True),
         ([], [{**RELEASED, "status": "False"}], False),
-        ([], [{**RELEASED, "reason": release.BY_POD}], False),
+        ([], [{**RELEASED, "reason": departure.BY_POD}], False),
         ([RELEASED], [{**RELEASED, "status": "False"}], False),
-        ([{**RELEASED, "reason": release.BY_POD}], [RELEASED], False),
+        ([{**RELEASED, "reason": departure.BY_POD}], [RELEASED], False),
         ([RELEASED], [], False),
         ([], [{"type": "Succeeded", "status": "True"}], False),
         ([], [RELEASED, {"type": "Other", "status": "True"}], False),

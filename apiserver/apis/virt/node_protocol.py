@@ -1,4 +1,4 @@
-"""Versions of the contract between virt-controller and virt-handlers: statuses, labels and annotations of pods, Leases.
+"""Versions of the node protocol, between virt-controller and virt-handlers: statuses, labels and annotations of pods, Leases.
 
 Any change except an added optional field increments ``VERSION``. A virt-handler annotates its node's Lease with its versions.
 virt-controller assigns guests only to nodes with a version in ``SPOKEN``.
@@ -29,7 +29,7 @@ def written(versions: Iterable[int] = SPOKEN) -> str:
 
 
 def spoken_by(lease: Object) -> frozenset[int]:
-    """Return the contract's versions of this Lease's virt-handler: ``BEFORE`` without annotation, empty if invalid."""
+    """Return the versions of this Lease's virt-handler: ``BEFORE`` without annotation, empty if invalid."""
     text = annotations_of(lease).get(ANNOTATION)
     if text is None:
         return BEFORE
@@ -38,12 +38,12 @@ def spoken_by(lease: Object) -> frozenset[int]:
 
 
 def is_understood(lease: Object) -> bool:
-    """Return whether this Lease's virt-handler and virt-controller share a version of the contract."""
+    """Return whether this Lease's virt-handler and virt-controller share a version of the node protocol."""
     return not SPOKEN.isdisjoint(spoken_by(lease))
 
 
 def refusal(node: str, lease: Object) -> str:
     """Return the message that ``node`` gets no guests: its virt-handler shares no version."""
     theirs = written(spoken_by(lease))
-    says = f"uses version {theirs} of the contract" if theirs else "reports no valid version of the contract"
+    says = f"uses version {theirs} of the node protocol" if theirs else "reports no valid version of the node protocol"
     return f"node {node} cannot run guests: its virt-handler {says}, but virt-controller uses {written()}; upgrade both to the same release"
