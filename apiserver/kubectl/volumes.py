@@ -32,7 +32,7 @@ async def edit(access: Access, parsed: argparse.Namespace) -> str:
     await _edit(access, parsed.name, lambda vm: with_disk(vm, added))
     return (
         f"virtualmachine.kubevirt.io/{parsed.name} edited: its guest gets disk {added['name']} once PersistentVolumeClaim {parsed.claim} "
-        f"exists and is free: kubectl get vm {parsed.name} -o wide"
+        f"exists and is free: kubectl get vm {parsed.name} -n {access.namespace} -o wide"
     )
 
 

@@ -43,7 +43,8 @@ def disks(api: FakeAPI) -> list[dict[str, Any]]:
 async def test_volumes_are_added_and_removed(api: FakeAPI, access: Access) -> None:
     told = await run(access, "addvolume", "vm/web", "--claim", "my.logs", "--create", "10Gi")
     assert told.endswith(
-        "/web edited: its guest gets disk my-logs once PersistentVolumeClaim my.logs exists and is free: kubectl get vm web -o wide"
+        "/web edited: its guest gets disk my-logs once PersistentVolumeClaim my.logs exists and is free: kubectl get vm web "
+        f"-n {access.namespace} -o wide"
     )
     await run(access, "addvolume", "vm/web", "--claim", "data", "--disk-name", "db", "--serial", "DB-1", "--bus", "scsi")
     logs = {"name": "my-logs", "type": "PersistentVolumeClaim", "source": {"name": "my.logs", "create": {"size": "10Gi"}}}

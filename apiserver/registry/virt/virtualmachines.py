@@ -233,7 +233,7 @@ def _never_shrink(obj: Object, old: Object) -> list[str]:
     """Return a warning for each disk with a size that an edit makes smaller."""
     before = {(each["name"], disks.claim_of(each)): disks.created_bytes(each) for each in _written_disks(old)}
     return [
-        f"{hot_plug.path_of(each['name'])}.source.create.size: a disk never shrinks; it keeps {quantity.of_bytes(size)}"
+        f"{hot_plug.path_of(each['name'])}.source.create.size: an existing disk never shrinks: it keeps {quantity.of_bytes(size)}"
         for each in _written_disks(obj)
         if 0 < disks.created_bytes(each) < (size := before.get((each["name"], disks.claim_of(each)), 0))
     ]

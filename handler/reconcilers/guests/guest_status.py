@@ -46,7 +46,7 @@ WATCHDOG_FIRED: Final = "WatchdogFired"
 
 POWERED_OFF: Final = "PoweredOff"
 """The domain was destroyed, so the guest could not write data in its memory."""
-SEE_PANIC: Final = "to see its last output next time, start it and keep kubectl virt logs -f open"
+SEE_PANIC: Final = "to see why, open kubectl virt console with --wait 5m before the next start"
 DISK_FULL: Final = "I/O error: no room"
 """Replaces libvirt's reason, the same for every I/O error."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {

@@ -64,7 +64,7 @@ def _create(origin: Origin, device_size: Callable[[Origin], int | None], file_sy
 
 def _create_in(directory: int, origin: Origin, room: os.statvfs_result) -> None:
     if room.f_blocks:  # not every network file system reports it
-        _require(room.f_bavail * room.f_frsize, origin, "its claim has space for")
+        _require(room.f_bavail * room.f_frsize, origin, "the storage of its claim has free space for")
     with _partial(directory, origin) as file:
         os.ftruncate(file, origin.created)
         os.fsync(file)
@@ -128,7 +128,7 @@ def _require(bytes_: int, origin: Origin, holder: str) -> None:
 def _no_room(origin: Origin, why: str) -> files.NoRoom:
     message = (
         f"disk {origin.name!r}: source.create.size is {quantity.of_bytes(origin.created)}, and {why}: expand the PersistentVolumeClaim, "
-        "free space in it, or reduce source.create.size; virt-handler tries again until the disk fits"
+        "free space in it, or reduce source.create.size and restart the virtual machine; virt-handler tries again until the disk fits"
     )
     return files.NoRoom((origin.name,), message)
 

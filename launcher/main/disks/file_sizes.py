@@ -101,7 +101,7 @@ def _no_room(origin: Origin, size: int) -> files.NoRoom:
     asked, has = quantity.of_bytes(origin.created), quantity.about(size)
     message = (
         f"disk {origin.name!r}: source.create.size is {asked}, its file has {has}, and its claim has no space to grow it: expand the "
-        "PersistentVolumeClaim, free space in it, or reduce source.create.size; virt-handler tries again until the disk fits"
+        "PersistentVolumeClaim or free space in it; virt-handler tries again until the disk fits"
     )
     return files.NoRoom((origin.name,), message)
 

@@ -48,7 +48,7 @@ def test_guest_with_a_full_disk_pauses_and_resumes_with_room(start_on: Callable[
         small = client.call(messages.Sync(machine))
         assert isinstance(small, messages.Refusal)
         assert (small.reason, small.disks, small.full, small.status.ending) == ("NotReady", ("data",), True, None)
-        assert "is 64Mi, and its claim has space for 8Mi" in small.message
+        assert "is 64Mi, and the storage of its claim has free space for 8Mi" in small.message
         with (claim / "disk.img").open("wb") as image:
             image.truncate(64 * MIB)
         subprocess.run(["chown", "-R", "107:107", claim], check=True)

@@ -75,11 +75,10 @@ def reason(vm: Object) -> str | None:
 def _lacks(vm: Object) -> str:
     if freezing.is_frozen(vm):
         return "the guest's file systems are frozen"
-    if restart := _condition(vm, conditions.RESTART_REQUIRED).get("message"):
-        return str(restart)
     changes = [f"{each.get('path')}: {each.get('message') or each.get('state')}" for each in dig_vm(vm, "status", "changes") or ()]
     disks = [f"disk {each.get('name')}: {each['message']}" for each in dig_vm(vm, "status", "volumeStatus") or () if each.get("message")]
-    return next(iter([*changes, *disks]), "")
+    restart = _condition(vm, conditions.RESTART_REQUIRED).get("message")
+    return next(iter([*disks, *([str(restart)] if restart else []), *changes]), "")
 
 
 def _of_ended(vm: Object, phase: str) -> str:

@@ -384,7 +384,7 @@ def test_panicked_guest_has_advice_instead_of_qemus_log() -> None:
     log = ("terminating on signal 15 from pid 6 (libvirtd)",)
     panicked = guest_status.end_of(messages.Ending("crashed", "the guest panicked", panicked=True, log=log))
     assert panicked is not None
-    assert panicked.message == "the guest panicked; to see its last output next time, start it and keep kubectl virt logs -f open"
+    assert panicked.message == "the guest panicked; to see why, open kubectl virt console with --wait 5m before the next start"
 
 
 def test_qemus_last_lines_are_not_repeated_from_libvirts_error() -> None:

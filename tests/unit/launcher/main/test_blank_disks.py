@@ -119,14 +119,14 @@ def test_claims_with_too_little_room_are_all_named(claim: Path) -> None:
     with pytest.raises(files.NoRoom) as small:
         blank_disks.create(specification("2Mi", "data", "more"), file_system=lambda _directory: room)
     assert small.value.disks == ("data", "more")
-    assert "disk 'data': source.create.size is 2Mi, and its claim has space for 2000Ki: expand" in str(small.value)
+    assert "disk 'data': source.create.size is 2Mi, and the storage of its claim has free space for 2000Ki: expand" in str(small.value)
     assert list(claim.iterdir()) == []
     blank_disks.create(specification("1Mi"), file_system=lambda _directory: room)
     assert (claim / "disk.img").stat().st_size == MIB
 
 
 def test_the_room_of_the_claim_itself_is_asked(claim: Path) -> None:
-    with pytest.raises(files.NoRoom, match="its claim has space for"):
+    with pytest.raises(files.NoRoom, match="the storage of its claim has free space for"):
         blank_disks.create(specification("7Ei"))
     assert list(claim.iterdir()) == []
 

@@ -875,7 +875,7 @@ def test_smaller_size_of_a_disk_warns_that_it_stays() -> None:
     vm["spec"]["domain"] = sized("9Gi")
     warnings = VirtualMachineStrategy().warnings_on_update
     assert warnings(_edited(vm, domain=sized("2Gi")), vm) == (
-        "spec.domain.devices.disks[d].source.create.size: a disk never shrinks; it keeps 9Gi",
+        "spec.domain.devices.disks[d].source.create.size: an existing disk never shrinks: it keeps 9Gi",
     )
     assert warnings(_edited(vm, domain=sized("11Gi")), vm) == ()
     assert not any("shrinks" in each for each in warnings(_edited(vm, domain=sized("2Gi", "other")), vm))
