@@ -99,7 +99,7 @@ def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float) -> Sample:
-    """Create a machine, wait until its console prints ``said``, and delete it; return the seconds and its pod's MiB."""
+    """Create a machine; return the seconds until its console prints ``said``, and its pod's MiB. Then delete it."""
     name = manifest["metadata"]["name"]
     began = time.monotonic()
     kubectl.create(manifest)

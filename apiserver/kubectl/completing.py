@@ -54,7 +54,7 @@ def needs_names(given: Sequence[str]) -> bool:
 
 
 def selection_of(given: Sequence[str]) -> Selection:
-    """Return the cluster and namespace that flags among the words select."""
+    """Return what flags among the words select: kubeconfig, context, server, namespace; empty if not given."""
     found: dict[str, Any] = {}
     for word, following in itertools.pairwise(given):
         if word in _VALUES:

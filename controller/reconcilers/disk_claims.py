@@ -170,7 +170,7 @@ def filesystems_on_devices(vm: Object, claims: Mapping[str, Object | None]) -> t
 
 
 def luns_without_device(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims for SCSI passthrough (LUN) that are not block devices."""
+    """Return the names of LUN disks' claims that are missing or not block devices."""
     found = (disks.claim_of(each) for each in disks.defaulted(domain_of(vm)) if disks.is_lun(each))
     return tuple(claim for claim in found if claim is not None and not is_block(claims.get(claim)))
 

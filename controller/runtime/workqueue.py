@@ -115,7 +115,7 @@ class WorkQueue(Generic[T]):
             self.add(item)
 
     def close(self) -> None:
-        """Hand out no more items, and wake waiting workers."""
+        """Drop all items; workers in :meth:`get` get Closed."""
         self._closed = True
         for handle in self._delayed.values():
             handle.cancel()

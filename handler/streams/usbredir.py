@@ -137,7 +137,7 @@ class Packets:
         """Bytes of the present packet that are still to come."""
 
     def from_guest(self, data: bytes) -> bytes:
-        """Parse QEMU's hello; return the client's data for QEMU. Raises Breach if it is invalid, or the client violated the protocol."""
+        """Parse QEMU's hello; when complete, return the client's data that waited for it. Raises Breach."""
         if self._qemu is not None:
             return b""
         self._hello += data[: 12 + MAX_HELLO_BYTES - len(self._hello)]

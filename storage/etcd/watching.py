@@ -159,7 +159,7 @@ class Watch:
             await self._look_back()
 
     async def _look_back(self) -> None:
-        """Check after an interruption that the store's history is the same; else raise Compacted."""
+        """Raise Compacted if the store's history was replaced during an interruption; unchecked while etcd is unavailable."""
         with suppress(Unavailable):
             await self._revision_now()
         if self._is_abandoned:

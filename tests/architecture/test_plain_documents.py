@@ -94,7 +94,7 @@ def counted_in_code(module: str) -> tuple[int, int]:
 
 
 def messages(node: ast.AST) -> Iterator[str]:
-    """Yield the strings of code with at least three words, without placeholders."""
+    """Yield the code's strings of three words or more, without docstrings; placeholders are cut out."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
             continue

@@ -58,7 +58,10 @@ class Both:
         self._force = force
 
     def update(self, body: Json, by: str, *, live: Any = ..., subresource: str = "") -> Json | None:
-        """Update the object in our library and Go's; return the new one, or the old one if ``body`` is invalid. Raises Difference."""
+        """Compare an update in our library and Go's; return the new object. Raises Difference.
+
+        An invalid ``body`` is not tried: it returns the old object, as does an invalid result.
+        """
         before = self._live if live is ... else live
         if not is_valid(self._atom, body):
             return self._live

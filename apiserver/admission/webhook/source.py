@@ -47,7 +47,7 @@ class Source:
 
     @property
     def synced(self) -> asyncio.Event:
-        """Set once every configuration is loaded."""
+        """Event that is set once every configuration is loaded."""
         return self._informer.synced
 
     @property

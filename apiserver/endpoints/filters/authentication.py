@@ -222,7 +222,10 @@ def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
 
 
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:
-    """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``; raises ValueError."""
+    """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``; missing ones get defaults.
+
+    Raises ValueError.
+    """
 
     def listed(key: str, default: tuple[str, ...]) -> tuple[str, ...]:
         text = data.get(key)

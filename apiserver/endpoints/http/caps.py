@@ -42,7 +42,10 @@ M = TypeVar("M", bound=Member)
 
 
 def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, newcomer: Who) -> Who | None:
-    """Return the holder that must lose a connection (the newcomer above its limit, else the one with most), or None."""
+    """Return who must lose a connection, or None within the limits.
+
+    The newcomer if above its own limit; else, above the total, the holder with most.
+    """
     if len(held[newcomer]) > caps.each:
         return newcomer
     if total > caps.total:

@@ -134,7 +134,7 @@ class _Chunks:
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Decode chunks and remove them from ``buffer``; return the data."""
+        """Decode what has arrived, even part of a chunk, and remove it from ``buffer``. Raises ProtocolError."""
         pieces = []
         while not self.complete:
             if self._left:

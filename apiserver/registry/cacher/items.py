@@ -72,7 +72,10 @@ class Item:
 
     @property
     def raw_labels(self) -> bytes:
-        """The labels' JSON if ``labels_at`` is known, or empty. Equal bytes mean equal labels."""
+        """The labels' JSON; empty without labels, or if ``labels_at`` is 0.
+
+        If both have ``labels_at``, equal bytes mean equal labels.
+        """
         at, second = self.labels_at, self.pieces[1]
         if not second.startswith(_LABELS, at):
             return b""

@@ -90,7 +90,10 @@ def _conditions(seen: Observed, pod: Object) -> list[Object]:
 
 
 def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
-    """Return the conditions with NodeLost=False after a loss, which counts this start as a restart; else without NodeLost."""
+    """Return the conditions with NodeLost=False if a loss preceded this start, else without NodeLost.
+
+    Its time spaces further restarts after losses.
+    """
     if not node_loss.is_lost(seen.vm):
         return without_condition(found, conditions.NODE_LOST)
     message = "a new attempt began after the loss of a node"

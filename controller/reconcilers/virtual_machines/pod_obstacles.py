@@ -38,7 +38,7 @@ def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbound: str) -> tuple[Action, ...]:
-    """Return actions that report the pod's own status: no node takes it, or its container cannot start."""
+    """Return actions that report the pod's obstacle, ``reason``: no node takes it, or its container cannot start."""
     is_unschedulable = pod_state.is_unschedulable(pod)
     demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
     foreign = "; ".join(sorted(seen.incompatible.values())[:MAX_INCOMPATIBLE]) if is_unschedulable else ""

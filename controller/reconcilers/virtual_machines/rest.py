@@ -47,9 +47,9 @@ def report(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _at_rest(seen: Observed, decision: power.Power, found: list[Object]) -> list[Object]:
-    """Return ``found`` with the conditions that Helm, Flux and kstatus need for a machine that is off.
+    """Return ``found`` without Ready if the spec wants the machine off; with Stalled only after giving up.
 
-    They take Ready=False for "not yet", and Stalled=True for "never".
+    Helm, Flux and kstatus read Ready=False as "not yet", and Stalled=True as "never".
     """
     if power.is_off_by_its_spec(seen.vm, decision):
         return without_condition(without_condition(found, conditions.READY), conditions.STALLED)

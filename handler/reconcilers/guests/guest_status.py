@@ -309,7 +309,10 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
-    """Return the status while the pod waits for servers of disks ``names``, from the launcher; None if none is the machine's."""
+    """Return the status if some of these disks wait for a server, else None.
+
+    ``names`` come from the launcher; those without a server (network storage or NBD plugin) are ignored.
+    """
     silent = _silent_servers(vm, names)
     return waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
 

@@ -107,7 +107,7 @@ class Run:
 
 
 def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, str]:
-    """Return the kind of the run's ending and a message, from libvirt's last state of the domain (None: gone)."""
+    """Return the kind of the run's ending and a message, by the run's facts and libvirt's last state (None: gone)."""
     reason = last.reason if last is not None else "gone"
     if run.migrated_to or reason == "migrated":
         return "migrated", "the guest continues in another pod"

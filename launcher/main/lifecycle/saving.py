@@ -84,7 +84,10 @@ class Saving:
             await asyncio.to_thread(saved_disks.save, image, made_disks.names(machine.domain))
 
     async def _write(self, partial: Path) -> None:
-        """Have libvirt write the domain's memory to the file; look at the domain if the answer was lost. Raises HypervisorError."""
+        """Save the guest's memory to the file, and record progress. Raises HypervisorError.
+
+        If the answer is lost, the domain's state tells whether it was saved.
+        """
         async with asyncio.TaskGroup() as group:
             progress = group.create_task(self._follow())
             error = await self._call(partial)  # an exception in the group would become a group

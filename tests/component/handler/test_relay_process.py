@@ -243,7 +243,7 @@ async def flood(
 async def led(
     stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, source: RelayProcess, target: RelayProcess
 ) -> tuple[list[socket.socket], list[asyncio.Task[str]]]:
-    """Lead a connection through two relay processes; return the pods' sockets and the tasks of both ends, the source's first."""
+    """Connect two pods through two relay processes; return their sockets, and the tasks that relay."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dialled = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()

@@ -62,7 +62,7 @@ def without_medium(disk: Mapping[str, Any]) -> Object:
 
 
 def is_empty_drive(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk is a drive without a medium."""
+    """Return whether a disk is a CD-ROM drive without a medium."""
     return disk["device"] == "cdrom" and disk.get("type") is None and disk.get("source") is None
 
 

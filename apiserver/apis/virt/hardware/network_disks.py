@@ -173,7 +173,7 @@ def is_network(disk: Mapping[str, Any]) -> bool:
 
 
 def copies_writes(disk: Mapping[str, Any]) -> bool:
-    """Return whether QEMU's driver copies each write until the server answers."""
+    """Return whether QEMU's driver keeps a copy of this disk's writes until the server answers; never if read-only."""
     kind = kind_of(disk)
     return kind is not None and kind.copies_writes and not disk["readOnly"]
 

@@ -102,7 +102,7 @@ def link(interface: str) -> str:
 
 
 def link_of_network(interface: str, network: str) -> str:
-    """Return a hot-plugged interface's link name in the pod; an edit can give it another network."""
+    """Return a hot-plugged interface's link name in the pod: another one for each network, as edits can change it."""
     return f"net{_hash(f'{interface} {network}')}"
 
 

@@ -24,7 +24,7 @@ class Scripted:
 
 
 def moments(reconciler: Scripted, *, seconds: float = 1000) -> list[float]:
-    """Return the virtual times of the reconciler's calls within ``seconds``."""
+    """Run a controller for ``seconds`` of virtual time; return when it called the reconciler."""
 
     async def scenario() -> None:
         controller = Controller("test", reconciler, workers=2)
