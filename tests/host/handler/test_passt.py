@@ -48,8 +48,8 @@ def start(program: Path, guest_with_network: guest.Guest, tmp_path: Path) -> Ite
 
 
 def addresses_of(pod: Pod) -> str:
-    """Return the output of ``ip address show`` in the pod, without marks of duplicate address detection."""
-    return run("ip", "-n", pod.name, "address", "show").replace(" tentative", "")
+    """Return the addresses in the pod, a line each, without the links' states and marks of duplicate address detection."""
+    return run("ip", "-n", pod.name, "-oneline", "address", "show").replace(" tentative", "")
 
 
 async def a_machine_in(pod: Pod, addresses: tuple[str, ...]) -> tuple[messages.Machine, str]:
