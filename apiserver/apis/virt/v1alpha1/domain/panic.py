@@ -16,7 +16,7 @@ class Panic(Model):
     model: hardware.Model | None = Field(
         None,
         description="The device. Default isa, QEMU's pvpanic on ISA and PCI. none: panics are not reported; a kernel that reboots after a "
-        "panic (panic=) does so in its pod.",
+        "panic (panic=) does so in its pod. Without a driver for pvpanic in the guest, a panicked guest counts as running.",
     )
 
 
