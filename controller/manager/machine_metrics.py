@@ -85,7 +85,7 @@ def _of_machine(vm: Object, strategy: evictions.Strategy) -> Iterator[Row]:
     names, group = _names(vm), group_of(vm)
     machine = str(dig_vm(vm, "spec", "domain", "machine", "type") or "")
     yield "kubevirt_vm_info", {**names, "machine_type": machine, "status": summary.word(vm).lower(), "status_group": group}, 1
-    yield "kubevirt_vm_create_date_timestamp_seconds", names, times.parse(dig_vm(vm, "metadata", "creationTimestamp") or "").timestamp()
+    yield "kubevirt_vm_create_date_timestamp_seconds", names, times.parse(vm["metadata"]["creationTimestamp"]).timestamp()
     cpu = dig_vm(vm, "spec", "domain", "cpu") or {}
     for unit in ("sockets", "cores", "threads"):
         yield "kubevirt_vm_resource_requests", {**names, "resource": "cpu", "unit": unit, "source": "domain"}, int(str(cpu.get(unit) or 1))

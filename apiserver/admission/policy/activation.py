@@ -46,7 +46,7 @@ class Input:
     versioned: VersionedAttributes
     namespace: Object | None = None
     answers: dict[Question, Answer] = field(default_factory=dict)
-    """Of the authorizer, cached per request."""
+    """The authorizer's answers, cached per request."""
     _request: Object | None = None
 
     @property

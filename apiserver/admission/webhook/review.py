@@ -22,7 +22,7 @@ _MAX_CODE: Final = 1 << 31
 
 
 class WrongAnswer(Exception):
-    """The answer is no valid ``AdmissionReview``; has the reason."""
+    """The webhook's answer is an invalid ``AdmissionReview``; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

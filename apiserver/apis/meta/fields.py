@@ -38,7 +38,7 @@ class Selector:
 
     @property
     def is_everything(self) -> bool:
-        """Whether it has no terms, and so matches every object."""
+        """True if the selector lacks terms, and so matches every object."""
         return not self.terms
 
     @property

@@ -201,7 +201,8 @@ class Migrate(CreatingVerb):
         del now
         name = self.name_for_id(obj, body)
         raise_if_refused(obj, refuse_migrate)
-        if (node := objects.dig(body, "nodeSelector", names.HOSTNAME_LABEL)) is not None and node == dig_vm(obj, "status", "nodeName"):
+        selector, node = body.get("nodeSelector") or {}, dig_vm(obj, "status", "nodeName")
+        if node and node in (selector.get(names.HOSTNAME_LABEL), selector.get(names.HOSTNAME_SELECTOR)):
             raise conflict(obj, f"the guest already runs on node {node}: choose another node, or none")
         metadata = obj["metadata"]
         spec: Object = {"selector": {"name": metadata["name"]}}

@@ -117,7 +117,8 @@ class VirtualMachineStrategy(Strategy):
             else:
                 text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; the change takes effect at its next start'
             found.append("; ".join(filter(None, (f"{running.words(differences)}: {text}", live_changes.limit(obj)))))
-        found += _never_shrink(obj, old)
+        if is_edited:
+            found += _never_shrink(obj, old)
         if objects.labels_of(obj) != objects.labels_of(old):
             found.append(
                 f'metadata.labels: the present pod of virtual machine "{name}" keeps its labels, which Services select; the change '

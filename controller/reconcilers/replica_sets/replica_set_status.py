@@ -48,12 +48,12 @@ def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
     seconds = min_ready_seconds(replica_set)
     available = [readiness.available_from(vm, seconds) for vm in plan.active]
     wanted = wanted_replicas(replica_set)
-    off = [vm for vm in plan.active if readiness.is_off_as_specified(vm)]
-    lacking = [vm for vm, each in zip(plan.active, available, strict=True) if (each is None or each > now) and vm not in off]
+    unavailable = [vm for vm, each in zip(plan.active, available, strict=True) if each is None or each > now]
+    lacking = [vm for vm in unavailable if not readiness.is_off_as_specified(vm)]
     settled = len(plan.active) - len(lacking)
     if settled == len(plan.active) == wanted:
         return None
-    told = [f"{settled} of {wanted} machines are available{' or off as specified' if off else ''}"]
+    told = [f"{settled} of {wanted} machines are available{' or off as specified' if len(lacking) < len(unavailable) else ''}"]
     if len(plan.active) != wanted:
         told.append(f"the set has {len(plan.active)}")
     told += [f"{name_of(vm)}: {summary.reason(vm) or summary.word(vm)}" for vm in lacking[:1]]

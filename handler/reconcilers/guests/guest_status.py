@@ -47,6 +47,7 @@ WATCHDOG_FIRED: Final = "WatchdogFired"
 POWERED_OFF: Final = "PoweredOff"
 """The domain was destroyed, so the guest could not write data in its memory."""
 SEE_PANIC: Final = "to see why, open kubectl virt console with --wait 5m before the next start"
+GIVE_AN_IMAGE: Final = "the guest starts when the image exists: copy it there, or set source.create or source.import and restart"
 DISK_FULL: Final = "I/O error: no room"
 """Replaces libvirt's reason, the same for every I/O error."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
@@ -305,7 +306,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
     ``names`` are the launcher's disks; others than the machine's are ignored.
     """
-    return waiting(vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; {_GIVE_AN_IMAGE}"), now)
+    return waiting(vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; {GIVE_AN_IMAGE}"), now)
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
@@ -350,9 +351,6 @@ def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
     for kind, why in ((conditions.DISKS_READY, reason), (conditions.READY, conditions.DISKS_NOT_READY)):
         status = objects.with_status_condition(status, objects.new_condition(vm, kind, "False", why, message), now=stamp)
     return status
-
-
-_GIVE_AN_IMAGE: Final = "the guest starts when the image exists: copy it there, or set source.create or source.import and restart"
 
 
 def _missing_images(vm: Object, names: Sequence[str]) -> str:

@@ -94,7 +94,7 @@ def test_reset_without_libvirtd_is_done_once_it_is_back(start: Start) -> None:
             assert boot_of(viewer)[0] != first
         client.call(messages.Operate("a", 1, "Reset"))
         boot = boot_of(viewer)[0]
-        time.sleep(1)
+        time.sleep(1)  # no event reports that nothing happens
         assert boot_of(viewer)[0] == boot
 
 

@@ -104,7 +104,7 @@ def rank(text: str) -> Rank:
 
 
 def show(text: str, *, stored: bool = False) -> str:
-    """Return a step for messages: ``.spec``, ``[name="a"]``; ``stored``: a step of an entry, in which Go reads numbers as floats."""
+    """Return a step for messages: ``.spec``, ``[name="a"]``. Go reads numbers in entries (``stored``) as floats."""
     if text[:2] == "f:":
         return "." + text[2:]
     return (_show if len(text) <= _LONGEST else _show.__wrapped__)(text, stored)

@@ -37,7 +37,7 @@ class Owner(NamedTuple):
     subresource: str = ""
 
     def identifier(self) -> str:
-        """Return Go's JSON identifier, by which owners are sorted."""
+        """Return Go's JSON identifier; owners are sorted by it."""
         named = (
             ("manager", self.manager),
             ("operation", self.operation),

@@ -4,7 +4,7 @@ A set is a tree of dicts. A step with an empty tree is a member; one with fields
 
     {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}}     # metadata.labels and metadata.labels.app, not metadata
 
-The root is no member: there, ``{}`` is the empty set. Finished sets never change. Functions return sorted sets.
+A set never contains the root: there, ``{}`` is the empty set. Finished sets never change. Functions return sorted sets.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Updater:
     def apply(
         self, live: Object, applied: Object, version: str, managed: Managed, applier: Owner, *, force: bool
     ) -> tuple[Object, Managed]:  # fmt: skip
-        """Return (merged object, entries by owner); the applier's new entry has no time.
+        """Return (merged object, entries by owner); the applier's new entry lacks a time.
 
         Raises:
             Conflicts: it changes fields of other owners without force.

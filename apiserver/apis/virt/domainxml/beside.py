@@ -35,7 +35,7 @@ FIELDS: Final[Shape] = {
 
 
 def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[str]:
-    """Yield the paths, below ``spec.domain``, of fields that have no effect if ``domainXML`` is set."""
+    """Yield the paths below ``spec.domain`` of fields that ``domainXML`` makes ineffective."""
     if isinstance(given, list):
         for position, each in enumerate(given):
             yield from foreign(each, shape, f"{path}[{position}]")

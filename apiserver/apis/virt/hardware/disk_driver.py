@@ -1,4 +1,4 @@
-"""How QEMU reads and writes a disk: ``driver``, with libvirt's values."""
+"""Reads a disk's ``driver``, the way in which QEMU accesses it, with libvirt's values."""
 
 from __future__ import annotations
 

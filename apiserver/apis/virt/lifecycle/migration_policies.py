@@ -23,9 +23,9 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 """Minimum and maximum (inclusive)."""
 GIB: Final = 1 << 30
 COPY_SECONDS: Final = 3600
-"""Seconds added for copied disks, because blank disks may be mostly empty.
+"""Maximum seconds added for copied disks, because blank disks may be mostly empty.
 
-At 1 Gbit/s, 400 GiB move in this time. ``completionTimeoutPerGiB`` has no such limit.
+At 1 Gbit/s, 400 GiB move in this time. A policy's ``completionTimeoutPerGiB`` applies without this limit.
 """
 
 

@@ -77,8 +77,8 @@ def _lacks(vm: Object) -> str:
         return "the guest's file systems are frozen"
     changes = [f"{each.get('path')}: {each.get('message') or each.get('state')}" for each in dig_vm(vm, "status", "changes") or ()]
     disks = [f"disk {each.get('name')}: {each['message']}" for each in dig_vm(vm, "status", "volumeStatus") or () if each.get("message")]
-    restart = _condition(vm, conditions.RESTART_REQUIRED).get("message")
-    return next(iter([*disks, *([str(restart)] if restart else []), *changes]), "")
+    restart = str(_condition(vm, conditions.RESTART_REQUIRED).get("message") or "")
+    return next(filter(None, (*disks, restart, *changes)), "")
 
 
 def _of_ended(vm: Object, phase: str) -> str:

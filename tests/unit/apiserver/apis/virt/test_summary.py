@@ -126,5 +126,7 @@ def test_wide_table_tells_what_a_ready_guest_lacks() -> None:
     waits = a_vm("Running", conditions=[ready], volumeStatus=volumes, **GOES_ON)
     assert summary.reason(waits) == "disk data: PersistentVolumeClaim data does not exist"
     assert summary.reason(a_vm("Running", conditions=[ready], volumeStatus=volumes[:1], **GOES_ON)) is None
+    waits = a_vm("Running", conditions=[ready, restart], changes=[change], volumeStatus=volumes, **GOES_ON)
+    assert summary.reason(waits) == "disk data: PersistentVolumeClaim data does not exist"
     frozen = a_vm("Running", conditions=[ready, restart], fsFreezeStatus="frozen", **GOES_ON)
     assert summary.reason(frozen) == "the guest's file systems are frozen"

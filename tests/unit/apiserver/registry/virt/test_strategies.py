@@ -638,9 +638,10 @@ def test_migrate_makes_a_migration_that_its_strategy_accepts() -> None:
         _migrate(_vm(), {"nodeSelector": {"a": 1}})
 
 
-def test_migrate_refuses_the_node_where_the_guest_runs() -> None:
+@pytest.mark.parametrize("label", ["kubernetes.io/hostname", "kubevirt.io/hostname"])
+def test_migrate_refuses_the_node_where_the_guest_runs(label: str) -> None:
     vm = _vm()
-    here, there = ({"nodeSelector": {"kubernetes.io/hostname": each}} for each in (vm["status"]["nodeName"], "node9"))
+    here, there = ({"nodeSelector": {label: each}} for each in (vm["status"]["nodeName"], "node9"))
     assert _migrate(vm, there)["spec"]["nodeSelector"] == there["nodeSelector"]
     with pytest.raises(errors.Conflict, match="the guest already runs on node node1: choose another node, or none"):
         _migrate(vm, here)
