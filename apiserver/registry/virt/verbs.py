@@ -242,7 +242,7 @@ class CancelMigration(DeletingVerb):
 def refuse_start(vm: Object) -> Refusal:
     """Return why the machine cannot start, or None."""
     decision = power.decide(vm)
-    if not decision.on:
+    if not decision.on or _waits_to_retry(vm, decision):
         return None
     if _is_open(vm, decision):
         return f"the virtual machine is already on ({phases.phase_of(vm) or 'Pending'})"
@@ -276,6 +276,8 @@ def refuse_stop(vm: Object) -> Refusal:
 def refuse_restart(vm: Object) -> Refusal:
     """Return why the machine cannot restart, or None."""
     decision = power.decide(vm)
+    if _waits_to_retry(vm, decision):
+        return None
     if phases.phase_of(vm) not in phases.WITH_POD:
         return "the virtual machine has not been started yet" if decision.on else "the virtual machine is off; start it instead"
     if not decision.on:
@@ -476,6 +478,11 @@ def _discard_image(vm: Object) -> None:
         )
     for field in (managed_save.FIELD, running.RUNNING):
         vm["status"].pop(field, None)
+
+
+def _waits_to_retry(vm: Object, decision: power.Power) -> bool:
+    """Return True between an attempt that failed and the next one; a request skips that pause."""
+    return decision.on and decision.reason != "Requested" and phases.phase_of(vm) in phases.ENDED
 
 
 def _is_open(vm: Object, decision: power.Power) -> bool:

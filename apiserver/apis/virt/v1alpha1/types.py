@@ -490,8 +490,8 @@ class MigrationSpec(Model):
     selector: MigrationSelector = Field(description="The virtual machine.")
     node_selector: dict[str, str] | None = Field(
         None,
-        description="Labels that the target node must have, in addition to those in the machine's spec. kubevirt.io/hostname stands for "
-        "kubernetes.io/hostname.",
+        description="Labels that the target node must have, in addition to those in the machine's spec; a label here replaces the same "
+        "one there. kubevirt.io/hostname stands for kubernetes.io/hostname.",
         json_schema_extra={"x-kubernetes-map-type": "atomic"},
     )
     priority: Int32 | None = Field(

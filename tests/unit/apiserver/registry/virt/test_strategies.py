@@ -535,6 +535,15 @@ def test_verbs_are_refused_by_a_machine_that_is_being_deleted(verb: str) -> None
     assert _refusal(verb, vm) == "the virtual machine is being deleted"
 
 
+@pytest.mark.parametrize("verb", ["start", "restart"])
+def test_start_and_restart_skip_the_pause_after_a_failure(verb: str) -> None:
+    failed = _off("Failed", "Always")
+    assert power.decide(failed).failures == 1
+    decision = power.decide(_call(verb, failed))
+    assert (decision.on, decision.attempt, decision.reason, decision.failures) == (True, 2, "Requested", 0)
+    assert _refusal("start", _call(verb, failed)) == "the virtual machine is already being started"
+
+
 def test_suspend_is_an_operation_and_resume_the_next_attempt() -> None:
     (operation,) = _call("suspend", _with_claim(_vm()))["status"]["operations"]
     assert (operation["action"], operation["attempt"]) == ("Suspend", 1)
