@@ -22,13 +22,13 @@ def client() -> ssl.SSLContext:
 def trusting(*, file: str | None = None, pem: str | None = None) -> ssl.SSLContext:
     """Return a client context that trusts the authorities in ``file`` and ``pem``; without both, the system's.
 
-    Raises:
-        ssl.SSLError, OSError: they are unreadable.
-        ValueError: the text is not ASCII.
+    Raises ssl.SSLError, ValueError, OSError: they are unreadable.
     """
     context = client()
     if file or pem:
-        context.load_verify_locations(cafile=file or None, cadata=pem or None)
+        # ssl accepts only ASCII; Go skips comments of any letters.
+        ascii_pem = pem.encode("ascii", "ignore").decode() if pem else None
+        context.load_verify_locations(cafile=file or None, cadata=ascii_pem)
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context

@@ -110,7 +110,7 @@ class Config:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
             self._load_client_certificate(context)
-        except (ssl.SSLError, OSError) as error:
+        except (ssl.SSLError, ValueError, OSError) as error:
             raise ConfigError(f"certificates for {self.server}: {error}") from error
         return context
 
@@ -155,4 +155,4 @@ def _decoded(path: Path, section: dict[str, Any], field: str) -> bytes | None:
 
 
 def _text(data: bytes | None) -> str | None:
-    return data.decode("ascii", errors="replace") if data else None
+    return data.decode(errors="replace") if data else None

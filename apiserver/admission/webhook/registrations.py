@@ -33,7 +33,7 @@ class Address:
     def read(cls, config: Mapping[str, Json]) -> Address:
         """Parse a ``WebhookClientConfig``; an error becomes the result's ``problem``."""
         try:
-            authority = base64.b64decode(config.get("caBundle") or "", validate=True).decode("ascii", errors="replace")
+            authority = base64.b64decode(config.get("caBundle") or "", validate=True).decode(errors="replace")
         except (binascii.Error, ValueError):
             return cls(problem="caBundle is not valid base64")
         if service := config.get("service"):

@@ -39,8 +39,8 @@ class WebSocket(Response):
     """
 
     __slots__ = (
-        "_carrier", "_ended", "_heard", "_held", "_max_bytes", "_messages", "_on_close", "_ping_seconds", "_protocol", "_ready",
-        "_request", "_socket_bytes", "_timer", "subprotocol",
+        "_carrier", "_ended", "_heard", "_held", "_max_bytes", "_messages", "_on_close", "_paused", "_ping_seconds", "_protocol",
+        "_ready", "_request", "_socket_bytes", "_timer", "subprotocol",
     )  # fmt: skip
     prepared = True
 
@@ -75,6 +75,7 @@ class WebSocket(Response):
         self._held = Slices()
         self._messages: deque[bytes] = deque()
         self._ready = asyncio.Event()
+        self._paused = False
         self._ended = False
 
     async def accept(self) -> None:
@@ -131,6 +132,7 @@ class WebSocket(Response):
 
     async def _wait(self) -> None:
         self._ready.clear()
+        self._paused = False
         self._carrier.pause(reading=True)
         await self._ready.wait()
 
@@ -141,18 +143,14 @@ class WebSocket(Response):
             self._held.add(data)
             while not self._messages and self._decode():
                 pass
-            if self._is_full:
+            if self._messages and len(self._held) > _HELD:
+                self._paused = True
                 self._carrier.pause(reading=False)
         else:
             self._held.clear()
             self._protocol.receive_eof()
             self._take_events(gone=True)
         self._ready.set()
-
-    @property
-    def _is_full(self) -> bool:
-        """True if decoded messages wait and much input is held: reading pauses."""
-        return bool(self._messages) and len(self._held) > _HELD
 
     def _decode(self) -> bool:
         """Take one message, or decode one slice; return False if that needs more input, or after the end."""
@@ -191,8 +189,8 @@ class WebSocket(Response):
         return b"".join(self._protocol.data_to_send())
 
     def _beat(self) -> None:
-        """Ping. Abort if nothing came since the last ping while we read."""
-        if not self._heard and not self._is_full:
+        """Abort if nothing came since the last ping, unless reading is paused; else ping, and repeat after ``ping_seconds``."""
+        if not self._heard and not self._paused:
             self._carrier.abort()
             return
         self._heard = False

@@ -91,6 +91,14 @@ def test_an_authority_without_key_usage_is_trusted(serve: Callable[..., ssl.SSLC
     meet(contexts.trusting(pem=ROOT.pem), serve(ROOT))
 
 
+def test_comments_beside_certificates_may_have_any_letters(serve: Callable[..., ssl.SSLContext]) -> None:
+    meet(contexts.trusting(pem=f"# Behörde\n{ROOT.pem}"), serve(ROOT))
+    with pytest.raises((ValueError, ssl.SSLError)):
+        contexts.trusting(pem="Behörde")
+    with pytest.raises((ValueError, ssl.SSLError)):
+        contexts.trusting(pem="öäü")
+
+
 def test_a_certificate_in_the_middle_is_an_anchor(serve: Callable[..., ssl.SSLContext], tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text(MIDDLE.pem)
 

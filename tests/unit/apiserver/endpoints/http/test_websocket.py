@@ -287,12 +287,15 @@ async def test_a_compressed_message_is_no_message() -> None:
     await peer.line.end()
 
 
-async def test_client_we_do_not_read_is_not_closed_for_silence() -> None:
+@pytest.mark.parametrize("read", [0, 1], ids=["nothing", "a message"])
+async def test_client_we_do_not_read_is_not_closed_for_silence(read: int) -> None:
     waiting = asyncio.Event()
 
     async def serve(request: Request) -> Response:
         socket = WebSocket(request, ping_seconds=0.02)
         await socket.accept()
+        for _ in range(read):
+            await socket.receive_frames()
         await waiting.wait()
         return socket
 
