@@ -697,6 +697,10 @@ class OperationParameters(TypedDict, total=False):
     unfreezeTimeoutSeconds: int
 
 
+class Ordinals(TypedDict, total=False):
+    start: int
+
+
 class PITTimer(TypedDict, total=False):
     tickPolicy: Literal["delay", "discard"]
 
@@ -918,6 +922,7 @@ class VirtualMachineReplicaSetSpec(TypedDict, total=False):
     minReadySeconds: int
     selector: Required[ObjectSelector]
     template: Required[VirtualMachineTemplate]
+    ordinals: Ordinals
     paused: bool
 
 

@@ -9,6 +9,7 @@ from apiserver.apis.meta import errors, labels, names, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt.kinds import dig_replica_set
+from apiserver.apis.virt.lifecycle import ordinals
 from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import placeholders
@@ -26,10 +27,13 @@ class Replicate(CreatingVerb):
     creates = VIRTUAL_MACHINES
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return a machine from the set's template, controlled by the set. The body may have the set's ``preconditions.uid``."""
+        """Return a machine from the set's template, controlled by the set.
+
+        The body may have the set's ``preconditions.uid``. It must have the machine's ``ordinal`` exactly if the set has ordinals.
+        """
         del now
         name, uid = objects.name_of(obj), objects.dig(body, "preconditions", "uid")
-        if unknown := sorted(body.keys() - {"preconditions", "kind", "apiVersion"}):
+        if unknown := sorted(body.keys() - {"preconditions", "ordinal", "kind", "apiVersion"}):
             raise errors.BadRequest(f"{REPLICATE} takes no field {unknown[0][:64]!r}: a machine is what the template says")
         if objects.is_deleting(obj):
             raise errors.Conflict(f'{REPLICA_SETS.kind} "{name}" is being deleted, and creates no machines')
@@ -37,21 +41,37 @@ class Replicate(CreatingVerb):
             raise errors.Conflict(f'{REPLICA_SETS.kind} "{name}" is another one than that of the precondition')
         template = obj["spec"]["template"]
         given = template.get("metadata") or {}
-        prefix = f"{name}-"
-        made = names.generate(prefix)
-        spec = placeholders.expanded(template["spec"], made, made.removeprefix(prefix))
+        prefix, end = f"{name}-", _end_of_name(obj, body)
+        spec = placeholders.expanded(template["spec"], replica_set.placeholder_values(obj, end))
+        is_free = not ordinals.has_ordinals(obj) and spec == template["spec"]
         return {
             "apiVersion": VIRTUAL_MACHINES.api_version,
             "kind": VIRTUAL_MACHINES.kind,
             "metadata": {
                 # Without placeholders, the store tries further names if one is taken.
-                **({"generateName": prefix} if spec == template["spec"] else {"name": made}),
+                **({"generateName": prefix} if is_free else {"name": f"{prefix}{end}"}),
                 "namespace": objects.namespace_of(obj),
                 **{field: given[field] for field in ("labels", "annotations") if given.get(field)},
                 "ownerReferences": [objects.owner_reference(obj, REPLICA_SETS, block_owner_deletion=True)],
             },
             "spec": spec,
         }
+
+
+def _end_of_name(obj: Object, body: Object) -> str:
+    """Return the ordinal in the body, else random characters. Raises BadRequest, or Conflict if the set does not want the ordinal."""
+    ordinal = body.get("ordinal")
+    if not ordinals.has_ordinals(obj):
+        if ordinal is not None:
+            raise errors.BadRequest(f"{REPLICATE} takes an ordinal only for a set with spec.ordinals")
+        return names.generate("")
+    if not isinstance(ordinal, int) or isinstance(ordinal, bool):
+        raise errors.BadRequest(f"{REPLICATE} requires an ordinal, because the set has spec.ordinals")
+    if ordinal not in (wanted := ordinals.wanted(obj)):
+        raise errors.Conflict(
+            f'{REPLICA_SETS.kind} "{objects.name_of(obj)}" has {len(wanted)} replicas from {wanted.start} on, without {ordinal}'
+        )
+    return str(ordinal)
 
 
 def selector_of(obj: Object) -> str:

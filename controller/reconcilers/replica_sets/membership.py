@@ -8,9 +8,10 @@ from typing import Final
 
 from apiserver.apis.meta import labels
 from apiserver.apis.meta.labels import Selector
-from apiserver.apis.meta.objects import Object, controller_of, dig, is_deleting, key_of, labels_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import Object, controller_of, dig, is_deleting, key_of, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_replica_set
+from apiserver.apis.virt.lifecycle import ordinals
 from apiserver.apis.virt.places.resources import REPLICA_SETS
 from controller.reconcilers.replica_sets import finished
 
@@ -51,19 +52,22 @@ def selector_of(replica_set: Object) -> Selector:
 def of_set(replica_set: Object, machines: Iterable[Object]) -> Membership:
     """Return which of these machines of its namespace the set controls, adopts and releases.
 
-    A set in deletion adopts and releases none, because the garbage collector has its machines. No set adopts a finished machine, because it
-    would delete it.
+    A set in deletion adopts and releases none, because the garbage collector has its machines. A set without ordinals adopts no finished
+    machine, because it would delete it. A set with ordinals has only machines with their names.
     """
     selector, uid, is_going = selector_of(replica_set), uid_of(replica_set), is_deleting(replica_set)
     members, adopted, released = [], [], []
+    numbered = ordinals.has_ordinals(replica_set)
     for vm in machines:
+        if numbered and ordinals.ordinal_of(replica_set, name_of(vm)) is None:
+            continue
         controller, matches = controller_of(vm), selector.matches(labels_of(vm))
         if controller is not None and controller.get("uid") == uid:
             if matches:
                 members.append(vm)
             elif not is_going and not is_deleting(vm):
                 released.append(vm)
-        elif controller is None and matches and not is_going and not is_deleting(vm) and not finished.is_finished(vm):
+        elif controller is None and matches and not is_going and not is_deleting(vm) and (numbered or not finished.is_finished(vm)):
             members.append(vm)
             adopted.append(vm)
     return Membership(tuple(members), tuple(adopted), tuple(released))

@@ -114,7 +114,7 @@ class ReplicaSets:
             return None
         for vm in plan.adopted:
             await self._adopt(replica_set, vm)
-        return await self._delete(replica_set, plan.delete) or await self._create(replica_set, plan.create)
+        return await self._delete(replica_set, plan.delete) or await self._create(replica_set, [*[None] * plan.create, *plan.ordinals])
 
     async def _is_current(self, replica_set: Object) -> bool:
         """Return whether virt-api has this very set, and not in deletion."""
@@ -140,20 +140,19 @@ class ReplicaSets:
             return
         self._informers.vms.remember(written)
 
-    async def _create(self, replica_set: Object, count: int) -> Failure | None:
-        size = _FIRST_BATCH
-        while count > 0:
-            batch = [self._create_one(replica_set) for _ in range(min(size, count))]
+    async def _create(self, replica_set: Object, wanted: Sequence[int | None]) -> Failure | None:
+        """Create machines with these ordinals; None: one with a random name."""
+        done, size = 0, _FIRST_BATCH
+        while batch := [self._create_one(replica_set, each) for each in wanted[done : done + size]]:
             if refused := await self._each(replica_set, replica_sets.FAILED_CREATE, batch):
                 return refused
-            count, size = count - len(batch), size * 2
+            done, size = done + size, size * 2
         return None
 
-    async def _create_one(self, replica_set: Object) -> None:
+    async def _create_one(self, replica_set: Object, ordinal: int | None) -> None:
         path = REPLICA_SETS.path(namespace_of(replica_set), name_of(replica_set), replica_sets.REPLICATE)
-        made = await self._client.request(
-            "POST", path, body={"preconditions": {"uid": uid_of(replica_set)}}, params={"fieldManager": FIELD_MANAGER}
-        )
+        body = {"preconditions": {"uid": uid_of(replica_set)}, **({} if ordinal is None else {"ordinal": ordinal})}
+        made = await self._client.request("POST", path, body=body, params={"fieldManager": FIELD_MANAGER})
         self._informers.vms.remember(made)
         self._tell(replica_set, "Normal", "SuccessfulCreate", f"Created virtual machine: {name_of(made)}")
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, is_deleting
+from apiserver.apis.meta.objects import Object, is_deleting, name_of
 from apiserver.apis.virt.kinds import dig_replica_set
+from apiserver.apis.virt.lifecycle import ordinals
 from controller.reconcilers.replica_sets import finished, membership, readiness, scale_down
 from controller.reconcilers.replica_sets.finished import Finished
+from controller.reconcilers.replica_sets.membership import Membership
 
 BURST: Final = 500
 """Writes of one pass, as in Kubernetes."""
@@ -33,6 +35,9 @@ class Plan:
     adopted: tuple[Object, ...] = ()
     released: tuple[Object, ...] = ()
     create: int = 0
+    """Of machines with random names."""
+    ordinals: tuple[int, ...] = ()
+    """Of machines to create."""
     delete: tuple[Object, ...] = ()
     active: tuple[Object, ...] = ()
     terminating: int = 0
@@ -45,13 +50,15 @@ class Plan:
     @property
     def acts(self) -> bool:
         """Return True if the plan adopts, releases, creates or deletes machines."""
-        return bool(self.adopted or self.released or self.create or self.delete)
+        return bool(self.adopted or self.released or self.create or self.ordinals or self.delete)
 
 
 def plan(seen: Observed) -> Plan:
-    """Return the machines to adopt, release, delete and count, and how many to create."""
+    """Return the machines to adopt, release, delete and count, and how many or which to create."""
     found = membership.of_set(seen.replica_set, seen.machines)
     present = [vm for vm in found.members if not is_deleting(vm)]
+    if ordinals.has_ordinals(seen.replica_set):
+        return _with_ordinals(seen, found, present)
     over: list[Object] = []
     active: list[Object] = []
     for vm in present:
@@ -71,8 +78,36 @@ def plan(seen: Observed) -> Plan:
     )
 
 
+def _with_ordinals(seen: Observed, found: Membership, present: Sequence[Object]) -> Plan:
+    """Return the plan of a set with ordinals. An ended machine keeps its place, and a machine in deletion its name."""
+    wanted, names = ordinals.wanted(seen.replica_set), {name_of(vm) for vm in found.members}
+    create: list[int] = []
+    excess: list[tuple[int, Object]] = []
+    if not _stands_still(seen.replica_set):
+        create = [each for each in wanted if ordinals.machine_name(seen.replica_set, each) not in names]
+        numbered = ((ordinals.ordinal_of(seen.replica_set, name_of(vm)), vm) for vm in present)
+        excess = sorted(((number, vm) for number, vm in numbered if number is not None and number not in wanted), key=_highest_first)
+    return Plan(
+        adopted=found.adopted,
+        released=found.released,
+        ordinals=tuple(create[:BURST]),
+        delete=tuple(vm for _, vm in excess[:BURST]),
+        active=tuple(present),
+        terminating=len(found.members) - len(present),
+        requeue_after=_next(seen, present, Finished()),
+    )
+
+
+def _highest_first(numbered: tuple[int, Object]) -> int:
+    return -numbered[0]
+
+
+def _stands_still(replica_set: Object) -> bool:
+    return is_deleting(replica_set) or bool(dig_replica_set(replica_set, "spec", "paused"))
+
+
 def _changes(replica_set: Object, active: Sequence[Object], ended: Finished) -> tuple[int, tuple[Object, ...]]:
-    if is_deleting(replica_set) or dig_replica_set(replica_set, "spec", "paused"):
+    if _stands_still(replica_set):
         return 0, ()
     excess = len(active) - wanted_replicas(replica_set)
     too_many = tuple(scale_down.in_order(active)[:excess]) if excess > 0 else ()

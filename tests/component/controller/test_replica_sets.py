@@ -182,6 +182,25 @@ async def test_placeholders_differ_between_machines(tmp_path: Path) -> None:
         assert len(claims) == 3
 
 
+async def test_ordinals_name_the_machines_and_the_highest_go_first(tmp_path: Path) -> None:
+    manifest = a_manifest(ordinals={"start": 1})
+    manifest["spec"]["template"]["spec"]["domain"]["devices"] = {
+        "disks": [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data-$(vm.ordinal)"}}]
+    }
+    async with world(tmp_path) as cluster:
+        await cluster.client.create(VIRTUAL_MACHINES, a_machine("web-3", WEB), "ns")
+        await cluster.client.create(VIRTUAL_MACHINES, a_machine("web-x", WEB), "ns")
+        await cluster.client.create(REPLICA_SETS, manifest, "ns")
+        machines = await cluster.settled(3)
+        assert sorted(map(name_of, owned(await cluster.set(), machines))) == ["web-1", "web-2", "web-3"]
+        (second,) = (each for each in machines if name_of(each) == "web-2")
+        assert dig(second, "spec", "domain", "devices", "disks")[0]["source"]["name"] == "data-2"
+        await cluster.client.delete(VIRTUAL_MACHINES, "web-1", "ns")
+        await cluster.until(lambda _, all_: len({*map(name_of, all_)} & {"web-1", "web-2", "web-3"}) == 3)
+        await cluster.scale(1)
+        assert [name_of(each) for each in owned(await cluster.set(), await cluster.settled(1))] == ["web-1"]
+
+
 async def test_a_paused_set_waits(tmp_path: Path) -> None:
     async with world(tmp_path) as cluster:
         await cluster.client.create(REPLICA_SETS, a_manifest(paused=True), "ns")

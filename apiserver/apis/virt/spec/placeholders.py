@@ -1,4 +1,4 @@
-"""Placeholders ``$(vm.name)`` and ``$(vm.suffix)`` in a set's template.
+"""Placeholders in a set's template: ``$(vm.name)``, and ``$(vm.suffix)`` or ``$(vm.ordinal)``.
 
 Other texts in ``$(…)``, such as a shell's in cloud-init's data, stay. As in containers' environment, ``$$(vm.name)`` becomes
 ``$(vm.name)``.
@@ -7,18 +7,16 @@ Other texts in ``$(…)``, such as a shell's in cloud-init's data, stay. As in c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from apiserver.apis.meta.validation import FieldError, Path, invalid
 
-KNOWN: Final = ("name", "suffix")
 _PLACEHOLDER: Final = re.compile(r"(\$?)\$\(vm\.([^()]*)\)")
 
 
-def expanded(value: Any, name: str, suffix: str) -> Any:  # noqa: ANN401  JSON
-    """Return JSON data with a machine's name and suffix in place of placeholders."""
-    values = dict(zip(KNOWN, (name, suffix), strict=True))
+def expanded(value: Any, values: Mapping[str, str]) -> Any:  # noqa: ANN401  JSON
+    """Return JSON data with values in place of the placeholders that ``values`` names."""
 
     def replaced(found: re.Match[str]) -> str:
         return found[0][1:] if found[1] else values.get(found[2], found[0])
@@ -37,19 +35,19 @@ def expanded(value: Any, name: str, suffix: str) -> Any:  # noqa: ANN401  JSON
     return of(value)
 
 
-def validate(value: Any, path: Path) -> Iterator[FieldError]:  # noqa: ANN401  JSON
-    """Yield an error for each unknown placeholder."""
+def validate(value: Any, path: Path, names: Sequence[str]) -> Iterator[FieldError]:  # noqa: ANN401  JSON
+    """Yield an error for each placeholder that is not among ``names``."""
     match value:
         case str():
             for escaped, name in _PLACEHOLDER.findall(value):
-                if not escaped and name not in KNOWN:
-                    known = " and ".join(f"$(vm.{each})" for each in KNOWN)
+                if not escaped and name not in names:
+                    known = " and ".join(f"$(vm.{each})" for each in names)
                     yield invalid(path, f"$(vm.{name})", f"unknown placeholder; {known} exist, and $$(vm.{name}) stands for the text")
         case dict():
             for key, each in value.items():
-                yield from validate(each, path.child(key))
+                yield from validate(each, path.child(key), names)
         case list():
             for position, each in enumerate(value):
-                yield from validate(each, path.index(position))
+                yield from validate(each, path.index(position), names)
         case _:
             return

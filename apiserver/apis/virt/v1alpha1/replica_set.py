@@ -14,6 +14,7 @@ from apiserver.apis.meta.schema import ATOMIC_MAP, Int32, Int64, Kind, Model, Ti
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_replica_set
+from apiserver.apis.virt.lifecycle import ordinals
 from apiserver.apis.virt.lifecycle.replica_sets import CONDITION_TYPES
 from apiserver.apis.virt.spec import placeholders
 from apiserver.apis.virt.v1alpha1 import defaults, size, validation
@@ -28,6 +29,7 @@ Object = Mapping[str, Any]
 SPEC: Final = Path("spec")
 SELECTOR: Final = SPEC.child("selector")
 TEMPLATE: Final = SPEC.child("template")
+ORDINALS: Final = SPEC.child("ordinals")
 SUFFIX: Final = 6
 """Characters that a machine's name adds to its set's: a hyphen and five random ones."""
 MAX_NAME: Final = validation.MAX_NAME - SUFFIX
@@ -51,8 +53,14 @@ class VirtualMachineTemplate(Model):
     metadata: TemplateMetadata | None = Field(None, description="Labels and annotations of the machines.")
     spec: VirtualMachineSpec = Field(
         description="The spec of the machines. An edit affects only machines that are created later. In its texts, $(vm.name) becomes the "
-        "machine's name, and $(vm.suffix) the random characters at its end."
+        "machine's name, and $(vm.suffix) the random characters at its end; with spec.ordinals, $(vm.ordinal) the number at its end."
     )
+
+
+class Ordinals(Model):
+    """Numbers at the ends of the machines' names."""
+
+    start: Int32 | None = Field(None, description="The first number. Default 0. A change deletes machines with numbers out of range.")
 
 
 class VirtualMachineReplicaSetSpec(Model):
@@ -68,6 +76,11 @@ class VirtualMachineReplicaSetSpec(Model):
         json_schema_extra=ATOMIC_MAP,
     )
     template: VirtualMachineTemplate = Field(description="What a new machine is made from.")
+    ordinals: Ordinals | None = Field(
+        None,
+        description="Present, also as {}: the set and a number name each machine, as a StatefulSet's pods. A smaller set deletes the "
+        "highest numbers. The set does not replace machines that end. Immutable, except start. Default: random characters.",
+    )
     paused: bool | None = Field(
         None, description="True: the set creates and deletes no machines. It still adopts and releases them. Default false."
     )
@@ -84,7 +97,7 @@ class VirtualMachineReplicaSetStatus(Model):
     finished_replicas: Int32 | None = Field(
         None,
         description="Number of machines that are off and will not start again by themselves: the guest powered off under RerunOnFailure or "
-        "Once, or its starts failed. The set replaces them after a pause, and deletes them ten minutes after their end.",
+        "Once, or its starts failed. The set replaces them after a pause, and deletes them ten minutes after their end. 0 with ordinals.",
     )
     observed_generation: Int64 | None = Field(None, description="The generation of the spec that this is about.")
     conditions: list[Condition] | None = Field(
@@ -105,6 +118,8 @@ def default(obj: dict[str, Any]) -> None:
     """Set the defaults of a VirtualMachineReplicaSet and its template, in place."""
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
+    if isinstance(spec.get("ordinals"), dict):
+        spec["ordinals"].setdefault("start", 0)
     if isinstance(dig(spec, "template", "spec"), dict):
         defaults.default_virtual_machine(spec["template"])
 
@@ -117,7 +132,9 @@ def validate(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
 
 def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
     """Return errors in an updated VirtualMachineReplicaSet, but not in an unchanged template."""
-    found = size.validate(obj, old) + _validate_numbers(obj["spec"])
+    found = size.validate(obj, old) + _validate_name(obj) + _validate_numbers(obj["spec"])
+    if ordinals.has_ordinals(obj) != ordinals.has_ordinals(old):
+        found.append(invalid(ORDINALS, obj["spec"].get("ordinals"), "field is immutable: machines keep their names"))
     if obj["spec"].get("selector") != old["spec"].get("selector"):
         found.append(invalid(SELECTOR, obj["spec"].get("selector"), "field is immutable"))
     if obj["spec"].get("template") != old["spec"].get("template"):
@@ -133,14 +150,24 @@ def validate_status(obj: Object) -> list[FieldError]:
 
 
 def _validate_name(obj: Object) -> list[FieldError]:
+    most = MAX_NAME
+    if ordinals.has_ordinals(obj):
+        if not 0 <= (last := ordinals.wanted(obj).stop - 1) <= _LARGEST + 1:
+            return []  # _validate_numbers reports it
+        most = validation.MAX_NAME - len(f"-{last}")
     name = dig_replica_set(obj, "metadata", "name") or ""
-    return [too_long(Path("metadata").child("name"), MAX_NAME)] if len(name.encode()) > MAX_NAME else []
+    return [too_long(Path("metadata").child("name"), most)] if len(name.encode()) > most else []
 
 
 def _validate_numbers(spec: Object) -> list[FieldError]:
     fields = ("replicas", "minReadySeconds")
-    given = ((each, spec[each]) for each in fields if spec.get(each) is not None)
-    return [error for field, number in given for error in validate_between(number, 0, _LARGEST, SPEC.child(field))]
+    given = [(SPEC.child(each), spec[each]) for each in fields if spec.get(each) is not None]
+    if (start := dig(spec, "ordinals", "start")) is not None:
+        given.append((ORDINALS.child("start"), start))
+    found = [error for path, number in given for error in validate_between(number, 0, _LARGEST, path)]
+    if start and not found and start + (spec.get("replicas") or 0) > _LARGEST:
+        found.append(invalid(ORDINALS.child("start"), start, f"start and replicas together must not exceed {_LARGEST}"))
+    return found
 
 
 def _validate_selector(spec: Object) -> list[FieldError]:
@@ -163,11 +190,18 @@ def _validate_template(obj: Object, allowed: Allowed) -> list[FieldError]:
         return []  # the schema reports it
     given = template.get("metadata") or {}
     found = objectmeta.validate_given({key: given[key] for key in ("labels", "annotations") if given.get(key)})
-    spec = placeholders.expanded(template["spec"], f"{dig_replica_set(obj, 'metadata', 'name') or ''}-{_SAMPLE}", _SAMPLE)
+    values = placeholder_values(obj, _SAMPLE)
+    spec = placeholders.expanded(template["spec"], values)
     machine = {"metadata": {"namespace": namespace_of(obj)}, "spec": spec}
-    found += placeholders.validate(template["spec"], Path("spec"))
+    found += placeholders.validate(template["spec"], Path("spec"), list(values))
     found += validation.validate_virtual_machine(machine, allowed)
     return [replace(each, path=str(TEMPLATE.child(each.path))) for each in found] + list(_unique_values(template["spec"]))
+
+
+def placeholder_values(obj: Object, end: str) -> dict[str, str]:
+    """Return the values of placeholders for the machine with the name's end: an ordinal, or random characters."""
+    name = f"{dig_replica_set(obj, 'metadata', 'name') or ''}-{end}"
+    return {"name": name, "ordinal" if ordinals.has_ordinals(obj) else "suffix": end}
 
 
 def _unique_values(spec: Object) -> Iterator[FieldError]:

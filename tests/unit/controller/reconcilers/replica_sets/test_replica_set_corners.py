@@ -23,6 +23,7 @@ def plan(replica_set: Object, *machines: Object) -> Plan:
         (Plan(adopted=(a_machine(),)), True),
         (Plan(released=(a_machine(),)), True),
         (Plan(create=1), True),
+        (Plan(ordinals=(0,)), True),
         (Plan(delete=(a_machine(),)), True),
     ],
 )

@@ -60,6 +60,14 @@ def test_defaults_are_those_of_a_set_and_of_a_machine() -> None:
         (a_set(replicas=0, minReadySeconds=0), []),
         (a_set("w" * 57), []),
         (a_set("w" * 58), ["metadata.name: Too long: may not be more than 57 bytes"]),
+        (a_set("w" * 61, replicas=11, ordinals={}), ["metadata.name: Too long: may not be more than 60 bytes"]),
+        (a_set("w" * 61, replicas=10, ordinals={}), []),
+        (a_set("w" * 61, replicas=0, ordinals={}), []),
+        (a_set(ordinals={"start": -1}), ["spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0"]),
+        (
+            a_set(replicas=2, ordinals={"start": 2147483646}),
+            ["spec.ordinals.start: Invalid value: 2147483646: start and replicas together must not exceed 2147483647"],
+        ),
         (a_set(replicas=-1), ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]),
         (a_set(minReadySeconds=-1), ["spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0"]),
         (
@@ -117,6 +125,16 @@ def test_an_update_keeps_the_selector() -> None:
     assert [(each.path, each.detail) for each in strategy.validate_update(edited, old)] == [("spec.selector", "field is immutable")]
     other = read(a_set(labels={"app": "db"}))
     assert [each.path for each in strategy.validate_update(other, old)] == ["spec.template.metadata.labels"]
+
+
+def test_an_update_keeps_the_kind_of_names() -> None:
+    strategy, random, numbered = ReplicaSetStrategy(), read(a_set()), read(a_set(ordinals={}))
+    assert numbered["spec"]["ordinals"] == {"start": 0}
+    assert [each.path for each in strategy.validate_update(numbered, random)] == ["spec.ordinals"]
+    assert [each.path for each in strategy.validate_update(random, numbered)] == ["spec.ordinals"]
+    assert strategy.validate_update(read(a_set(ordinals={"start": 7})), numbered) == []
+    long = read(a_set("w" * 61, replicas=10, ordinals={}))
+    assert [each.path for each in strategy.validate_update(read(a_set("w" * 61, replicas=11, ordinals={})), long)] == ["metadata.name"]
 
 
 def test_an_edit_of_the_template_warns_that_machines_stay() -> None:
@@ -185,6 +203,33 @@ def test_placeholders_become_the_name_of_each_machine() -> None:
     assert data["source"]["name"] == f"data-{name.removeprefix('web-')}"
     assert made["spec"]["accessCredentials"][0]["sshPublicKey"]["source"]["secret"]["secretName"] == f"keys-of-{name}"
     assert replicate(obj, {})["metadata"]["name"] != name
+
+
+def test_an_ordinal_names_the_machine() -> None:
+    obj = with_placeholders("$(vm.name) is $(vm.ordinal)", claim="data-$(vm.ordinal)")
+    obj["spec"] |= {"ordinals": {"start": 5}, "replicas": 2}
+    obj = read(obj)
+    assert ReplicaSetStrategy().validate(obj) == []
+    made = replicate(obj, {"ordinal": 6})
+    assert (made["metadata"]["name"], "generateName" in made["metadata"]) == ("web-6", False)
+    init, data = made["spec"]["domain"]["devices"]["disks"]
+    assert (init["source"]["userData"], data["source"]["name"]) == ("web-6 is 6", "data-6")
+    for ordinal in (4, 7):
+        with pytest.raises(errors.Conflict, match=f"has 2 replicas from 5 on, without {ordinal}"):
+            replicate(obj, {"ordinal": ordinal})
+    for body in ({}, {"ordinal": "6"}, {"ordinal": True}):
+        with pytest.raises(errors.BadRequest, match="requires an ordinal"):
+            replicate(obj, body)
+    with pytest.raises(errors.BadRequest, match=r"only for a set with spec\.ordinals"):
+        replicate(read(a_set()), {"ordinal": 0})
+
+
+@pytest.mark.parametrize(("placeholder", "spec"), [("ordinal", {}), ("suffix", {"ordinals": {}})])
+def test_a_placeholder_of_the_other_kind_of_names_is_refused(placeholder: str, spec: Object) -> None:
+    obj = with_placeholders(f"$(vm.{placeholder})", claim="data")
+    obj["spec"] |= spec
+    (found,) = faults(obj)
+    assert "unknown placeholder" in found
 
 
 def test_an_unknown_placeholder_is_refused_at_its_place() -> None:
