@@ -37,7 +37,10 @@ def owner(node: str, uid: str) -> Object:
 
 
 def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") -> Object:
-    """Return this node's Lease, with an ownerReference if the Node's ``uid`` is known."""
+    """Return this node's Lease, renewed ``now``; the Node owns it if its ``uid`` is known.
+
+    ``verdict``: whether guests are accelerated, and why; an annotation.
+    """
     return {
         "apiVersion": LEASES.api_version,
         "kind": LEASES.kind,

@@ -148,7 +148,11 @@ class _Session:
     def disks(
         self, digest: str, tree: layers.Layers, downloaded: Callable[[int, int | None], None]
     ) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Yield the name and the bytes, in pieces, of each visible disk in a layer, reading the layer to its end."""
+        """Yield the name and the bytes, in pieces, of a layer's disks that no upper layer hides; read the layer to its end.
+
+        ``tree`` knows what upper layers hide, and learns it of this one. ``downloaded`` gets the bytes so far and in total. Raises
+        ImportFailed, also for a wrong digest.
+        """
         if not _DIGEST.fullmatch(digest):
             raise ImportFailed(f"{self._host} returned a manifest with a layer without digest")
         raw = _verified(self._transfer.pieces(f"{self._base}/blobs/{digest}", downloaded), digest)

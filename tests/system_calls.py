@@ -21,7 +21,9 @@ RETURNED: Final = "c_return"
 
 @contextlib.contextmanager
 def at(function: Callable[..., Any], act: Callable[[], object], moment: str = CALLED) -> Iterator[None]:
-    """Call ``act`` at each call of a C function in this thread, until ``act`` raises; the C function's call then raises the same.
+    """Call ``act`` at each call of a C function by the block, in this thread. AssertionError if it makes none.
+
+    If ``act`` raises, the C function's call raises the same, and ``act`` is not called again.
 
     Args:
         function: such as ``os.link``.

@@ -12,7 +12,7 @@ _ORDERED: Final = frozenset({str, bytes, bool, Duration, Timestamp})
 
 
 def equal(left: Value, right: Value) -> bool:
-    """Return ``left == right``; raises CelError if a library's value meets another type."""
+    """Return ``left == right``; raises CelError if ``left`` is a library's value and ``right`` has another type."""
     kind, other = type(left), type(right)
     if kind is other and kind in _PLAIN:
         return bool(left == right)

@@ -39,7 +39,7 @@ def requests(seed: str) -> Iterator[str]:
 
 
 def introductions() -> Iterator[str]:
-    """Yield a request by each user for each of its objects, a line each."""
+    """Yield a request for each object by its owner, so that servers cache the reviews; lines as in :func:`requests`."""
     for number in random.Random("introductions").sample(range(MANY), MANY):
         yield "\t".join([str(number), *identity(owner(number))])
 

@@ -43,7 +43,7 @@ class Attack:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def source(self, number: int) -> str:
-        """Return the source address of connection ``number``."""
+        """Return the loopback address from which connection ``number`` comes; connections use ``addresses`` of them in turn."""
         place = number % self.addresses
         return f"127.1.{place // 250}.{place % 250 + 1}"
 

@@ -41,7 +41,7 @@ class Connections:
             self._answered += Counter()
 
     def make_room(self, served: web.Server) -> bool:
-        """Close idle connections until there is room for one more; return whether there is."""
+        """Close connections outside of :meth:`answering` until there is room for one more; return whether there is."""
         open_ones = [each for each in served.connections if each.transport is not None and not each.transport.is_closing()]
         while len(open_ones) >= self.most:
             idle = [each for each in open_ones if each not in self._answered]

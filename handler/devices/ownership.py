@@ -72,7 +72,7 @@ def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
 
 
 def exists(root: int, node: Node) -> bool:
-    """Return whether the pod has a file at the path of ``node``, without links."""
+    """Return whether any file is at the path of ``node`` below descriptor ``root``: also a link, but none behind a link."""
     try:
         os.close(opening.openat2(root, node.path.lstrip("/"), os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS))
     except OSError:

@@ -135,7 +135,10 @@ Told = Sequence[Mapping[str, Any]]
 
 
 def observe(addresses: Told, routes: Told = (), links: Told = (), routes6: Told = ()) -> Observed:
-    """Parse the output of ``ip -json address show``, ``ip -json -4 route show``, ``ip -json link show`` and ``ip -json -6 route show``."""
+    """Return an Observed from decoded outputs of ``ip -json``.
+
+    The commands: ``address show``, ``-4 route show``, ``link show`` and ``-6 route show``.
+    """
     aliases = {str(each["ifname"]): str(each["ifalias"]) for each in links if each.get("ifalias")}
     further = {each: tuple(_routes(routes, each)) for each in {str(route["dev"]) for route in routes if "dev" in route} - {network.UPLINK}}
     defaults = (each for each in routes6 if each.get("dst") == "default" and each.get("dev") == network.UPLINK and "type" not in each)

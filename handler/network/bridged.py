@@ -50,7 +50,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def unknown_gateway(observed: Observed) -> str:
-    """Return the pod's IPv6 gateway if its MAC address must be resolved first, else an empty string."""
+    """Return the pod's IPv6 gateway if the first set-up needs its MAC address, because it is not link-local; else empty."""
     gateway, uplink = observed.gateway6, observed.link(network.UPLINK)
     if not gateway or uplink is None or not uplink.of_family(6) or _kept(observed.alias):
         return ""

@@ -218,7 +218,7 @@ def _interface(domain: Element, mac: str) -> Element | None:
 
 
 def _address(element: Element) -> str:
-    """Return a device's address with its type, as ``pci 0000:01:00.0``, ``drive 0:0:0:1``, ``usb 0:1``, or only its type."""
+    """Return an ``<address>`` element as text: ``pci 0000:01:00.0``, ``drive 0:0:0:1``, ``usb 0:1``; of other types, only the type."""
     kind = element.get("type", "")
     if kind == "pci":
         domain, bus, slot, function = (int(element.get(each, "0"), 16) for each in ("domain", "bus", "slot", "function"))

@@ -237,7 +237,10 @@ class Hypervisor(Protocol):
         """Return the domain's present XML, without passwords."""
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """Define the domain and start it paused; ``validate``: check it against libvirt's schema first, if installed."""
+        """Define the domain and start it paused; rules 2 and 5 say what failures leave.
+
+        ``validate``: check the XML against libvirt's schema first, if that is installed.
+        """
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
         """Store or replace the secret with this UUID, to which domain XML refers. It stays in memory, and no client can read it."""

@@ -58,9 +58,10 @@ class Both:
         self._force = force
 
     def update(self, body: Json, by: str, *, live: Any = ..., subresource: str = "") -> Json | None:
-        """Compare an update in our library and Go's; return the new object. Raises Difference.
+        """Compare an update by the manager ``by`` in our library and Go's; return the new object. Raises Difference.
 
-        An invalid ``body`` is not tried: it returns the old object, as does an invalid result.
+        ``live`` is the object before, None for a create; default: the constructor's. If :func:`is_valid` rejects ``body``, which then
+        is not tried, or the result, return the constructor's.
         """
         before = self._live if live is ... else live
         if not is_valid(self._atom, body):

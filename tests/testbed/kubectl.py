@@ -16,7 +16,10 @@ _own_only: contextvars.ContextVar[bool] = contextvars.ContextVar("own_only", def
 
 @contextlib.contextmanager
 def own_cluster() -> Iterator[None]:
-    """Use our cluster during the block, whatever ``KUBECONFIG`` says: code that builds the cluster must not touch another one."""
+    """Let :func:`environment` select our cluster during the block, so that code that builds it does not touch another one.
+
+    ``KUBECONFIG`` of this process stays.
+    """
     token = _own_only.set(True)
     try:
         yield

@@ -47,7 +47,7 @@ def ensure() -> None:
 
 
 def ensure_user(name: str, subject: str) -> None:
-    """Make a user's certificate and kubeconfig; ``subject`` in openssl's notation."""
+    """Write a user's kubeconfig; make the certificate if missing, with ``subject`` such as ``/CN=multus``. Raises StepFailed."""
     _certificate(name, subject)
     _kubeconfig(name)
 

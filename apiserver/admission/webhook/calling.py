@@ -168,9 +168,9 @@ class Caller:
 
 
 def tls(authority: str) -> ssl.SSLContext:
-    """Return a context that verifies as Go: SANs only, and each certificate in ``authority`` (PEM) is a trust anchor.
+    """Return a context that verifies as Go: SANs only, and each certificate in ``authority`` (PEM; empty: the system's) is a trust anchor.
 
-    Raises ValueError, OSError.
+    Raises ValueError if ``authority`` has no certificate, TypeError if it is not ASCII.
     """
     try:
         context = contexts.trusting(pem=authority)

@@ -112,7 +112,7 @@ class ReplicaSetStrategy(Strategy):
         return replica_set.validate(obj, self._allowed)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return an update's errors: the selector is immutable."""
+        """Return an updated set's errors: the selector is immutable, an unchanged template is not checked."""
         return replica_set.validate_update(obj, old, self._allowed)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:

@@ -45,7 +45,7 @@ class Encryption:
         return all(each.is_well for each in self._rules.services)
 
     async def run(self) -> None:
-        """Check the key management services and the file until cancelled."""
+        """Check the key management services, and the file if ``seconds`` is set, until cancelled; return at once without both."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
             while self._seconds is not None:

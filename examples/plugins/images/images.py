@@ -39,7 +39,10 @@ class PluginError(Exception):
 
 
 def plugin(command: str) -> int:
-    """Print the daemon's answer to virt-handler's command; return the exit status, 1 after an error."""
+    """Print the answer to virt-handler's command, the daemon's except for VERSION; return the exit status, 1 after an error.
+
+    The request is on standard input.
+    """
     request = json.load(sys.stdin)
     if command == "VERSION":
         answer: Document = {"supportedVersions": [VERSION], "kinds": ["storage"], "liveMigration": False}

@@ -60,7 +60,10 @@ def is_broken_connection(report: messages.MigrationStatus) -> bool:
 
 
 def may_pass(report: messages.MigrationStatus, launcher: messages.Status, stop: str) -> bool:
-    """Return whether a failed migration may succeed at the next attempt: the guest continues here, and the cause is independent of it."""
+    """Return whether a failed migration may succeed if repeated: :func:`is_broken_connection`, and the guest continues here.
+
+    ``stop`` is from :func:`stop_of`.
+    """
     return report.state == "failed" and not is_off(launcher, stop) and is_broken_connection(report)
 
 

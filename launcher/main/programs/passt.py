@@ -60,9 +60,9 @@ class Passt:
         self._started: asyncio.Queue[Backend[Settings]] = asyncio.Queue()
 
     async def start(self, specification: Mapping[str, Any]) -> None:
-        """Start passt if ``spec.domain`` needs it, replace an earlier process, and wait until QEMU can connect.
+        """Kill an earlier passt; if ``specification`` (``spec.domain``) needs one, start it, and wait until QEMU can connect.
 
-        Raises NetworkUnusable if it ended or was not ready in time, and OSError.
+        Raises NetworkUnusable if it is not installed, ended or was not ready in time; InvalidSpecification; OSError.
         """
         self._settings = None
         if self._process is not None:

@@ -87,7 +87,7 @@ def number(least: int, most: int) -> Rule:
 
 
 def address(value: str) -> str:
-    """Return why a text is not part of a device's address, or ""."""
+    """Return why a text is not a number of one or two digits, such as a PCI bus (``0x0a``, ``10``), or ""."""
     return "" if _ADDRESS.fullmatch(value) else "must be a number such as 0x0a or 10"
 
 
