@@ -22,7 +22,7 @@ def client() -> ssl.SSLContext:
 def trusting(*, file: str | None = None, pem: str | None = None) -> ssl.SSLContext:
     """Return a client context that trusts the authorities in ``file`` and ``pem``; without both, the system's.
 
-    Raises ssl.SSLError, OSError: they are unreadable; TypeError: ``pem`` is not ASCII.
+    Raises ssl.SSLError, ValueError, OSError: they are unreadable.
     """
     context = client()
     if file or pem:
