@@ -20,7 +20,7 @@ from apiserver.server import __main__ as virt_api
 from apiserver.server import options, running
 from certs.issuing import Pair, new_authority
 from storage.memory import MemoryStorage
-from storage.port import Condition, Delete, Put
+from storage.port import Condition, Delete, Put, Storage
 from tests.component.apiserver.conftest import HOUR, Pki
 from tests.component.apiserver.test_delegation import CONFIG_MAPS, NAMESPACES, REVIEWS, TOKENS, trusted, write_kubeconfig
 from tests.fakes.kubeapi import FakeAPI
@@ -132,7 +132,7 @@ async def serving(
     pki: Pki,
     directory: Path,
     *flags: str,
-    storage: MemoryStorage | None = None,
+    storage: Storage | None = None,
     kinds: Callable[[options.Options, Client | None], running.Kinds] = without_streams,
     prepare: Callable[[Cluster], Awaitable[None]] = nothing_more,
 ) -> AsyncIterator[Cluster]:
