@@ -124,9 +124,9 @@ class Node:
         """
         return await self._networks.join(vm, card, pod_uid, connection.process)
 
-    async def leave_network(self, vm: Object, card: str, connection: Connection) -> None:
-        """Remove the tap, bridge and filters of a card that the guest released. Idempotent."""
-        await self._networks.leave(vm, card, connection.process)
+    async def leave_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> None:
+        """Remove from the pod and its plugin a card that the guest released. Idempotent. Raises CommandFailed or Fault."""
+        await self._networks.leave(vm, card, pod_uid, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
         """Forward traffic of a pod that its guest has left to a pod with these addresses. Idempotent."""

@@ -13,14 +13,15 @@ from handler.network import filters
 from handler.network.binding import Wanted
 
 _FAMILIES_OF_POD: Final = ("netdev", "ip", "ip6")
-_FAMILIES_OF_FURTHER: Final = ("netdev", "bridge")
+_FAMILIES_OF_FURTHER: Final = ("netdev", "bridge", "inet")
 
 
 def script(wanted: Wanted) -> str:
     """Return the script for ``sh`` in the pod's namespace that removes a card. Idempotent."""
-    is_further = bool(wanted.network)
-    links = (wanted.tap, wanted.bridge) if is_further else (wanted.tap, network.CONTROL_TAP, wanted.bridge)
-    families = _FAMILIES_OF_FURTHER if is_further else _FAMILIES_OF_POD
+    is_pods = wanted.tap == network.TAP
+    links = (wanted.tap, network.CONTROL_TAP, wanted.bridge) if is_pods else (wanted.tap, wanted.bridge)
+    families = _FAMILIES_OF_POD if is_pods else _FAMILIES_OF_FURTHER
+    rest = _LOOPBACK6 if is_pods else _parked(wanted) if wanted.network else ""
     tables = "".join(f"nft delete table {each} {filters.table(wanted.tap)} 2>/dev/null || :\n" for each in families)
     return f"""set -e
 exists() {{
@@ -29,7 +30,7 @@ exists() {{
 for link in {" ".join(links)}; do
   ! exists $link || ip link delete dev $link
 done
-{tables}{_parked(wanted) if is_further else _LOOPBACK6}"""
+{tables}{rest}"""
 
 
 def _parked(wanted: Wanted) -> str:

@@ -19,7 +19,7 @@ from apiserver.apis.meta import descriptors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.places import layout, network
 from apiserver.apis.virt.spec import attachments, hot_plug_interfaces
 from apiserver.apis.virt.spec.described import domain_of
 from handler.devices import macvtap, ownership
@@ -31,7 +31,7 @@ from handler.plugins import answers, protocol, requests
 from handler.plugins.answers import Description
 from handler.plugins.calling import Own, Plugins
 from handler.plugins.faults import Failed, PluginRefused, TimedOut
-from handler.plugins.records import Record, Records
+from handler.plugins.records import Element, Record, Records
 from handler.pods.process import Launcher
 
 logger = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ after its own timeout.
 """
 _SECONDS: Final = 60.0
 """Limit of a call of our plugins: half a dozen programs, next to guests that use all processors."""
+_NEW_POD: Final = "migrate the machine (kubectl virt migrate) or restart it"
 _COMMAND: Final = (sys.executable, "-S", "-P", "-m", "handler.network.plugin")
 
 
@@ -62,15 +63,15 @@ def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
     return tuple(_wanted(vm, each, networks.get(each["name"], "")) for each in defaulted)
 
 
-def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -> Wanted:
+def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], of_network: str) -> Wanted:
     name, given = interface["name"], interface.get("mac") or ""
-    if interface.get("network") and not network:
+    if interface.get("network") and not of_network:
         raise Unsupported(f"interface {name}: {str(interface['network'])[:80]!r} is not a valid name of a network")
     is_plugin = interface["type"] == interfaces.PLUGIN
     found = Wanted(
         name=name,
         type=interface["type"],
-        mac=mac_address(vm["metadata"]["uid"], name, given) if given or network or interface["type"] != "bridge" else "",
+        mac=mac_address(vm["metadata"]["uid"], name, given) if given or of_network or interface["type"] != "bridge" else "",
         model=interface.get("model", ""),
         queues=interfaces.queues(domain_of(vm), interface.get("model", "")),
         ports=_ports(interface) if interface["type"] == "masquerade" else None,
@@ -78,10 +79,10 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -
         plugin=interface.get("plugin") or "" if is_plugin else "",
         options=dict(interface.get("options") or {}) if is_plugin else {},
     )
-    if not network and not is_plugin:
+    if not of_network and not is_plugin:
         return found
     link, bridge, tap = attachments.link(name), attachments.bridge(name), attachments.tap(name)
-    return dataclasses.replace(found, network=network, uplink=link, bridge=bridge, tap=tap)
+    return dataclasses.replace(found, network=of_network, uplink=link, bridge=bridge, tap=tap)
 
 
 def with_links(asked: Sequence[Wanted], links: Collection[str], coming: Collection[str] = ()) -> tuple[Wanted, ...]:
@@ -100,10 +101,19 @@ def _with_link(interface: Wanted, links: Collection[str], *, is_coming: bool) ->
         return dataclasses.replace(interface, uplink=of_network)
     if is_coming:
         raise NotInPod(
-            f"the pod has no network {interface.network}; if this NetworkAttachmentDefinition exists, migrate the machine "
-            "(kubectl virt migrate) or restart it; else create it first, because a restarted machine waits for it"
+            f"the pod has no network {interface.network}; if this NetworkAttachmentDefinition exists, {_NEW_POD}; "
+            "else create it first, because a restarted machine waits for it"
         )
     return interface
+
+
+def _device_of(node: ownership.Node) -> str:
+    return ":".join(map(str, node.number or ()))
+
+
+def _require_devices(asked: Sequence[Wanted], coming: Collection[str]) -> None:
+    if any(each.type == interfaces.MACVTAP and not each.device for each in asked if each.name in coming):
+        raise NotInPod(f"the pod has no free device for a macvtap; {_NEW_POD}")
 
 
 def _give(root: int, nodes: Iterable[ownership.Node]) -> None:
@@ -114,14 +124,17 @@ def _give(root: int, nodes: Iterable[ownership.Node]) -> None:
         raise CommandFailed(f"cannot move the macvtap into the pod: {error}") from error
 
 
-def with_devices(asked: Sequence[Wanted], devices: Sequence[ownership.Node]) -> tuple[Wanted, ...]:
-    """Return the interfaces; those of type macvtap get the pod's character devices, in order, while there are enough."""
-    numbers = (each.number for each in devices)
-    return tuple(_with_device(each, next(numbers, None)) if each.type == interfaces.MACVTAP else each for each in asked)
+def with_devices(asked: Sequence[Wanted], devices: Sequence[ownership.Node], links: Mapping[str, int]) -> tuple[Wanted, ...]:
+    """Return the interfaces; those of type macvtap get the pod's character devices, while there are enough.
 
-
-def _with_device(interface: Wanted, number: tuple[int, int] | None) -> Wanted:
-    return dataclasses.replace(interface, device=f"{number[0]}:{number[1]}") if number else interface
+    ``links``: the pod's links, each with its index, from which a macvtap's device follows. The other macvtaps get free ones, in order.
+    """
+    numbers = {network.MACVTAP_INDEX + each.number[1]: _device_of(each) for each in devices if each.number}
+    free = iter([number for index, number in numbers.items() if index not in links.values()])
+    return tuple(
+        dataclasses.replace(each, device=numbers.get(links.get(each.tap, 0)) or next(free, "")) if each.type == interfaces.MACVTAP else each
+        for each in asked
+    )
 
 
 def _ports(interface: Mapping[str, Any]) -> tuple[Port, ...] | None:
@@ -155,34 +168,49 @@ class Networks:
         Raises NotInPod if the pod lacks what the card needs; Unsupported, CommandFailed or Fault as :meth:`prepare`.
         """
         alone, there = hot_plug_interfaces.alone(vm, card), {each["name"] for each in interfaces.defaulted(domain_of(vm))}
-        if not ownership.exists(launcher.root, ownership.TUN):
-            raise NotInPod("the pod has no /dev/net/tun; migrate the machine (kubectl virt migrate) or restart it")
+        if not interfaces.on_macvtaps(domain_of(alone)) and not ownership.exists(launcher.root, ownership.TUN):
+            raise NotInPod(f"the pod has no /dev/net/tun; {_NEW_POD}")
         (made,) = await self._prepare(alone, pod_uid, launcher, coming={card} - there)
         return made
 
-    async def leave(self, vm: Object, card: str, launcher: Launcher) -> None:
-        """Remove the tap, bridge and filters of a card that the guest released. Idempotent. Raises CommandFailed."""
-        with _held(launcher.network) as (descriptor, _):
-            (asked,) = with_links(wanted(hot_plug_interfaces.alone(vm, card)), await _link_names(descriptor))
+    async def leave(self, vm: Object, card: str, pod_uid: str, launcher: Launcher) -> None:
+        """Remove the tap, bridge and filters of a card that the guest released; then its plugin deletes the rest. Idempotent.
+
+        Raises CommandFailed or Fault.
+        """
+        with _held(launcher.network) as (descriptor, path):
+            (asked,) = with_links(wanted(hot_plug_interfaces.alone(vm, card)), await _links(descriptor))
             await namespaces.run(descriptor, ("sh", "-c", removed.script(asked)))
+            if asked.type == interfaces.PLUGIN and self._records is not None:
+                await self._delete(self._records, Element("network", pod_uid, card), path)
+
+    async def _delete(self, records: Records, key: Element, path: str) -> None:
+        async with records.lock(key):
+            if (record := records.of(key)) is not None:
+                await self._theirs.call("network", record.plugin, "DEL", record.request(), {protocol.NETNS_VARIABLE: path})
+                records.remove(record)
 
     async def _prepare(
         self, vm: Mapping[str, Any], pod_uid: str, launcher: Launcher, coming: Collection[str] = ()
     ) -> tuple[Interface, ...]:
-        devices = macvtap.nodes(launcher.root, macvtap.driver()) if interfaces.on_macvtaps(domain_of(vm)) else ()
-        asked = with_devices(wanted(vm), devices)
+        asked = wanted(vm)
+        devices: tuple[ownership.Node, ...] = ()
         for each in asked:
             if each.type != interfaces.PLUGIN:
                 bindings.binding_of(each)  # report impossible requests before any change
         with _held(launcher.network) as (descriptor, path):
             if any(each.network for each in asked):
-                asked = with_links(asked, await _link_names(descriptor), coming)
+                links = await _links(descriptor)
+                devices = macvtap.nodes(launcher.root, macvtap.driver()) if interfaces.on_macvtaps(domain_of(vm)) else ()
+                asked = with_devices(with_links(asked, links, coming), devices, links)
+                _require_devices(asked, coming)
             # ours first: a hanging third-party plugin must not keep a running guest without filters
             ends = asyncio.get_running_loop().time() + self._prepare_seconds
             machine = requests.common(vm, pod_uid)
             made = {each: await self._in_time(ends, machine, asked[each], descriptor, path) for each in _in_turn(asked)}
         # until then the number may belong to another link of the node
-        _give(launcher.root, devices[: sum(bool(each.device) for each in asked)])
+        used = {each.device for each in asked}
+        _give(launcher.root, (each for each in devices if _device_of(each) in used))
         return tuple(made[each] for each in range(len(asked)))
 
     async def _in_time(self, ends: float, machine: Mapping[str, Any], interface: Wanted, namespace: int, path: str) -> Interface:
@@ -271,8 +299,8 @@ async def forward(launcher: Launcher, others: Sequence[str]) -> bool:
     return bool(rules)
 
 
-async def _link_names(namespace: int) -> frozenset[str]:
-    return frozenset(str(each["ifname"]) for each in await namespaces.links(namespace))
+async def _links(namespace: int) -> dict[str, int]:
+    return {str(each["ifname"]): int(each["ifindex"]) for each in await namespaces.links(namespace)}
 
 
 def _in_turn(asked: Sequence[Wanted]) -> list[int]:

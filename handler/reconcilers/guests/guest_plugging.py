@@ -97,7 +97,7 @@ class Plugging:
         connection, name = link.connected(), step.name
         await connection.call(messages.DetachInterface(name))
         # even if QEMU reports it, because a launcher can lie
-        await self._ports.node.leave_network(vm, name, connection)
+        await self._ports.node.leave_network(vm, name, link.pod_uid, connection)
         self._ports.networks.remove(link.pod_uid, name)
         return await self._record(vm, step, guest_steps.CARD_DETACHED, f"the guest released interface {name}")
 

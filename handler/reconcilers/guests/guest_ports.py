@@ -74,7 +74,7 @@ class Node(Protocol):
         """Set up one card that a running guest has or gets, and return it. Raises Unsupported, CommandFailed, Fault."""
         ...
 
-    async def leave_network(self, vm: Object, card: str, connection: Connection) -> None:
+    async def leave_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> None:
         """Remove the network of a card that the guest released. Raises CommandFailed."""
         ...
 

@@ -60,13 +60,13 @@ class PureNode:
         further = (Link(attachments.link(each.interface), each.mac, 1500, ()) for each in attachments.of(vm))
         observed = Observed((Link(network.UPLINK, "02:00:00:00:00:05", 1500, ("10.244.0.5/24",)), *further))
         macvtaps = [ownership.Node(macvtap.path_of(minor), "char", (246, minor)) for minor in range(1, macvtap.NUMBERS + 1)]
-        return tuple(self._joined(vm, pod_uid, each, observed) for each in setup.with_devices(setup.wanted(vm), macvtaps))
+        return tuple(self._joined(vm, pod_uid, each, observed) for each in setup.with_devices(setup.wanted(vm), macvtaps, {}))
 
     async def join_network(self, vm: dict[str, Any], card: str, pod_uid: str, connection: Connection) -> Interface:
         (found,) = await self.prepare_network(hot_plug_interfaces.alone(vm, card), pod_uid, connection)
         return found
 
-    async def leave_network(self, vm: dict[str, Any], card: str, connection: Connection) -> None:
+    async def leave_network(self, vm: dict[str, Any], card: str, pod_uid: str, connection: Connection) -> None:
         (wanted,) = setup.wanted(hot_plug_interfaces.alone(vm, card))
         removed.script(wanted)
 

@@ -132,7 +132,7 @@ class FakeNode:
         self.cards.add(card)
         return Interface(card, "02:00:00:00:00:10", "tap1", "virtio", (), is_own=False)
 
-    async def leave_network(self, vm: dict[str, Any], card: str, connection: Connection) -> None:
+    async def leave_network(self, vm: dict[str, Any], card: str, pod_uid: str, connection: Connection) -> None:
         self.left += 1
         if self.no_card is not None:
             raise self.no_card

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.places import network
 from apiserver.apis.virt.spec import attachments
 from handler.network import namespaces, setup
+from handler.plugins.records import Records
 from handler.reconcilers.guests.guest_machine import interface_of
 from launcher.protocol import messages
 from tests.host.handler import pods
+from tests.host.handler.macvtaps import given_by_the_kubelet
 from tests.host.handler.pods import CALLER, Pod, run
 from tests.host.handler.test_guest_traffic import READY_SECONDS, Start, greeting, guest_with_network, lease, start  # noqa: F401 - fixtures
+from tests.host.handler.test_network_plugins import plugins_in
 from tests.host.launcher import relay, sandbox
 from tests.host.launcher.guest import Guest
 from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine
@@ -53,17 +57,20 @@ def a_vm(desired: list[dict[str, Any]], runs: list[dict[str, Any]]) -> Object:
     return {"metadata": metadata, "spec": {"domain": {"devices": {"interfaces": desired}}}, "status": status}
 
 
-async def attach(pod: Pod, client: Client, vm: Object, card: dict[str, Any]) -> None:
+POD_UID = "5d1e0000-0000-4000-8000-000000000001"
+
+
+async def attach(pod: Pod, client: Client, vm: Object, card: dict[str, Any], networks: setup.Networks | None = None) -> None:
     for _ in range(2):  # virt-handler was killed in between
-        made = await setup.Networks().join(vm, card["name"], "", pod.launcher)
+        made = await (networks or setup.Networks()).join(vm, card["name"], POD_UID, pod.launcher)
         (full,) = interfaces.defaulted({"devices": {"interfaces": [card]}})
         client.ask(messages.AttachInterface(full, interface_of(made)))
 
 
-async def detach(pod: Pod, client: Client, vm: Object, card: str) -> None:
+async def detach(pod: Pod, client: Client, vm: Object, card: str, networks: setup.Networks | None = None) -> None:
     for _ in range(2):
         client.ask(messages.DetachInterface(card))
-        await setup.Networks().leave(vm, card, pod.launcher)
+        await (networks or setup.Networks()).leave(vm, card, POD_UID, pod.launcher)
 
 
 def until_card(viewer: Viewer, device: str, *, there: bool) -> None:
@@ -106,6 +113,64 @@ async def test_guest_gets_a_card_on_a_further_network_and_loses_it(pod: Pod, sta
             assert "UP" not in left[LINK]["flags"]
             assert attachments.tap("lan") not in (await namespaces.run(pod.launcher.network, ("nft", "list", "ruleset"))).decode()
         assert network.TAP in await links(pod)
+
+
+async def test_guest_gets_a_macvtap_beside_another_and_loses_it(pod: Pod, start: Start) -> None:  # noqa: F811 - fixture
+    """The first macvtap leaves and comes back, while the other one keeps its device."""
+    other = {**LAN, "name": "wan", "network": "wan", "type": "macvtap", "mac": OTHER}
+    card = {**LAN, "type": "macvtap"}
+    with given_by_the_kubelet(), given_by_the_kubelet():
+        with_lan(pod, "")
+        wan = attachments.link_of_network("wan", "default/wan")
+        run("ip", "-n", pod.caller, "link", "add", "wan", "type", "veth", "peer", "name", wan, "netns", pod.name)
+        launcher = start(pod, macvtaps=True)
+        with launcher.client() as client, launcher.console() as viewer:
+            client.ask(messages.Sync(a_machine(devices={"graphics": [], "interfaces": []})))
+            viewer.expect("GUEST-READY", seconds=READY_SECONDS)
+            await attach(pod, client, a_vm([card, other], []), card)
+            await attach(pod, client, a_vm([card, other], [card]), other)
+            until_card(viewer, "eth1", there=True)
+            before = (await links(pod))[attachments.tap("wan")]["ifindex"]
+            for _ in range(2):
+                viewer.sh(f"ip link set eth0 up; ip address add {GIVEN}/24 dev eth0")
+                assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {NEIGHBOUR}")
+                await detach(pod, client, a_vm([other], [card, other]), "lan")
+                until_card(viewer, "eth0", there=False)
+                left = await links(pod)
+                assert (attachments.tap("lan") in left, left[attachments.tap("wan")]["ifindex"]) == (False, before)
+                assert attachments.tap("lan") not in (await namespaces.run(pod.launcher.network, ("nft", "list", "ruleset"))).decode()
+                await setup.Networks().prepare(a_vm([other], [other]), "", pod.launcher)  # virt-handler restarted
+                await attach(pod, client, a_vm([other, card], [other]), card)
+                until_card(viewer, "eth0", there=True)
+            third = {**card, "name": "third", "mac": "52:54:00:00:00:79"}
+            run("ip", "-n", pod.name, "link", "add", attachments.link_of_network("third", "default/lan"), "type", "veth")
+            with pytest.raises(setup.NotInPod, match="the pod has no free device for a macvtap; migrate"):
+                await setup.Networks().join(a_vm([third], []), "third", "", pod.launcher)
+
+
+async def test_guest_gets_a_plugins_card_and_loses_it(pod: Pod, start: Start, tmp_path: Path) -> None:  # noqa: F811 - fixture
+    card = {"name": "private", "type": "plugin", "plugin": "isolated", "model": "virtio", "mac": MAC}
+    records = Records(tmp_path / "records")
+    networks = setup.Networks(plugins_in(tmp_path, f"/run/netns/{pod.caller}"), records)
+
+    def on_node() -> list[str]:
+        return [each["ifname"] for each in json.loads(run("ip", "-n", pod.caller, "-json", "link", "show")) if each["ifname"][:2] == "is"]
+
+    launcher = start(pod)
+    with launcher.client() as client, launcher.console() as viewer:
+        client.ask(messages.Sync(a_machine(devices={"graphics": [], "interfaces": []})))
+        viewer.expect("GUEST-READY", seconds=READY_SECONDS)
+        for _ in range(2):
+            await attach(pod, client, a_vm([card], []), card, networks)
+            until_card(viewer, "eth0", there=True)
+            (bridge,) = (each for each in on_node() if each.startswith("iso"))
+            run("ip", "-n", pod.caller, "address", "add", f"{NEIGHBOUR}/24", "dev", bridge)
+            viewer.sh(f"ip link set eth0 up; ip address add {GIVEN}/24 dev eth0")
+            assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {NEIGHBOUR}")
+            await detach(pod, client, a_vm([], [card]), "private", networks)
+            until_card(viewer, "eth0", there=False)
+            assert (on_node(), list(records.all())) == ([], [])
+            assert not {attachments.tap("private"), attachments.bridge("private")} & (await links(pod)).keys()
 
 
 async def test_guest_without_cards_gets_the_pods_network_and_loses_it(pod: Pod, start: Start) -> None:  # noqa: F811 - fixture

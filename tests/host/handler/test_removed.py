@@ -44,7 +44,7 @@ async def test_tap_and_filters_go_although_a_process_has_the_tap_open(pod: Pod, 
     assert held.send(FRAME)
     before = (await namespaces.run(pod.launcher.network, ("nft", "list", "ruleset"))).decode()
     for _ in range(2):
-        await networks.leave(VM, card, pod.launcher)
+        await networks.leave(VM, card, "", pod.launcher)
     left = await links(pod)
     assert tap not in left
     rules = (await namespaces.run(pod.launcher.network, ("nft", "list", "ruleset"))).decode()

@@ -23,11 +23,13 @@ MODELS: Final = ("virtio", "e1000e")
 
 
 def is_pluggable(card: Mapping[str, Any], domain: Domain) -> bool:
-    """Return whether a running guest can get and lose this card: masquerade, or a bridge on a further network, with one queue.
+    """Return whether a running guest can get and lose this card: one on a tap with one queue, without the pod's own address.
 
     Other types need a new pod or domain; further queues need memory of the pod.
     """
-    is_type = card["type"] == "masquerade" or (card["type"] == "bridge" and bool(card.get("network")))
+    is_type = card["type"] in ("masquerade", interfaces.MACVTAP, interfaces.PLUGIN) or (
+        card["type"] == "bridge" and bool(card.get("network"))
+    )
     return is_type and card["model"] in MODELS and interfaces.queues(domain, card["model"]) < 2
 
 

@@ -90,12 +90,21 @@ def test_pod_without_the_network_names_it_and_the_requirement() -> None:
 
 def test_macvtap_devices_are_assigned_in_order() -> None:
     vm = a_vm({"name": "default"}, CARD, {"name": "other", "network": "lan"}, {**CARD, "name": "wan", "mac": "52:54:00:aa:bb:cd"})
-    asked = setup.with_devices(setup.wanted(vm), [a_device(4), a_device(9), a_device(11)])
+    asked = setup.with_devices(setup.wanted(vm), [a_device(4), a_device(9), a_device(11)], {})
     assert [each.device for each in asked] == ["", "246:4", "", "246:9"]
-    assert [each.device for each in setup.with_devices(setup.wanted(vm), [a_device(4)])] == ["", "246:4", "", ""]
+    assert [each.device for each in setup.with_devices(setup.wanted(vm), [a_device(4)], {})] == ["", "246:4", "", ""]
+
+
+def test_macvtap_keeps_its_device_and_another_gets_a_free_one() -> None:
+    found = [a_device(4), a_device(9)]
+    for there, device in ((TAP, "246:4"), ("other", "246:9")):
+        (asked,) = setup.with_devices(setup.wanted(a_vm(CARD)), found, {there: network.MACVTAP_INDEX + 4})
+        assert asked.device == device
+    (asked,) = setup.with_devices(setup.wanted(a_vm(CARD)), [a_device(4)], {"other": network.MACVTAP_INDEX + 4})
+    assert asked.device == ""
 
 
 def test_our_plugin_is_told_the_device_and_no_other_plugin_is() -> None:
-    (asked,) = setup.with_devices(setup.wanted(a_vm(CARD)), [a_device(4)])
+    (asked,) = setup.with_devices(setup.wanted(a_vm(CARD)), [a_device(4)], {})
     assert results.wanted(setup.over_the_wire(results.document_of(asked))) == asked
     assert "own" not in results.document_of(dataclasses.replace(asked, type="plugin"))

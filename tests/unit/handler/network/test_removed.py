@@ -25,7 +25,10 @@ def deleted(wanted: Wanted) -> list[str]:
 def test_tap_goes_first_and_all_tables_go() -> None:
     assert deleted(DEFAULT) == [network.TAP, network.CONTROL_TAP, network.BRIDGE]
     assert deleted(LAN) == [attachments.tap("lan"), attachments.bridge("lan")]
-    for wanted, families, table in ((DEFAULT, ("netdev", "ip", "ip6"), "kubevirt"), (LAN, ("netdev", "bridge"), f"kubevirt_{LAN.tap}")):
+    for wanted, families, table in (
+        (DEFAULT, ("netdev", "ip", "ip6"), "kubevirt"),
+        (LAN, ("netdev", "bridge", "inet"), f"kubevirt_{LAN.tap}"),
+    ):
         for family in families:
             assert f"nft delete table {family} {table} " in removed.script(wanted)
 
@@ -40,6 +43,13 @@ def test_link_is_parked_under_the_name_of_its_network() -> None:
     (again,) = setup.with_links([LAN], {LINK})
     assert (f"ip link set dev {LINK} down" in removed.script(again), " name " in removed.script(again)) == (True, False)
     assert "link set" not in removed.script(DEFAULT)
+
+
+def test_card_of_a_plugin_has_no_parts_of_the_pods_network() -> None:
+    (card,) = setup.wanted({**VM, "spec": {"domain": {"devices": {"interfaces": [{"name": "own", "type": "plugin", "plugin": "san"}]}}}})
+    assert deleted(card) == [attachments.tap("own"), attachments.bridge("own")]
+    assert "::1" not in removed.script(card)
+    assert "link set" not in removed.script(card)
 
 
 def test_interfaces_use_the_link_of_their_network_first() -> None:

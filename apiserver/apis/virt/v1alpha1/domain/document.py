@@ -99,8 +99,8 @@ class Devices(Model):
     )
     interfaces: list[Interface] | None = Field(
         None,
-        description="Network interfaces. Default: one of type masquerade; [] means none. A running guest gets and loses those of type "
-        "masquerade, and of type bridge with network.",
+        description="Network interfaces. Default: one of type masquerade; [] means none. A running guest gets and loses those of types "
+        "masquerade, macvtap and plugin, and of type bridge with network.",
         json_schema_extra=ATOMIC,
     )
     graphics: list[Graphics] | None = Field(

@@ -51,9 +51,7 @@ def test_added_removed_and_kept_cards_are_found_by_name() -> None:
     [
         {"name": "x", "type": "bridge"},
         {"name": "x", "type": "passt", "ports": []},
-        {"name": "x", "type": "macvtap", "network": "lan"},
         {"name": "x", "type": "sriov", "network": "lan", "deviceName": "intel.com/nic"},
-        {"name": "x", "type": "plugin", "plugin": "isolated"},
         {"name": "x", "network": "lan", "model": "rtl8139"},
         {"name": "x", "network": "lan", "model": "e1000"},
     ],
@@ -62,6 +60,14 @@ def test_other_cards_need_a_restart(card: dict[str, Any]) -> None:
     assert hot_plug_interfaces.kept(a_vm([card], [card])) == ()
     assert hot_plug_interfaces.live(a_vm([card], [])) == ()
     assert hot_plug_interfaces.live(a_vm([], [card])) == ()
+
+
+@pytest.mark.parametrize(
+    "card", [{"name": "x", "type": "macvtap", "network": "lan"}, {"name": "x", "type": "plugin", "plugin": "isolated"}]
+)
+def test_macvtap_and_plugin_cards_come_and_go(card: dict[str, Any]) -> None:
+    assert names(hot_plug_interfaces.kept(a_vm([card], [card]))) == [["x"]]
+    assert hot_plug_interfaces.live(a_vm([card], [])) == hot_plug_interfaces.live(a_vm([], [card])) == ("x",)
 
 
 @pytest.mark.parametrize("cores", [2, 4])
