@@ -56,7 +56,11 @@ class Node:
         give: Give = ownership.give,
         patience_seconds: float = hanging.PATIENCE_SECONDS,
     ) -> None:
-        """Only store the settings. ``files`` are allowed as disks; a call waits ``patience_seconds`` for a pod with a hanging disk."""
+        """Only store the settings.
+
+        ``files`` are allowed as disks, ``capabilities`` is the directory of libvirt's data. A call waits ``patience_seconds`` for a pod
+        with a hanging disk.
+        """
         self._give = give
         self._files = files or host_disks.Allowed()
         self._capabilities = capabilities

@@ -71,7 +71,8 @@ def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[
 def put(root: int, process: int, file: File, node: Path = NODE) -> None:
     """Mount the file over the disk's image in the pod, given by a descriptor of its root and a pidfd. Idempotent.
 
-    Raises NotTheDevice if the file is missing or cannot be a disk, or the pod put something else in its place; or OSError.
+    Make the file first if it is missing and has a size. ``node``: directory in ``/proc`` of a process of the node. Raises NotTheDevice if
+    the file cannot be a disk, or the pod put something else in its place; or OSError.
     """
     with descriptors.closing(_open(file, node)) as source, descriptors.closing(_target(root, file.disk)) as target:
         if not stat.S_ISREG(os.fstat(target).st_mode):

@@ -66,7 +66,7 @@ class Macvtaps:
         return [int(each.removeprefix(self.name)) for each in ids if each in own]
 
     def _is_taken(self, major: int | None, minor: int) -> bool:
-        """Return whether a macvtap has the number, other than our placeholders, which occupy lower numbers for a moment."""
+        """Return whether a macvtap has this number; our placeholders, which occupy lower numbers for a moment, do not count."""
         try:
             link = (self.numbers / f"{major}:{minor}").readlink()
         except OSError:

@@ -54,8 +54,8 @@ def disk(name: str, *, read_only: bool = False) -> Node:
 def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
     """Give ``node`` to ``user`` and its group, a read-only one only to the group; return whether the pod has the device.
 
-    A missing path or a directory (a claim with a file system) is left alone unless the node is required. Raises NotTheDevice if something
-    else is there, such as a link; or OSError.
+    ``root`` is a descriptor of the pod's root directory. A missing path or a directory (a claim with a file system) is left alone unless
+    the node is required. Raises NotTheDevice if something else is there, such as a link; or OSError.
     """
     try:
         descriptor = opening.openat2(root, node.path.lstrip("/"), os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)

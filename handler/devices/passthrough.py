@@ -42,7 +42,7 @@ def groups(root: int) -> list[ownership.Node]:
 
 
 def allow_locking(launcher: int, guest_bytes: int, *, proc: Path = Path("/proc")) -> None:
-    """Let virt-launcher and its descendants lock the guest's memory. A failure is only logged; libvirt reports its consequence."""
+    """Let process ``launcher`` and its descendants lock the guest's memory. A failure is only logged; libvirt reports its consequence."""
     limit = guest_bytes + LOCKED_BEYOND_GUEST
     for pid in (launcher, *_children(launcher, proc)):
         try:

@@ -18,7 +18,7 @@ class Unacceptable(Exception):
 
 
 def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Peer:
-    """Return the content of a certificate (PEM) if others accept it for virt-handler of this node. Raises Unacceptable."""
+    """Return the content of a certificate that others accept for virt-handler of this node; all are PEM. Else raise Unacceptable."""
     try:
         server, client = contexts.server(), contexts.client()
         with descriptors.in_memory(certificate) as chain, descriptors.in_memory(key) as private:
@@ -36,7 +36,7 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> tuple[Peer | None, Peer | None]:
-    """Return the client as the server sees it, and the server as the client does; None: unverified. Raises ssl.SSLError."""
+    """Return the client as server ``name`` sees it, and the server as the client does; None: unverified. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     served = server.wrap_bio(to_server, to_client, server_side=True)
     dialled = client.wrap_bio(to_client, to_server, server_hostname=name)

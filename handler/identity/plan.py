@@ -69,7 +69,7 @@ def plan(observed: Observed, now: datetime) -> Action:
 
 
 def renewed_at(held: Held, spread: float) -> datetime:
-    """Return when a certificate is renewed: after 60 to 72 % of its life without the backdated part."""
+    """Return when a certificate is renewed: after 60 (``spread`` 0) to 72 % (1) of its life without the backdated part."""
     life = held.not_after - held.not_before
     life = life - SKEW if life > SKEW else life
     return held.not_after - life * (1 - (EARLIEST + (LATEST - EARLIEST) * spread))

@@ -31,7 +31,7 @@ class Untrusted(Exception):
 
 
 def node_of(peer: Peer | None, revocations: Revocations) -> str:
-    """Return the node in a virt-handler's verified certificate. Raises Untrusted if it is another program's, or the node is revoked."""
+    """Return the node in a virt-handler's verified certificate. Raises Untrusted if it is missing, another program's, or revoked."""
     if peer is None:
         raise Untrusted("the peer presented no certificate")
     node = names.node_of_server_name(peer.dns_name) if peer.common_name == names.HANDLER else ""

@@ -18,7 +18,10 @@ _ALIAS: Final = "kubevirt-ipam"
 
 
 def lease(link: Link, routes: Sequence[Route], alias: str) -> Lease | None:
-    """Return the guest's lease, from ``alias`` or else the link; None: it never had IPv4. ``routes`` do not follow from its addresses."""
+    """Return the lease stored in ``alias``, else one of the link's address and ``routes``; None: the guest never had IPv4.
+
+    ``routes``: those that the kernel did not add for the link's addresses.
+    """
     if (kept := _kept(alias)) is not None:
         return kept
     addresses = link.of_family(4)

@@ -109,7 +109,7 @@ table netdev {name} {{
 
 
 def _kept_in(name: str, uplink: str) -> str:
-    """Return rules that stop the pod's own packets at a link: answers to a guest may be broadcasts."""
+    """Return a table of the family bridge that stops the pod's own packets at ``uplink``: answers to a guest may be broadcasts."""
     return f"""table bridge {name} {{}}
 delete table bridge {name}
 table bridge {name} {{
@@ -141,8 +141,8 @@ def own_mac(wanted: Wanted, hook: Literal["ingress", "egress"]) -> str:
 def _guest(tap: str, mac: str, address: str, servers: str, turned_to: str = "", *, judged6: str) -> str:
     """Return the chains that filter the guest's frames.
 
-    DHCP requests to ``servers`` are rate-limited, and redirected to the MAC address ``turned_to``, if any. Without ``address`` and
-    ``judged6``, all IPv4 and IPv6 is dropped.
+    DHCP requests to ``servers``, nft's text for addresses, are rate-limited, and redirected to the MAC address ``turned_to``, if any. An
+    empty ``address`` drops all IPv4. ``judged6``: rules that accept IPv6 frames; empty: drop all.
     """
     own = address or "0.0.0.0"  # noqa: S104 - no address to listen on: nothing of IPv4 is let in then
     judged = (_JUDGED4 if address else "") + judged6

@@ -96,9 +96,10 @@ def _address(given: object) -> str:
 
 
 def tap_problem(interface: Interface, told: object, user: frozenset[str], *, several_queues: bool) -> str:
-    """Return why the guest cannot use the tap, by ``ip -json -details link show dev TAP``, or an empty string.
+    """Return why the guest cannot use the tap, or an empty string.
 
-    ``user`` are names of the required owner in ``ip``; ``several_queues``: the tap needs multi_queue.
+    ``told``: decoded output of ``ip -json -details link show dev TAP``; ``user``: names of the required owner in ``ip``;
+    ``several_queues``: the tap needs multi_queue.
     """
     found = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
     of_tun = (found.get("linkinfo") or {}).get("info_data") or {}

@@ -88,7 +88,7 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], of_network: str
 def with_links(asked: Sequence[Wanted], links: Collection[str], coming: Collection[str] = ()) -> tuple[Wanted, ...]:
     """Return the interfaces, each with the pod's link to its network, if any. Raises NotInPod if one in ``coming`` has no link.
 
-    ``coming`` names interfaces that the pod was made without; another network may have the link of the name.
+    ``links``: names of the pod's links; ``coming``: names of interfaces that the pod was made without.
     """
     return tuple(_with_link(each, links, is_coming=each.name in coming) for each in asked)
 
@@ -146,7 +146,10 @@ class Networks:
     """The plugins that join interfaces: ours by interface type, third parties' by name."""
 
     def __init__(self, theirs: Plugins | None = None, records: Records | None = None, *, prepare_seconds: float = PREPARE_SECONDS) -> None:
-        """Only store the settings. Without ``records``, which store calls of third-party plugins, they get no ``DEL``."""
+        """Only store the settings. ``theirs`` calls third-party plugins, by default none.
+
+        Without ``records``, which store these calls, they get no ``DEL``.
+        """
         self._prepare_seconds = prepare_seconds
         self._ours = ours()
         self._theirs = theirs or Plugins(Path(), {})
@@ -242,7 +245,10 @@ class Networks:
             raise
 
     async def _known(self, plugins: Plugins, record: Record, interface: Wanted, namespace: int, path: str) -> Interface | None:
-        """Return the interface from an earlier call if the plugin confirms it; None: it must be made."""
+        """Return the interface from an earlier call if the plugin confirms it; None: it must be made.
+
+        The pod's network namespace has the descriptor ``namespace``, and ``path`` for other processes.
+        """
         before = self._records.of(record.key) if self._records is not None else None
         if before is None or before.result is None or (before.plugin, before.document) != (record.plugin, record.document):
             return None

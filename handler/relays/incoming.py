@@ -182,7 +182,10 @@ class Incoming:
             await self._lead(wanted, pod_uid, connection)
 
     async def _led(self, node: str, connection: Connection, claimed: str) -> tuple[str, header.Header | None]:
-        """Return an admitted connection's pod (uid) and Header; header None: it was refused, or its release request is finished."""
+        """Return an admitted connection's pod (uid) and Header; header None: it was refused, or its release request is finished.
+
+        ``claimed``: the migration's uid in the connection's TLS protocol.
+        """
         async with asyncio.timeout(self._limits.header_seconds):
             line = await connection.line(header.MAX_BYTES)
         wanted = header.decode(line)

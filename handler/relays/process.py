@@ -125,7 +125,8 @@ class RelayProcess:
     ) -> AsyncIterator[Connection]:
         """Yield a TCP connection in the relay process, which does the handshake, until the context ends. Closes our descriptor of ``link``.
 
-        ``server_name`` and ``protocol`` (ALPN) are those of a server; without the name, the other side connected. Raises OSError.
+        We are its client if ``server_name``, which the server's certificate must have, is given, with ``protocol`` (ALPN); else its server.
+        Raises OSError.
         """
         with link:
             for level, option, value in _OPTIONS:

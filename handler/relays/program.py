@@ -231,7 +231,7 @@ def confine(user: int) -> None:
 
 
 def carry(link: socket.socket, told: socket.socket) -> None:
-    """Relay one connection to its end."""
+    """Relay the connection ``link`` to its end; virt-handler's messages come through the socket ``told``."""
     channel = Channel(told)
     with link, told:
         try:
@@ -275,7 +275,7 @@ def _converse(tls: Tls, channel: Channel) -> None:
 
 
 def context(order: dict[str, Any]) -> ssl.SSLContext:
-    """Return the TLS context of one handshake. Raises OSError for an unusable certificate."""
+    """Return the TLS context for one handshake, by virt-handler's first message. Raises OSError for an unusable certificate."""
     is_client = order["server_name"] is not None
     made = contexts.client() if is_client else contexts.server()
     made.verify_mode = ssl.CERT_REQUIRED
@@ -295,7 +295,7 @@ def context(order: dict[str, Any]) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _file(text: str) -> Iterator[str]:
-    """Yield the path of a file in memory that no other process can open."""
+    """Yield the path of a file in memory with this text, which no other process can open."""
     descriptor = os.memfd_create("relay", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -338,7 +338,7 @@ def _line(tls: Tls, channel: Channel, most: int) -> bytes:
 
 
 def _finish(tls: Tls, pod: socket.socket | None = None, undelivered: memoryview | None = None) -> None:
-    """Deliver received data within ``FLUSH_SECONDS``, and end the connection."""
+    """Send the end of the TLS stream, and ``undelivered`` data to the pod, within ``FLUSH_SECONDS``. Errors are ignored."""
     rest = memoryview(b"") if undelivered is None else undelivered
     deadline = time.monotonic() + FLUSH_SECONDS
     with contextlib.suppress(OSError):

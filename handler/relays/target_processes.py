@@ -41,7 +41,7 @@ class TargetProcesses:
                 self._timers[migration_uid] = later(self._idle_seconds, self._idle.put_nowait, migration_uid)
 
     async def run(self) -> None:
-        """End idle processes until cancelled."""
+        """End processes that had no connection for ``idle_seconds``, until cancelled."""
         while True:
             migration_uid = await self._idle.get()
             if not self._connections[migration_uid]:

@@ -123,7 +123,7 @@ class PluginDisks:
     async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
         """Call plugins to check the disks of a running guest, and return the problems, or None.
 
-        A new process checks the disks once, and again while a plugin reports a problem or a disk is ``silent``.
+        A new process checks the disks once, and again while a plugin reports a problem or a disk's server does not answer (``silent``).
         """
         names = {str(each["name"]) for each in requests.disks_of(vm)}
         if not names:

@@ -115,7 +115,10 @@ def _wants_input(endpoint: int) -> str:
 
 
 def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
-    """Return what is wrong with the amount of data, or an empty string. For output, the header only says what the device took."""
+    """Return what is wrong with the amount of data, or an empty string. ``said``: the amount in the packet's header.
+
+    For output, this is only what the device took.
+    """
     if endpoint & _IN:
         return "" if said == data_bytes else f"a packet of {said} bytes has {data_bytes}"
     if data_bytes or kind in (Type.ISO, Type.BUFFERED_BULK):

@@ -34,7 +34,7 @@ def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None
 def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | None:
     """Return an Event's reason and message if DisksReady newly reports failing disks, else None.
 
-    ``of_plugin``: DisksReady's reason for failed plugins, if those count.
+    ``of_plugin``: another reason of DisksReady that counts, that of failed plugins.
     """
     before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
     if after.get("reason") not in {conditions.DISK_FULL, conditions.DISK_FAILS, of_plugin} - {""}:

@@ -50,7 +50,10 @@ Step = messages.Operate | ResumeByRequest | Fail
 
 
 def next_step(vm: Mapping[str, Any], launcher: messages.Status, supported: frozenset[str]) -> Step | None:
-    """Return the step for the first operation without a result; None if there is none or virt-launcher still works on it."""
+    """Return the step for the first operation without a result; None if there is none or virt-launcher still works on it.
+
+    ``supported``: the actions that this virt-launcher knows.
+    """
     for operation in operations.unfinished(vm):
         told = launcher.operation_of(str(operation["id"]))
         if told is not None and told.state in RESULTS:

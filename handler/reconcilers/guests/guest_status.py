@@ -295,7 +295,10 @@ def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now:
 
 
 def waiting_for_disks(vm: Object, names: Sequence[str], message: str, now: datetime, *, full: bool) -> Object:
-    """Return the status while a launcher waits for a disk, for lack of room, a server or an image."""
+    """Return the status while a launcher waits for a disk: for room (``full``; ``message`` says where), else for a server or an image.
+
+    ``names``: the disks that wait.
+    """
     if full:
         return waiting_for_room(vm, message, now)
     return waiting_for_servers(vm, names, now) or waiting_for_images(vm, names, now)

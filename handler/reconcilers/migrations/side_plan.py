@@ -287,7 +287,7 @@ def _limit_of(seen: Observed, report: messages.MigrationStatus) -> str:
 
 
 def _stays(seen: Observed) -> bool:
-    """Return whether the pod that the guest left still exists: its launcher is connected, for some seconds, and reports the success."""
+    """Return whether the pod that the guest left still exists: its launcher, connected for some more seconds, reports the success."""
     launcher = seen.launcher
     report = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
     return report is not None and (report.direction, report.state) == ("outgoing", "succeeded")
