@@ -110,15 +110,15 @@ class VirtualMachineStrategy(Strategy):
                 f'{", ".join(changed)}: virtual machine "{name}" stays in its present pod; the change takes effect at its next start or '
                 "migration (a waiting migration keeps its target: delete it and migrate again)"
             )
-        is_edited = any(obj["spec"].get(field) != old["spec"].get(field) for field in running.FIELDS)
-        if is_edited and (differences := live_changes.rest(obj)):
+        edited = {each.path for each in running.between(obj["spec"], old["spec"])}
+        if differences := [each for each in live_changes.rest(obj) if each.path in edited]:
             if phases.phase_of(old) == phases.SCHEDULED:
                 text = f'virtual machine "{name}" is starting with the earlier spec; to use the edit: kubectl virt restart {name}'
             else:
                 text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; the change takes effect at its next start'
-            found.append("; ".join(filter(None, (f"{running.words(differences)}: {text}", live_changes.limit(obj)))))
-        if is_edited:
-            found += _never_shrink(obj, old)
+            limit = live_changes.limit(obj) if any(each.path.startswith("spec.domain.cpu") for each in differences) else ""
+            found.append("; ".join(filter(None, (f"{running.words(differences)}: {text}", limit))))
+        found += _never_shrink(obj, old)
         if objects.labels_of(obj) != objects.labels_of(old):
             found.append(
                 f'metadata.labels: the present pod of virtual machine "{name}" keeps its labels, which Services select; the change '

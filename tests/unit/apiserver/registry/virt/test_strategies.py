@@ -865,6 +865,8 @@ def test_hardware_edit_warns_when_it_takes_effect(phase: str) -> None:
     assert strategy.warnings_on_update(new, vm) == ((text,) if has_guest else ())
     assert strategy.warnings_on_update(new, new) == (), "an apply of the same says nothing again"
     assert strategy.warnings_on_update(_edited(new, domain=vm["spec"]["domain"]), new) == (), "it says what runs"
+    other = copy.deepcopy(_edited(new, domain={**new["spec"]["domain"], "cpu": {"cores": 2}}))
+    assert ["memory" in each for each in strategy.warnings_on_update(other, new)] == [False] * has_guest, "it says what this edit changes"
 
 
 @pytest.mark.parametrize(("changes", "tells"), [(["cpu.sockets"], True), ([], False)])
