@@ -10,7 +10,9 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import hot_plug
 from apiserver.kubectl import messages, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
@@ -25,9 +27,8 @@ async def edit(access: Access, parsed: argparse.Namespace) -> str:
     if parsed.command == "removevolume":
         if not (parsed.claim or parsed.disk_name):
             raise Failure("error: name the disk by --claim or --disk-name")
-        await _edit(access, parsed.name, lambda vm: without(vm, parsed.claim, parsed.disk_name))
-        done = f"virtualmachine.kubevirt.io/{parsed.name} edited"
-        return f"{done}: the guest loses the disk when it releases it, at the latest at its next start"
+        before = await _edit(access, parsed.name, lambda vm: without(vm, parsed.claim, parsed.disk_name))
+        return f"virtualmachine.kubevirt.io/{parsed.name} edited{_loss(before, parsed.claim, parsed.disk_name)}"
     added = disk_of(parsed.claim, parsed.disk_name, parsed.serial, parsed.bus, parsed.create)
     await _edit(access, parsed.name, lambda vm: with_disk(vm, added))
     return (
@@ -57,11 +58,7 @@ def with_disk(vm: Object, disk: Object) -> Object:
 def without(vm: Object, claim: str | None, name: str | None) -> Object:
     """Return the machine without the disk of this name or claim; a drive only loses its medium. Raises Failure."""
     named = disks.defaulted(dig_vm(vm, "spec", "domain") or {})
-    gone = [
-        place
-        for place, each in enumerate(named)
-        if (name is None or each["name"] == name) and (claim is None or disks.claim_of(each) == claim.lower())
-    ]
+    gone = [place for place, each in enumerate(named) if _is_meant(each, claim, name)]
     if len(gone) != 1:
         what = "several such disks: choose one by --disk-name" if gone else "no such disk"
         there = ", ".join(each["name"] for each in named)
@@ -73,7 +70,21 @@ def without(vm: Object, claim: str | None, name: str | None) -> Object:
     return _with(vm, [each for place, each in enumerate(kept) if place not in gone])
 
 
-async def _edit(access: Access, name: str, edited: Callable[[Object], Object]) -> None:
+def _is_meant(disk: Object, claim: str | None, name: str | None) -> bool:
+    return (name is None or disk["name"] == name) and (claim is None or disks.claim_of(disk) == claim.lower())
+
+
+def _loss(vm: Object, claim: str | None, name: str | None) -> str:
+    """Return what the removal of a disk means for the guest; empty without a guest."""
+    if phases.phase_of(vm) not in phases.WITH_GUEST:
+        return ""
+    if any(_is_meant(each, claim, name) for each in hot_plug.added(vm)):
+        return ": the guest did not have it yet"
+    return ": the guest loses the disk when it releases it, at the latest at its next start"
+
+
+async def _edit(access: Access, name: str, edited: Callable[[Object], Object]) -> Object:
+    """Edit a machine, and return it as it was before."""
     path = VIRTUAL_MACHINES.path(access.namespace, name)
     for _ in range(_TRIES - 1):
         vm = await verbs.request(access, "GET", path, f"read virtual machine {name}")
@@ -83,9 +94,10 @@ async def _edit(access: Access, name: str, edited: Callable[[Object], Object]) -
             continue
         except errors.StatusError as error:
             raise messages.of_status(error, f"edit virtual machine {name}") from error
-        return
+        return vm
     vm = await verbs.request(access, "GET", path, f"read virtual machine {name}")
     await verbs.request(access, "PUT", path, f"edit virtual machine {name}", body=edited(vm))
+    return vm
 
 
 def _disks(vm: Object) -> list[Object]:

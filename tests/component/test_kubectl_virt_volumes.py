@@ -74,6 +74,23 @@ async def test_medium_of_a_drive_is_inserted_and_ejected(api: FakeAPI, access: A
 
 
 @pytest.mark.parametrize(
+    ("phase", "runs", "told"),
+    [
+        ("Running", [ROOT, {**ROOT, "name": "data"}], ": the guest loses the disk when it releases it, at the latest at its next start"),
+        ("Running", [ROOT], ": the guest did not have it yet"),
+        ("Stopped", [ROOT], ""),
+    ],
+)
+async def test_removal_says_what_it_means_for_the_guest(
+    api: FakeAPI, access: Access, phase: str, runs: list[dict[str, Any]], told: str
+) -> None:
+    await run(access, "addvolume", "web", "--claim", "data")
+    status = {"phase": phase, "running": {"generation": 1, "domain": {"devices": {"disks": runs}}}}
+    await api.put(VMS, {**api.get(VMS, "default", "web"), "status": status})
+    assert await run(access, "removevolume", "web", "--claim", "data") == f"virtualmachine.kubevirt.io/web edited{told}"
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("addvolume", "web", "--claim", "x", "--disk-name", "disk0"), "has a disk disk0 already"),
