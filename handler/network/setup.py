@@ -101,8 +101,7 @@ def _with_link(interface: Wanted, links: Collection[str], *, is_coming: bool) ->
         return dataclasses.replace(interface, uplink=of_network)
     if is_coming:
         raise NotInPod(
-            f"the pod has no network {interface.network}; if this NetworkAttachmentDefinition exists, {_NEW_POD}; "
-            "else create it first, because a restarted machine waits for it"
+            f"the pod has no network {interface.network}; create this NetworkAttachmentDefinition unless it exists, then {_NEW_POD}"
         )
     return interface
 

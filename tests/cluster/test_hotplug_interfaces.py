@@ -84,7 +84,7 @@ def test_cards_come_and_go(
         vm = kubectl.api.until("vm", VM, lambda each: "changes" in each["status"], timeout=60, what="a change")
         (change,) = vm["status"]["changes"]
         assert (change["path"], change["state"]) == (PATH, "Pending")
-        assert change["message"].endswith("/carded; migrate the machine (kubectl virt migrate) or restart it")
+        assert change["message"].endswith(" migrate the machine (kubectl virt migrate) or restart it")
         assert not is_true("RestartRequired")(vm)
         assert not has_card(guest, MAC)
     moved(kubectl)

@@ -94,7 +94,10 @@ async def test_guest_gets_a_card_on_a_further_network_and_loses_it(pod: Pod, sta
         whole = dataclasses.replace(machine, interfaces=tuple(map(interface_of, made)))
         client.ask(messages.Sync(whole))
         viewer.expect("GUEST-READY", seconds=READY_SECONDS)
-        with pytest.raises(setup.NotInPod, match="the pod has no network default/lan; if this NetworkAttachmentDefinition exists, migrate"):
+        with pytest.raises(
+            setup.NotInPod,
+            match="the pod has no network default/lan; create this NetworkAttachmentDefinition unless it exists, then migrate",
+        ):
             await networks.join(coming, "lan", "", pod.launcher)
         with_lan(pod)
         for _ in range(2):

@@ -59,8 +59,8 @@ def test_interfaces_use_the_link_of_their_network_first() -> None:
 
 def test_coming_card_does_not_use_another_networks_link() -> None:
     advice = (
-        "the pod has no network default/lan; if this NetworkAttachmentDefinition exists, migrate the machine (kubectl virt migrate) "
-        "or restart it; else create it first, because a restarted machine waits for it"
+        "the pod has no network default/lan; create this NetworkAttachmentDefinition unless it exists, then migrate the machine "
+        "(kubectl virt migrate) or restart it"
     )
     with pytest.raises(setup.NotInPod, match=f"^{re.escape(advice)}$"):
         setup.with_links([LAN], {LAN.uplink}, {"lan"})
