@@ -77,9 +77,9 @@ def _wait(seen: Observed, disk: Object) -> _Wait | None:
 def _wait_for_claim(seen: Observed, disk: Object, name: str) -> _Wait | None:
     claim = seen.claims.get(name)
     if claim is None:
-        return _Wait("ClaimNotFound", f"PersistentVolumeClaim {name} does not exist")
+        return _Wait(hot_plug.CLAIM_NOT_FOUND, f"PersistentVolumeClaim {name} does not exist")
     if is_deleting(claim):
-        return _Wait("ClaimTerminating", f"PersistentVolumeClaim {name} is being deleted")
+        return _Wait(hot_plug.CLAIM_TERMINATING, f"PersistentVolumeClaim {name} is being deleted")
     if disk_claims.is_block(claim):
         return _Wait(
             hot_plug.NEEDS_RESTART, f"PersistentVolumeClaim {name} has volumeMode Block, so the guest gets the disk at its next start"

@@ -15,7 +15,7 @@ from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_
 from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import forms, layout
-from apiserver.apis.virt.spec import chosen_cpu
+from apiserver.apis.virt.spec import chosen_cpu, hot_plug
 from apiserver.apis.virt.spec import running as running_form
 from apiserver.apis.virt.spec.described import domain_of
 from handler.network.binding import Interface
@@ -161,6 +161,10 @@ def _domain(vm: Object, domain: messages.DomainStatus) -> Object:
 
 
 def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:
+    if missing := hot_plug.without_claims(vm):
+        message = printable("; ".join(f"disk {each['name']}: {each['message']}" for each in missing))
+        lacking = objects.new_condition(vm, conditions.DISKS_READY, "False", str(missing[0]["reason"]), message)
+        return objects.with_status_condition(status, lacking, now=stamp)
     condition = objects.condition(status.get("conditions"), conditions.DISKS_READY)
     if condition is None or condition.get("status") == "True":
         return status

@@ -30,6 +30,9 @@ BUSES: Final = ("virtio", "scsi")
 PENDING: Final = "Pending"
 ATTACHED_TO_NODE: Final = "AttachedToNode"
 """Phases of a volume; the names are KubeVirt's."""
+CLAIM_NOT_FOUND: Final = "ClaimNotFound"
+CLAIM_TERMINATING: Final = "ClaimTerminating"
+"""Reasons of a volume that waits for a claim."""
 NEEDS_RESTART: Final = "VolumeModeBlock"
 """Only the next start can use the claim."""
 
@@ -136,6 +139,11 @@ def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:
 def entry_of(vm: Mapping[str, Any], disk: str) -> Object | None:
     """Return a disk's entry in ``status.volumeStatus``, or None."""
     return next((each for each in entries(vm) if each.get("name") == disk), None)
+
+
+def without_claims(vm: Mapping[str, Any]) -> tuple[Object, ...]:
+    """Return the entries of new disks with a claim that does not exist or is being deleted."""
+    return tuple(each for each in entries(vm) if each.get("reason") in (CLAIM_NOT_FOUND, CLAIM_TERMINATING))
 
 
 def pod_name(vm: Object, disk: Mapping[str, Any]) -> str:

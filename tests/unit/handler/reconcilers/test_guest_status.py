@@ -474,3 +474,13 @@ def test_silent_plugin_server_is_reported_until_the_plugin_fails() -> None:
     status = guest_status.running({**vm, "status": status}, a_running(), None, NOW)
     (told,) = (each for each in status["conditions"] if each["type"] == "DisksReady")
     assert told["status"] == "True"
+
+
+def test_new_disk_whose_claim_is_missing_is_told_until_it_exists() -> None:
+    entry = {"name": "data", "phase": "Pending", "reason": "ClaimNotFound", "message": "PersistentVolumeClaim data does not exist"}
+    waits = guest_status.running(a_vm(volumeStatus=[entry]), a_running(), None, NOW)
+    found = objects.condition(waits["conditions"], "DisksReady") or {}
+    assert (found["status"], found["reason"]) == ("False", "ClaimNotFound")
+    assert found["message"] == "disk data: PersistentVolumeClaim data does not exist"
+    there = guest_status.running({**a_vm(), "status": {**waits, "volumeStatus": []}}, a_running(), None, NOW)
+    assert objects.is_true(there["conditions"], "DisksReady")
