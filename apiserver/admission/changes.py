@@ -16,7 +16,7 @@ class Changes:
         self._unknown: list[asyncio.Event] = []
 
     def note(self, old: Object | None = None, new: Object | None = None) -> None:
-        """Count a change; informers call it."""
+        """Count a change, whatever it is; an informer's callback."""
         del old, new
         self.number += 1
 

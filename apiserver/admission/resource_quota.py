@@ -73,7 +73,7 @@ class ResourceQuotas:
     async def validate(self, attributes: Attributes) -> None:
         """Charge every quota that counts the object; a dry run only checks.
 
-        Raises Forbidden by a quota exhausted or without usage; InternalError without decision in time.
+        Raises Forbidden if a quota is exhausted or its usage unknown; InternalError without decision in time.
         """
         try:
             async with asyncio.timeout(SECONDS):
@@ -91,7 +91,7 @@ class ResourceQuotas:
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Wait until one request has evaluated all waiting ones; return this one's refusal, or None."""
+        """Queue the request, because one request evaluates all waiting ones of a namespace; return this one's refusal, or None."""
         queue = self._queues.setdefault(attributes.namespace, _Queue())
         waiter = _Waiter(attributes)
         queue.waiting.append(waiter)

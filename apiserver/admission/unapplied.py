@@ -14,7 +14,7 @@ _KNOWN: Final = ", "
 
 
 def why(error: StatusError, patch: Sequence[dict[str, Any] | None]) -> str:
-    """Return in Go's words why ``patch`` failed to apply, from our ``error``."""
+    """Return in Go's words why the JSON patch ``patch`` failed; ``error``: of :func:`json_patch.apply`."""
     found = _OPERATION.search(error.message)
     if found is None:
         return error.message

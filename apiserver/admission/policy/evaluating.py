@@ -116,7 +116,10 @@ class Evaluation:
 
 
 def compose(expressions: Sequence[Expression], *, params: bool, environment_of: Any) -> dict[str, Compiled]:  # noqa: ANN401 - see activation
-    """Return a policy's compiled ``variables`` by name; each may use earlier ones."""
+    """Return a policy's compiled ``variables`` by name; each may use earlier ones.
+
+    ``params``: the policy has parameters. ``environment_of``: :func:`activation.environment`.
+    """
     compiled: dict[str, Compiled] = {}
     for each in expressions:
         known = environment_of(params=params, authorizer=True, variables=tuple(compiled))

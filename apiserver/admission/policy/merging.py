@@ -52,7 +52,10 @@ def _key(key: Value) -> str:
 
 
 def check_type_names(value: Value, path: str) -> list[str]:
-    """Return an error per object in ``value`` with a type name other than its ``path``: ``Object.spec{template: Object.spec.wrong{}}``."""
+    """Return an error per object in ``value`` with a type name other than its path, such as ``Object.spec{template: Object.spec.wrong{}}``.
+
+    ``path``: of ``value``; ``Object`` for the whole.
+    """
     found: list[str] = []
     if isinstance(value, Message):
         if value.type_name != path:

@@ -73,7 +73,7 @@ class Params:
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
         """Return a binding's parameters: ``[None]`` if policy or binding names none, empty if none exists: it does not apply.
 
-        Raises ConfigurationError if absent with ``Deny``, not loaded, or misconfigured; UnknownKind.
+        Raises ConfigurationError if none exists and the binding has ``Deny``, if not loaded, or misconfigured; UnknownKind.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:

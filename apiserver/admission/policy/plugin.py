@@ -119,6 +119,9 @@ class PolicyDispatcher(Generic[Program]):
             raise forbidden(attributes, "not yet ready to handle request") from None
 
     async def input(self, attributes: Attributes, resource: Resource, answers: dict[Question, Answer]) -> Input:
-        """Return the input of expressions: the request converted to ``resource``, and its namespace."""
+        """Return the input of expressions: the request converted to ``resource``, and its namespace.
+
+        ``answers``: to authorization questions so far; expressions of one request share them.
+        """
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
         return Input(VersionedAttributes.of(attributes, resource, self.versions), namespace, answers)

@@ -26,5 +26,5 @@ def given(attributes: Attributes, webhook: Webhook, key: str, value: str) -> Non
 
 
 def failed_open(attributes: Attributes, webhook: Webhook, prefix: str, place: str) -> None:
-    """Annotate the request: this webhook's call failed, and is ignored."""
+    """Annotate the request: this webhook's call failed, and is ignored. ``prefix`` and ``place`` end the annotation's key."""
     attributes.annotate(FAILED_OPEN + prefix + place, webhook.name)

@@ -95,7 +95,7 @@ class WebhookDispatcher:
         return answer
 
     def count(self, webhook: Webhook, attributes: Attributes, began: float, error: Exception | None) -> None:
-        """Record a webhook's call in the metrics; no ``error`` means allowed."""
+        """Record a webhook's call in the metrics; ``began``: its ``time.perf_counter()``; no ``error`` means allowed."""
         seconds = time.perf_counter() - began
         about = (webhook.name, self.type_, attributes.operation)
         match error:
@@ -113,7 +113,10 @@ class WebhookDispatcher:
                 self.metrics.webhook(*about, seconds, 0, rejected=True)
 
     def failed(self, webhook: Webhook, attributes: Attributes, error: CallFailed, prefix: str, place: str) -> StatusError | None:
-        """Return the client's error for a failed call; None if ``failurePolicy`` ignores it."""
+        """Log a failed call; return the client's error, or None if ``failurePolicy`` ignores it.
+
+        An ignored one is counted, and annotated as by :func:`annotating.failed_open`.
+        """
         about = {"webhook": webhook.name, "configuration": webhook.configuration, "error": str(error)}
         if not webhook.fails_open:
             logger.warning("cannot call a webhook: the request is rejected", extra=about)

@@ -129,7 +129,10 @@ def _user(given: Attributes) -> Object:
 
 
 def answer(raw: bytes, uid: str, speaks: str, *, mutating: bool) -> Answer:
-    """Parse a webhook's answer. Raises WrongAnswer, in v1 also for another request's."""
+    """Parse a webhook's answer in version ``speaks``; ``mutating``: it may have a patch.
+
+    Raises WrongAnswer, in v1 also for another ``uid`` than the request's.
+    """
     try:
         body = orjson.loads(raw)
     except ValueError:

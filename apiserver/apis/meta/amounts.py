@@ -18,7 +18,7 @@ _EACH: Final = "*"
 
 
 def write_as_strings(model: type[BaseModel], obj: dict[str, Any]) -> None:
-    """Replace each quantity in ``obj`` that is a number by Go's string."""
+    """Replace, in place, each number in ``obj`` that is a quantity in ``model`` by Go's string."""
     if places := _places_of(model):
         _write(places, obj)
 

@@ -234,7 +234,10 @@ _BY_CODE: dict[int, type[StatusError]] = {
 
 
 def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
-    """Return the error that a ``Status`` describes, of its reason's class, else its code's. Fields of a wrong type are ignored."""
+    """Return the error that a ``Status`` describes, of its reason's class, else its code's.
+
+    ``http_code`` counts if it has no code. Fields of a wrong type are ignored.
+    """
     code = _number(status.get("code")) or http_code or InternalError.code
     cls = _BY_REASON.get(_text(status.get("reason"))) or _BY_CODE.get(code) or UnknownStatus
     given = _members(status.get("details"))

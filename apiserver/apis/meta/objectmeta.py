@@ -46,7 +46,7 @@ def read(
 ) -> tuple[list[str], list[FieldError]]:
     """Drop unknown fields and nulls from ``metadata``, in place; return (paths of unknown fields, errors of wrong types).
 
-    ``stored`` is the metadata to be replaced.
+    ``stored``: the metadata to be replaced; managed fields equal to its own are not checked.
     """
     if not isinstance(metadata, dict):
         return [], [type_invalid(path, metadata, "must be an object")]
@@ -95,7 +95,7 @@ def _validate_names(metadata: Mapping[str, Any], name_rule: NameRule) -> list[Fi
 
 
 def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
-    """Return errors in an update's metadata, after restoring server-set fields."""
+    """Return errors in an update's metadata; the caller has restored server-set fields."""
     found = []
     finalizers, old_finalizers = metadata.get("finalizers") or [], old.get("finalizers") or []
     if old.get("deletionTimestamp"):

@@ -22,7 +22,10 @@ def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Field
 
 
 def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields:
-    """Return the added fields of ``new`` as :func:`compare` does; ``structs`` is an object of empty structs."""
+    """Return the fields of ``new`` that ``structs`` lacks; ``structs``: an object of empty structs, such as ``{"spec": {}}``.
+
+    Structs in both are not themselves added.
+    """
     assert atom.map is not None  # noqa: S101 - the type of a kind
     tree: Fields = {}
     for name in sorted(new):
@@ -187,7 +190,7 @@ def _lists(shape: ListAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any 
 
 
 def _same_key(element: Atom, old: list[Any], new: list[Any]) -> Found:
-    """Return (touched, removed) fields of items with one key. Duplicates are owned as a whole."""
+    """Return (touched, removed) fields of a list's old and new items with one key. Duplicates are owned as a whole."""
     if len(old) > 1 and len(new) > 1:
         return (None if same(old, new) else LEAF), None
     if len(old) > 1:

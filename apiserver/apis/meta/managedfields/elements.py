@@ -104,7 +104,10 @@ def rank(text: str) -> Rank:
 
 
 def show(text: str, *, stored: bool = False) -> str:
-    """Return a step for messages: ``.spec``, ``[name="a"]``. Go reads numbers in entries (``stored``) as floats."""
+    """Return a step as people read it: ``.spec``, ``[name="a"]``.
+
+    ``stored``: the step is from ``managedFields``. Go reads numbers there as floats, so 1000000 becomes ``1e+06``.
+    """
     if text[:2] == "f:":
         return "." + text[2:]
     return (_show if len(text) <= _LONGEST else _show.__wrapped__)(text, stored)

@@ -110,7 +110,7 @@ class FieldManager:
         return {**merged, "metadata": metadata}
 
     def _initial(self, live: Object | None, given: Any) -> Managed:  # noqa: ANN401 - a client's JSON
-        """Return the entries by owner before this write: the client's if valid, else the stored.
+        """Return the entries by owner before this write: ``given``, the client's, if valid, else the stored.
 
         A subresource cannot set them; an empty list, or one empty entry, resets them.
         """

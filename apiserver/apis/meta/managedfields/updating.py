@@ -100,7 +100,10 @@ class Updater:
         return touched, removed
 
     def _prune(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Return ``merged`` without fields that only the applier owned and now omits."""
+        """Return ``merged`` without fields that only the applier owned and now omits.
+
+        ``last``: the applier's former entry; ``fields``: those that it applies now.
+        """
         if {entry.api_version for entry in (last, *managed.values())} == {version}:
             return self._prune_parts(merged, version, managed, last, fields)
         return self._prune_whole(merged, version, managed, last)
@@ -134,7 +137,10 @@ class Updater:
         at: str,
         managed: Managed,
     ) -> Any:  # noqa: ANN401 - as above
-        """Return the pruned object at version ``at`` with owned fields of ``merged`` put back, first those at that version."""
+        """Return ``pruned`` at version ``at`` with owned fields of ``merged`` put back, first those at that version.
+
+        ``everything``: all fields of ``merged``; ``managed``: the owners' entries.
+        """
         owned: dict[str, Fields] = {}
         for entry in managed.values():
             owned[entry.api_version] = sets.union(owned.get(entry.api_version, EMPTY), entry.fields)
