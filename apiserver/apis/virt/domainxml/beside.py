@@ -35,7 +35,10 @@ FIELDS: Final[Shape] = {
 
 
 def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[str]:
-    """Yield the paths below ``spec.domain`` of fields that ``domainXML`` makes ineffective."""
+    """Yield the paths of fields in ``given``, a part of ``spec.domain`` at ``path``, that ``domainXML`` makes ineffective.
+
+    ``shape``: the effective fields.
+    """
     if isinstance(given, list):
         for position, each in enumerate(given):
             yield from foreign(each, shape, f"{path}[{position}]")

@@ -186,7 +186,7 @@ class _Builder:
         self._open.append(_Element(name.rpartition(_SEPARATOR)[2], attributes, is_foreign, spans, begin))
 
     def _spans(self, at: int) -> tuple[dict[str, Span], int | None]:
-        """Return (byte spans of a start tag's attribute values, by name; its end, None for an empty-element tag)."""
+        """Return, for the start tag at byte ``at``, (byte spans of attribute values by name; the tag's end, None for an empty element)."""
         match = _TAG.match(self._data, at)
         spans: dict[str, Span] = {}
         while match is not None:

@@ -92,7 +92,7 @@ def address(value: str) -> str:
 
 
 def word(value: str) -> str:
-    """Return why a text is not a name of libvirt or QEMU, or ""."""
+    """Return why a text is not a word of at most 64 letters, digits and ``_.-``, or ""."""
     return "" if _WORD.fullmatch(value) else "must be a word of at most 64 letters, digits and _.-"
 
 

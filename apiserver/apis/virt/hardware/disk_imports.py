@@ -29,7 +29,7 @@ def of(disk: Object) -> Object | None:
 
 
 def is_due(head: bytes) -> bool:
-    """Return whether a block device with these first bytes, zero or marked unfinished, still needs its import."""
+    """Return whether a block device still needs its import: ``head``, its first bytes, is zero or marked unfinished."""
     return head.startswith(UNFINISHED) or not any(head)
 
 

@@ -117,7 +117,7 @@ def block_size(disk: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def is_cached(disk: Mapping[str, Any]) -> bool:
-    """Return whether a set ``driver.cache`` uses the node's page cache."""
+    """Return whether a disk uses the node's page cache: ``driver.cache`` is set, and not one of ``UNCACHED``."""
     return (disk.get("driver") or {}).get("cache", "none") not in UNCACHED
 
 

@@ -57,7 +57,7 @@ def is_host(text: str) -> bool:
 
 
 def is_export(text: str) -> bool:
-    """Return whether a text is a supported export name; those in QEMU's and nbd-server's manuals are."""
+    """Return whether a text is a supported name of an NBD export: 1 to 255 ASCII letters, digits and ``_.:/@+=~-``."""
     return bool(_EXPORT.fullmatch(text))
 
 
@@ -179,7 +179,7 @@ def copies_writes(disk: Mapping[str, Any]) -> bool:
 
 
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return the (host, port) pairs, alternatives, of a valid disk's servers; else empty."""
+    """Return (host, port) of each server of a network disk, any of which has the disk; empty for other or invalid disks."""
     kind = kind_of(disk)
     return () if kind is None else kind.endpoints(disk.get("source") or {})
 
@@ -190,7 +190,7 @@ def login_secret(disk: Mapping[str, Any]) -> str:
 
 
 def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return QEMU's login files for a disk, by key of its Secret."""
+    """Return a mapping from keys of a disk's Secret to names of QEMU's login files; empty without a login."""
     kind = kind_of(disk)
     return {} if kind is None else kind.login_keys
 
@@ -211,6 +211,6 @@ def secret_of(disk: Mapping[str, Any]) -> str:
 
 
 def identity(disk: Mapping[str, Any]) -> str:
-    """Return a text that is equal for two disks only if they are the same; empty for other disks or without a server."""
+    """Return a text that is equal for two network disks only if they are the same; empty for other disks or without a server."""
     kind = kind_of(disk)
     return "" if kind is None else kind.identity(disk.get("source") or {})

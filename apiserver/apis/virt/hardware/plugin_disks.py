@@ -50,7 +50,7 @@ def plugin_of(disk: Mapping[str, Any]) -> str:
 
 
 def size_limit_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the maximum bytes of a plugin's image file; 0: none in the pod."""
+    """Return the maximum bytes of a plugin's image file in the pod; 0 without such a file."""
     limit = (disk.get("source") or {}).get("sizeLimit") if is_plugin(disk) else None
     return 0 if limit is None else quantity.parse(str(limit)).bytes
 

@@ -43,7 +43,7 @@ def memory_request(domain: Domain) -> int:
 
 
 def memory_limit(domain: Domain) -> int:
-    """Return the pod's memory limit in bytes, at least the guest's memory."""
+    """Return the pod's memory limit in bytes; by default the request, but at least the guest's memory."""
     limit = said(domain, "limits", "memory")
     return max(memory.guest_bytes(domain), memory_request(domain)) if limit is None else limit.bytes
 

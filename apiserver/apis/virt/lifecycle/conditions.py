@@ -142,7 +142,7 @@ OF_A_GUEST: Final = (PAUSED, MIGRATABLE, NETWORK_READY, AGENT_CONNECTED, ACCESS_
 
 
 def paused(message: str) -> str:
-    """Return "paused" with this message, if any, of the condition Paused."""
+    """Return ``paused: MESSAGE`` for the message of the condition Paused; ``paused`` if empty; :data:`PAUSED_ON_REQUEST` unchanged."""
     if message == PAUSED_ON_REQUEST:
         return message
     return f"paused: {message}" if message else "paused"

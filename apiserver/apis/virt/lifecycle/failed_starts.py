@@ -44,7 +44,7 @@ class Verdict:
 
 
 def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
-    """Return the nodes where the machine failed to start before it ran elsewhere; with ``now``, only within ``LONGEST_PAUSE``."""
+    """Return the nodes where the machine failed to start before it ran on another one; with ``now``, only within ``LONGEST_PAUSE``."""
     return sorted({node for node, moment in _failures(vm) if now is None or now - moment < LONGEST_PAUSE})
 
 
@@ -54,9 +54,9 @@ def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
 
 
 def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:
-    """Return a Verdict per node that starts should avoid; empty if too many.
+    """Return a Verdict per node that starts should avoid; empty if these are several, and more than ``MAX_SHARE`` of the nodes.
 
-    ``machines`` has, for each suspected node, all machines with an attempt there.
+    ``nodes``: all, by name. ``machines`` has, for each suspected node, all machines with an attempt there.
     """
     found = {name: verdict for name, tried in machines.items() if name in nodes and (verdict := _verdict(nodes[name], tried, now))}
     return found if len(found) <= max(1, int(len(nodes) * MAX_SHARE)) else {}

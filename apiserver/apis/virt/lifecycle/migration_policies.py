@@ -67,7 +67,10 @@ def asks_for_namespaces(policies: Iterable[Object]) -> bool:
 
 
 def options(policy: Object, memory_bytes: int, defaults: Defaults, *, copied_bytes: int = 0) -> dict[str, Any]:
-    """Return ``status.options`` of a migration; ``policy`` is the machine's, or ``NO_POLICY``."""
+    """Return ``status.options`` of a migration; ``policy`` is the machine's, or ``NO_POLICY``.
+
+    ``copied_bytes``: of disks that the migration copies.
+    """
     spec = policy.get("spec") or {}
     completion = spec.get("completionTimeoutPerGiB")
     per_gib, bandwidth = _given(completion, defaults.completion_timeout_per_gib), str(_given(spec.get("bandwidth"), defaults.bandwidth))

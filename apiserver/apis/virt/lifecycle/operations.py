@@ -66,7 +66,7 @@ def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
 def appended(
     vm: Mapping[str, Any], action: Action, operation_id: str, now: datetime, parameters: Mapping[str, Any] = NO_PARAMETERS
 ) -> list[dict[str, Any]] | None:
-    """Return ``status.operations`` with a new one; if full, without the oldest finished; None without a finished one."""
+    """Return ``status.operations`` with a new one; if full, without the oldest finished; None if full of unfinished ones."""
     kept = [dict(each) for each in of(vm)]
     number = max((int(each.get("number") or 0) for each in kept), default=0) + 1
     while len(kept) >= MAX_KEPT:

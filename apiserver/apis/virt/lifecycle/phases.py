@@ -133,7 +133,7 @@ def is_unfinished(migration: Mapping[str, Any]) -> bool:
 def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a machine's status without its guest's fields and conditions.
 
-    ``DisksReady`` stays only for a failed disk.
+    ``DisksReady`` goes while the machine waits for disks; that of a failed disk stays.
     """
     waits_for_disks = conditions.waits_for({"status": status}) & conditions.WAITS_FOR_DISKS
     gone = (*conditions.OF_A_GUEST, conditions.RESTART_REQUIRED, *((conditions.DISKS_READY,) if waits_for_disks else ()))

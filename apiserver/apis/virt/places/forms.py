@@ -66,7 +66,7 @@ def uid_errors(text: str) -> list[str]:
 
 
 def image_file_errors(text: str) -> list[str]:
-    """Return errors in the path of a suspended guest's image: two uids."""
+    """Return errors in the path of a suspended guest's image: the machine's uid, ``/``, the operation's id."""
     fits = len(text) <= 2 * MAX_UID + 1 and _IMAGE_FILE.fullmatch(text)
     return [] if fits else ["must be the machine's uid, '/', and an operation's id"]
 
@@ -118,7 +118,7 @@ def words_errors(text: str) -> list[str]:
 
 
 def device_errors(text: str) -> list[str]:
-    """Check a guest device's name or address in a status, such as vda or pci 0000:01:00.0."""
+    """Return errors in a guest device's name or address in a status, such as ``vda`` or ``pci 0000:01:00.0``."""
     if len(text) > MAX_DEVICE:
         return [f"must be no more than {MAX_DEVICE} bytes"]
     return [] if DEVICE.fullmatch(text) else ["must be a name or an address such as vda or pci 0000:01:00.0"]

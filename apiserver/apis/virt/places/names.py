@@ -110,7 +110,7 @@ def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> st
 
 
 def is_attachment_pod(name: str, vm_name: str) -> bool:
-    """Return whether a machine's pod has the name of an attachment pod: for a disk's claim, without guest."""
+    """Return whether a pod of the machine ``vm_name`` is, by its name, an attachment pod: it mounts a disk, and has no guest."""
     return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
 
 

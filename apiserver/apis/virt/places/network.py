@@ -76,7 +76,7 @@ def is_mac(text: str) -> bool:
 
 
 def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
-    """Return a MAC address derived from ``seed`` and ``name``.
+    """Return a MAC address derived from ``seed`` and ``name``, but none of ``reserved``.
 
     A guest's card: from the machine's uid and the interface's name, the same in each pod. Other links: from the guest's address and the
     link's role.

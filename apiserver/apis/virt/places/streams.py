@@ -83,7 +83,7 @@ def protocol_of(text: str) -> Protocol | None:
 
 
 def port_of(text: str) -> int | None:
-    """Return the port in a text, from 1 to 65535, else None."""
+    """Return the port, 1 to 65535, in a text of one to five ASCII digits, else None."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 1 << 16 else None
 
 

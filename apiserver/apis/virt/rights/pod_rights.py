@@ -92,7 +92,7 @@ def _of_filesystem(filesystem: Object) -> Content:
 
 
 def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]:
-    """Return why the machine's status may not name this pod; ``pod`` is the current one of the name."""
+    """Return why the machine's status may not name the pod ``name`` with ``uid``; ``pod`` is the current one of the name."""
     if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
     found = []
@@ -161,7 +161,7 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
     """Return whether this unfinished Migration moves the machine into the pod with this uid.
 
-    One created before the machine belongs to an earlier machine. With clock skew, the pod may be checked again.
+    One created before the machine belongs to an earlier machine. With clock skew, the result may be False; the pod is then checked again.
     """
     return (
         phases.is_unfinished(migration)

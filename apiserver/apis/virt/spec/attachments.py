@@ -58,7 +58,7 @@ def problem(given: str) -> str:
 
 
 def of(vm: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """Return an ``Attachment`` per further network, in the order of the machine's interfaces, without invalid names."""
+    """Return an ``Attachment`` per further network, in the order of the machine's interfaces; invalid network names are left out."""
     return tuple(_of(vm))
 
 

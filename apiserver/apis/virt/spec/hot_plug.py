@@ -91,7 +91,7 @@ def changes_of(vm: Mapping[str, Any]) -> Collection[str]:
 
 
 def path_of(disk: str) -> str:
-    """Return the path of the disk of this name in the spec."""
+    """Return the path of the disk of this name: ``spec.domain.devices.disks[NAME]``."""
     return f"spec.domain.devices.disks[{disk}]"
 
 
@@ -183,7 +183,10 @@ def _identity(disk: Mapping[str, Any]) -> set[str]:
 
 
 def record(vm: Object) -> None:
-    """Add to ``status.running``, in place, new disks with a recorded attachment pod, and free claim and names."""
+    """Add to ``status.running``, in place, new disks with a recorded attachment pod.
+
+    The guest must not have another disk with the claim, serial or World Wide Name of a new one.
+    """
     ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(vm)[1]
     coming = [str(each["name"]) for each in ready if not (_with_claim_of(each, there) or _with_identity_of(each, there))]
     if coming:
@@ -191,7 +194,7 @@ def record(vm: Object) -> None:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Change these disks in ``status.running`` to the spec's, in place. A drive with another medium is then empty."""
+    """Change the disks of these names in ``status.running`` to the spec's, in place. A drive with another medium is then empty."""
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
     running.set_domain(vm, with_disks(runs.get("domain") or {}, desired, changed))
@@ -206,7 +209,7 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return ``runs`` with these disks (names) as in ``desired``, in its order."""
+    """Return ``runs`` with the disks of these names as in ``desired``, all in the order of ``desired``."""
     there, wanted = _written(runs), _written(desired)
     found = [_taken(there.get(name), disk, is_changed=name in changed) for name, disk in wanted.items() if name in there or name in changed]
     found += [disk for name, disk in there.items() if name not in wanted and name not in changed]

@@ -39,7 +39,7 @@ def takes_interfaces(vm: Mapping[str, Any]) -> bool:
 
 
 def path_of(card: str) -> str:
-    """Return the path of the card of this name in the spec."""
+    """Return the path of the card of this name: ``spec.domain.devices.interfaces[NAME]``."""
     return f"spec.domain.devices.interfaces[{card}]"
 
 
@@ -108,7 +108,7 @@ def alone(vm: Object, card: str) -> Object:
 
 
 def with_interfaces(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return the domain ``runs`` with the cards of these names as in ``desired``, in its order."""
+    """Return ``runs`` with the cards of these names as in ``desired``, all in the order of ``desired``."""
     there, wanted = _by_name(runs), _by_name(desired)
     found = [there.get(name, card) for name, card in wanted.items() if name in there or name in changed]
     found += [card for name, card in there.items() if name not in wanted and name not in changed]

@@ -140,7 +140,7 @@ def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
 
 
 def limit(vm: Mapping[str, Any]) -> str:
-    """Return the message that the desired sockets exceed ``maxSockets``, or ""."""
+    """Return the message that the desired sockets exceed ``maxSockets``, or "", also if virt-launcher does not change sockets."""
     desired, runs = running.domains_of(vm)
     takes = PROCESSORS.what in (dig_vm(vm, "status", "domain", "liveChanges") or ())
     most = cpu.max_sockets(runs)

@@ -84,7 +84,7 @@ def between(desired: Object, runs: Object) -> tuple[Difference, ...]:
 def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
     """Copy the running hardware to ``status.running`` if an update changes it, or remove a copy that the update restores.
 
-    ``obj``, changed in place, is the updated machine with the status of ``old``.
+    ``obj``, changed in place, is the updated machine with the status of ``old``. Without a guest nothing changes.
     """
     if not has_guest or obj["spec"] == old["spec"]:
         return
@@ -97,7 +97,7 @@ def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
 
 
 def set_domain(vm: Object, domain: Object) -> None:
-    """Set the domain of ``status.running``, in place; remove the field if it equals the spec."""
+    """Set the domain in ``status.running``, in place; remove all of ``status.running`` if it then equals the spec."""
     vm["status"][RUNNING] = {**vm["status"][RUNNING], "domain": domain}
     if not differences(vm):
         del vm["status"][RUNNING]

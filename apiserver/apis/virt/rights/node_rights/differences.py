@@ -26,7 +26,7 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def conditions(
     old: Mapping[str, Any], new: Mapping[str, Any], settable: frozenset[str], removable: frozenset[str] = frozenset()
 ) -> Iterator[FieldError]:
-    """Yield errors for conditions set or removed without permission."""
+    """Yield errors for changed conditions of types that are not ``settable``, and removed ones of types that are not ``removable``."""
     before, after = ({each.get("type"): each for each in status.get("conditions") or ()} for status in (old, new))
     for kind in changed(before, after):
         if kind not in (settable if kind in after else removable):

@@ -163,7 +163,7 @@ def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _outcome(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield why the Migration may not end this way. The machine shows where the guest is, also by ``podName`` after its end."""
+    """Yield why the Migration may not end this way. The guest is where ``podName`` of the machine says, also after the guest's end."""
     after = phases.phase_of(write.new)
     if after not in phases.MIGRATION_FINAL:
         return
