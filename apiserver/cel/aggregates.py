@@ -14,7 +14,10 @@ _PATCH_FIELDS: Final = frozenset({"op", "path", "from", "value"})
 
 
 def charge_equality(frame: Frame, left: Value, right: Value) -> None:
-    """Charge ``frame`` for a comparison: a tenth of the smaller size, rounded up."""
+    """Charge ``frame`` for a comparison: a tenth of the smaller size, rounded up.
+
+    The values of lists and maps count as toil. Raises CostExceeded, but not for two strings: their cost is checked later.
+    """
     if type(left) is str and type(right) is str:
         shorter = min(len(left), len(right))
         frame.cost += (shorter + 9) // 10

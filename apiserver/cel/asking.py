@@ -16,7 +16,10 @@ Ask = Callable[[Question], Awaitable[Answer]]
 async def evaluate(
     program: Program, variables: Mapping[str, Value], answers: dict[Question, Answer], ask: Ask, *, limit: int = PER_CALL_LIMIT
 ) -> Result:
-    """Return a program's result; add missing answers of ``ask`` to the shared ``answers``, and restart."""
+    """Return a program's result.
+
+    For each authorization question that it meets without an entry in the shared ``answers``, add the answer of ``ask``, and restart.
+    """
     while True:
         try:
             return program.evaluate(variables, limit=limit)

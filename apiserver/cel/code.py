@@ -31,5 +31,5 @@ class Nodes(Protocol):
         ...
 
     def compile(self, node: Node, scope: dict[str, int]) -> Code:
-        """Compile a syntax node, or raise CompileError."""
+        """Compile a syntax node, or raise CompileError. ``scope`` maps loop variables' names to slots."""
         ...

@@ -75,7 +75,7 @@ def _walk(over: Run, slots: tuple[int, ...]) -> Run:
 
 
 def _quantifier(walk: Run, step: Code, *, deciding: bool) -> Run:
-    """Compile ``all`` and ``exists``: one deciding element overrides errors of others."""
+    """Compile ``all`` (``deciding`` False) or ``exists`` (True): an element with the deciding value overrides errors of others."""
     test, turn = step.run, step.cost + (_EXISTS_TURN if deciding else _ALL_TURN)
     more = turn - step.cost - 1  # cost of detecting the decision before the last element
 

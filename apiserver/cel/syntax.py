@@ -143,7 +143,7 @@ class Source:
     text: str
 
     def error(self, at: int, message: str) -> CompileError:
-        """Return an error in cel-go's form: position, line, and a caret."""
+        """Return an error at the character ``at`` in cel-go's form: position, line, and a caret."""
         line = self.text.count("\n", 0, at) + 1
         start = self.text.rfind("\n", 0, at) + 1
         end = self.text.find("\n", at)

@@ -31,7 +31,7 @@ class Answer:
     __slots__ = ("_begun", "_fields", "_has_body", "_is_endless", "_parser", "_reason", "head", "is_last", "is_whole", "parts")
 
     def __init__(self, *, has_body: bool) -> None:
-        """``has_body`` is False for HEAD, whatever its header says."""
+        """``has_body`` is False for the answer to HEAD, which has no body despite its ``Content-Length``."""
         self.head: Head | None = None
         self.parts: list[bytes] = []
         """Not yet taken."""

@@ -36,7 +36,7 @@ class Token:
         return self._value
 
     def refused(self) -> bool:
-        """Return, after a 401, whether the file has another token."""
+        """Read the token's file again, after a 401; return whether it has another token."""
         before, self._read_at = self._value, float("-inf")
         return bool(self._config.token_file) and self.value() != before
 

@@ -42,7 +42,10 @@ def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> lis
 
 
 async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _Made:
-    """Return what ``dial`` returns first; dial the next address when one is slow or fails. Raises the last OSError."""
+    """Return what ``dial`` returns first for one of the ``given`` addresses; abort later connections.
+
+    Dials the next address when one is slow or fails. Raises the last OSError.
+    """
     if len(given) == 1:
         return await dial(given[0])
     made: list[_Made] = []

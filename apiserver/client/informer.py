@@ -135,7 +135,7 @@ class Informer:
             await asyncio.sleep(self._backoff.next())
 
     def _say(self, error: Exception) -> None:
-        """Log a failed list or watch, as warning once per reason."""
+        """Log a failed list or watch: as a warning if its text is new; a lost connection after the first list only for debugging."""
         routine = isinstance(error, TransportError) and self._resource_version
         new, self._said = str(error) != self._said, str(error)
         level = logging.WARNING if new and not routine else logging.DEBUG

@@ -87,7 +87,7 @@ class Client:
         limit: int = 0,
         trim: Callable[[Object], Object] | None = None,
     ) -> Object:
-        """Return the whole List, read in pages of ``limit`` objects; items have ``kind`` and ``apiVersion``.
+        """Return the whole List, read in pages of ``limit`` objects (0: ``PAGE``); items have ``kind`` and ``apiVersion``.
 
         ``trim`` returns what to keep of an object. After an expired continue token, list again without pages.
         """
@@ -204,7 +204,10 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Response:
-        """Return a successful response, a context manager with unread body; raise StatusError for others."""
+        """Return a successful response, a context manager with unread body; raise StatusError for others.
+
+        Tries again after a 401 with a new token, and, up to ``MAX_RETRIES`` times, after a ``Retry-After``.
+        """
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")

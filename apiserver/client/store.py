@@ -61,7 +61,7 @@ class Store:
         return self._objects.values()
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects with ``value`` in the index ``name``, by name; with a limit, only the first ones indexed."""
+        """Return the objects with ``value`` in the index ``name``, sorted by namespace and name; with a limit, the first ones indexed."""
         keys = self._indexes[name].get(value, {})
         return [self._objects[key] for key in (islice(keys, limit) if limit else sorted(keys))]
 

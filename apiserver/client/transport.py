@@ -38,7 +38,7 @@ class Disconnected(ExchangeFailed):
     """The connection ended before the response, perhaps with a cause."""
 
     def __init__(self, cause: BaseException | None = None, *, is_answered: bool = False) -> None:
-        """Take the system's error, and whether some response came."""
+        """Take the system's error, and whether a part of the response came."""
         super().__init__(f"the connection broke: {cause}" if cause is not None else "the server closed the connection")
         self.cause = cause
         self.is_answered = is_answered
