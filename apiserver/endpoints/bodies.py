@@ -32,7 +32,7 @@ class Body:
     duplicates: tuple[str, ...] = ()
 
     def afresh(self) -> Callable[[], Any]:
-        """Return a function that returns the decoded value first, then copies."""
+        """Return a function that returns the decoded value at its first call, and a new copy at each later one."""
         left = [self.value]
         return lambda: left.pop() if left else _again(self.raw, self.media_type)
 
@@ -69,7 +69,7 @@ async def read_object(request: Request, *, notice_duplicates: bool = True, requi
 
 
 def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Body:
-    """Decode JSON or YAML; ``notice_duplicates``: the Body lists repeated keys of JSON. Raises BadRequest."""
+    """Decode JSON or YAML; ``notice_duplicates``: the Body lists repeated keys also of JSON. Raises BadRequest."""
     if media_type == YAML:
         return _from_yaml(raw)
     if notice_duplicates and (value := _plain(raw)) is not None:

@@ -140,7 +140,10 @@ def _watch_causes(options: ListOptions) -> list[Cause]:
 
 
 def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str = "UpdateOptions", apply: bool = False) -> WriteOptions:
-    """Parse a write's parameters; ``kind`` names the options' type, ``dry_run`` has all values of ``dryRun``. Raises Invalid."""
+    """Parse a write's parameters. Raises Invalid.
+
+    ``kind`` names the options' type, ``dry_run`` has all values of ``dryRun``; ``apply`` requires ``fieldManager``, and reads ``force``.
+    """
     causes = list(_dry_run_causes(dry_run))
     validation = query.get("fieldValidation", "")
     if validation not in FIELD_VALIDATION:

@@ -61,7 +61,7 @@ def plain(text: str) -> Scalar:
 
 
 def tagged(tag: str, text: str) -> Scalar:
-    """Return a tagged scalar's value; raises BadRequest for another type."""
+    """Return a tagged scalar's value; raises BadRequest if ``text`` is not of the tag's type."""
     kind = tag.removeprefix(TAG) if tag.startswith(TAG) else ""
     if kind == "binary":
         return _decoded(text)
@@ -105,7 +105,7 @@ def value(scalar: Scalar) -> Scalar:
 
 
 def _integer(digits: str) -> int | None:
-    """Parse like Go's ``ParseInt`` or ``ParseUint``; None beyond 64 bits."""
+    """Parse like Go's ``ParseInt`` or ``ParseUint``; None for other text, or beyond 64 bits."""
     if (bits := _SIGNED_BITS.fullmatch(digits)) is not None:
         return int(bits[1], 2)
     match = _INTEGER.fullmatch(digits)

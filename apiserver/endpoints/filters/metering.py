@@ -123,7 +123,7 @@ class Requests:
         self._served.update(served)
 
     def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
-        """Return the series that counts such requests, created if missing."""
+        """Return the series that counts such requests, created if missing. ``connect``: the request is a stream."""
         if not self._serves(info):
             key: tuple[str | bool, ...] = (*self.labels(info, apply=apply, connect=connect), dry_run)
         else:
@@ -180,7 +180,7 @@ class Deciding:
         self._users: dict[str, Cell] = {}
 
     def authenticated(self, name: str, seconds: float) -> None:
-        """Count a successful authentication."""
+        """Count a successful authentication of the user ``name``."""
         self._success.value += 1
         self._success_seconds.observe(seconds)
         user = self._users.get(name)

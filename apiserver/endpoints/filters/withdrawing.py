@@ -52,7 +52,7 @@ class Anew:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Return a decision at most seconds old; raises InternalError without one."""
+        """Return a decision at most ``shared_seconds`` old, shared by equal questions; raises InternalError without one."""
         key = (user, info)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:

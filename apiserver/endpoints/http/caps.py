@@ -94,7 +94,7 @@ class Places(Generic[M]):
 
 
 def origin(address: str) -> str:
-    """Return a peer's IPv4 address or IPv6 network."""
+    """Return a peer's IPv4 address, or the first half of its IPv6 address, in hexadecimal."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address)

@@ -100,7 +100,10 @@ async def act(served: Served, context: RequestContext, verb: Verb) -> Response:
 async def act_by_creating(
     served: Served, context: RequestContext, verb: CreatingVerb, everything: Mapping[Resource, Served], now: Callable[[], datetime]
 ) -> Response:
-    """Create the object that a verb derives from another one, or find an earlier call's; answer with it."""
+    """Create the object that a verb derives from another one, or find the one of an earlier call with this id; answer with it.
+
+    ``everything``: all served resources.
+    """
     representation = context.represent(*ONE)
     options = write_options(context, "CreateOptions")
     body = (await bodies.read_object(context.request)).value
