@@ -18,7 +18,7 @@ async def show(access: Access, name: str) -> str:
 
 
 def printed(answer: Object, doing: str) -> str:
-    """Return an answer's XML; raises Failure for control characters."""
+    """Return an answer's XML; raises Failure, with ``doing``, if it cannot be shown, as with control characters."""
     try:
         return str(subresource.parse(str(answer[subresource.FIELD]))[subresource.FIELD]).rstrip("\n")
     except (KeyError, ValueError) as error:

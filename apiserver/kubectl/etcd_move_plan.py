@@ -43,7 +43,7 @@ def sums(directory: str) -> str:
 
 
 def retire(suffix: str) -> str:
-    """Return the command that renames the source's data: etcd never starts with it."""
+    """Return the command that renames the source's data, so that etcd never starts with them; ``suffix`` ends the new name."""
     return f"cd {DIRECTORY} && test ! -e {CURRENT} || {BUSYBOX} mv {CURRENT} {CURRENT}.moved-{suffix}"
 
 
@@ -92,7 +92,7 @@ def host_of(volume: Object | None) -> str:
 
 
 def begin(volume: Object, node: Object) -> Move | None:
-    """Return the Move of a volume's data to a node; None if they are there. Raises Failure, with advice, if impossible."""
+    """Return the Move of a volume's data to a node; None if the data are on this node. Raises Failure, with advice, if impossible."""
     target, source = node_label(node), host_of(volume)
     if source == target:
         return None

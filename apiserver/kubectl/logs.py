@@ -61,7 +61,7 @@ class Newest:
         return self.rest() if len(self._content) > MAX_HELD_BYTES else b""
 
     def rest(self) -> bytes:
-        """Return the last of the held lines; later output is not held."""
+        """Return the last lines of the held output, or empty; later output is not held."""
         lines, content, self._lines = self._lines, self._content, None
         if lines is None or not lines:
             return b""

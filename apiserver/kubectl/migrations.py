@@ -74,9 +74,9 @@ class Screen:
 
 
 async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({}), *, dry_run: bool = False) -> int:
-    """Create a machine's Migration; if requested, show its progress; return 0.
+    """Create a machine's Migration; with ``waiting.wait``, show its progress until it ends; return 0.
 
-    Raises Failure, also if the guest does not move.
+    ``body``: the request's. Raises Failure; if it waits, also if the guest does not move in time.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"

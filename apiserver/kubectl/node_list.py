@@ -38,9 +38,9 @@ class State(NamedTuple):
 
 
 def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_starts.Verdict | None = None) -> State:
-    """Return a node's State, with its reason. ``lease``: virt-handler's; ``avoided``: why starts avoid the node.
+    """Return a node's State, with its reason.
 
-    ``now``: within seconds of the node's clock.
+    ``lease``: virt-handler's, compared with the time ``now``; ``avoided``: why starts avoid the node.
     """
     handled = lease is not None and _is_valid(lease, now)
     if node_states.kubelet_is_unreachable(node):
@@ -120,7 +120,7 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
 
 
 async def machines(access: Access) -> list[Object] | None:
-    """Return all virtual machines; None, with a warning, without virt-api, which may have run on the lost node."""
+    """Return all virtual machines; None, with a warning, if virt-api does not answer: it may have run on the lost node."""
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [_kept(each) async for each in listed]

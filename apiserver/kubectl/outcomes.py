@@ -27,7 +27,7 @@ Judge = Callable[[Object], Outcome | None]
 
 
 def of_operation(operation_id: str) -> Judge:
-    """Return a function from a machine to this operation's Outcome; None until it ends."""
+    """Return the Judge of an operation: None until it ends."""
 
     def judge(vm: Object) -> Outcome | None:
         found = operations.find(vm, operation_id)
@@ -41,9 +41,10 @@ def of_operation(operation_id: str) -> Judge:
 
 
 def of_level(verb: str, answer: Object) -> Judge:
-    """Return a function from a machine to the Outcome of a verb such as ``start``; None while unreached.
+    """Return the Judge of a verb such as ``start``: None until the machine reaches its level or fails.
 
-    ``answer``: the machine after the call.
+    ``answer``: the machine after the call. Verbs other than ``start``, ``resume``, ``restart``, ``stop``, ``poweroff`` and ``pause`` are
+    judged as ``unpause``.
     """
     match verb:
         case "start" | "resume" | "restart":

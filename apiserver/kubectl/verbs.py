@@ -67,7 +67,10 @@ async def request(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request and return the answer's object, empty if it has none. Raises Failure."""
+    """Send one request and return the answer's object, empty if it has none.
+
+    Raises Failure; its text has ``doing``, such as ``start virtual machine default/web``.
+    """
     try:
         return await answered(access, method, path, doing, params=params, body=body)
     except errors.StatusError as error:
