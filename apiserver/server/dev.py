@@ -72,7 +72,7 @@ def make_certificates(paths: Paths) -> None:
 
 
 def kubeconfig(paths: Paths, port: int) -> str:
-    """Return a kubeconfig for the server."""
+    """Return the text of a kubeconfig for the server."""
     certificate, key = (each.resolve() for each in paths.certificate("client"))
     return f"""apiVersion: v1
 kind: Config

@@ -31,7 +31,7 @@ class Trusting:
     """Applies changes of trust, first to handshakes, then to authentication."""
 
     def __init__(self, tls: ServerTls, authenticator: Authenticator, client_ca_file: Path | None, file_seconds: float) -> None:
-        """Read the file, which :meth:`run` checks every ``file_seconds``. Raises OSError, ValueError."""
+        """Read ``client_ca_file``, which :meth:`run` checks every ``file_seconds``. Raises OSError, ValueError."""
         self._tls = tls
         self._authenticator = authenticator
         self._file = client_ca_file

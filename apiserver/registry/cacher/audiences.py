@@ -131,7 +131,7 @@ class Audiences(Generic[Watch]):
                 del self._lengths[len(name)]
 
     def concerned(self, records: Sequence[Record]) -> Iterable[tuple[Audience[Watch], list[Record]]]:
-        """Yield each audience that some of the records concern, with these records in order."""
+        """Yield each audience (watches that the same changes concern) of some of the records, with these records in order."""
         concerning: dict[Audience[Watch], list[Record]] = {}
         for record in records:
             key = record.key

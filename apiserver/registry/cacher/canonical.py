@@ -31,7 +31,7 @@ class Form:
         return b"".join((self._head, _METADATA, _rest(obj)))
 
     def item(self, key: str, revision: int, obj: Object, *, stale: bool = False) -> Item:
-        """Return the ``Item`` of an object; ``revision`` 0: not stored."""
+        """Return the ``Item`` of an object; ``revision`` 0: not stored; ``stale``: the next write renews it."""
         if not revision:
             return Item(key, revision, None, b"".join((self._head, _METADATA, _rest(obj))), stale=stale)
         return self._item(key, revision, _rest(obj), stale=stale)

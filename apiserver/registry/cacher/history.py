@@ -105,7 +105,7 @@ class History:
                     return
 
     def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
-        """Return a ``Replay``: a watch of storage's history that becomes ``watch(revision)``. Raises TooManyRequests."""
+        """Return a ``Replay``: a watch of storage's history from ``after`` on that becomes ``watch(revision)``. Raises TooManyRequests."""
         if self._replays >= self._max_replays:
             raise errors.TooManyRequests("too many watches read old changes; try again later", errors.Details(retry_after_seconds=_SECONDS))
         self._replays += 1

@@ -53,7 +53,7 @@ class Writes:
             del self._by_key[write.key]
 
     def find(self, entry: Entry) -> Item | None:
-        """Return and forget the item of the write of ``entry``; None if not written here."""
+        """Return and forget the item of the write that stored ``entry``; None if that write is not remembered."""
         write = self._by_key.get(entry.key)
         if write is None or write.value != entry.value or entry.stale:
             return None

@@ -39,7 +39,7 @@ class Admitter:
     async def update(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:
         """Return the ``Plan`` to update ``item`` to the client's ``wanted``, in the request's version.
 
-        Raises Conflict, Invalid, and admission's errors.
+        ``refused``: errors found before. Raises Conflict, Invalid, and admission's errors.
         """
         old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", part, given.get("namespace", ""), given["name"], options)

@@ -17,7 +17,7 @@ _COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 
 
 def finalizers(obj: Object, options: DeleteOptions) -> list[str]:
-    """Return an object's finalizers after a deletion with these options; the collector's may change."""
+    """Return an object's finalizers after a deletion with these options; only the garbage collector's may change."""
     present = finalizers_of(obj)
     wanted = [each for each in present if each not in _COLLECTOR]
     if _orphans(present, options):

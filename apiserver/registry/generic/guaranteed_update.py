@@ -21,9 +21,10 @@ Planning = Callable[[Item], Awaitable[Plan]]
 async def guaranteed_update(
     objects: StoredObjects, namespace: str, name: str, plan: Planning, *, dry_run: bool, repeatable: bool
 ) -> tuple[Item, bool]:  # fmt: skip
-    """Plan and commit; return (object, whether it was removed).
+    """Commit what ``plan`` returns for the object's newest state; return (object, whether it was removed).
 
-    Each repetition follows another client's commit. Raises NotFound, Conflict for a taken lock, and the plan's errors.
+    Each repetition follows another client's commit. ``repeatable``: see :meth:`Transactions.create`. Raises NotFound, Conflict for a
+    taken lock, and the plan's errors.
     """
     item = objects.cached(namespace, name) if not dry_run else None
     certain = item is None

@@ -61,7 +61,7 @@ def match_namespace(metadata: Object, resource: Resource, namespace: str) -> Non
 
 
 def must_be_named(obj: Object, name: str) -> None:
-    """Raise BadRequest unless the body has a name, which may differ from the URL's."""
+    """Raise BadRequest unless the body has a name; it may differ from ``name``, the URL's, which the error shows."""
     given = obj.get("metadata")
     if not given or (isinstance(given, dict) and not given.get("name")):
         raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")

@@ -46,7 +46,7 @@ class Planner:
     def read(self, obj: Object, options: WriteOptions, old: Object | None = None, *, part: Part = "") -> list[FieldError]:
         """Validate a client's object against the schema, in place; return errors for unknown fields with ``Strict``, else [].
 
-        ``old``: the object to replace. ``part``: drop an invalid status outside of it. Raises Invalid, with further errors.
+        ``old``: the object to replace. Drops an invalid status unless ``part`` is ``status``. Raises Invalid, with further errors.
         """
         obj.setdefault("metadata", {})
         unknown, wrong = objectmeta.read(obj["metadata"], stored=old["metadata"] if old else {})

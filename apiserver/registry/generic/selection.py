@@ -62,7 +62,7 @@ class Selection:
         return len(self.labels.requirements) + len(self.fields.terms)
 
     def among(self, items: Iterable[Item], known: dict[bytes, bool] | None = None) -> list[Item]:
-        """Return the selected items; ``known`` keeps results by labels."""
+        """Return the selected items; ``known`` keeps results by labels, for further calls."""
         if not self.fields.is_everything:
             return [item for item in items if self(item)]
         known = {} if known is None else known

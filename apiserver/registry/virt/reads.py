@@ -135,7 +135,7 @@ class Waiting:
 
     @contextmanager
     def one(self, vm: Object, name: str) -> Iterator[None]:
-        """Count the request for ``name`` while the block runs; raises TooManyRequests."""
+        """Count the request for ``name`` by machine and namespace while the block runs; raises TooManyRequests."""
         machine, namespace = vm["metadata"]["uid"], f"/{vm['metadata']['namespace']}"
         left = self.max_waiting - sum(count for key, count in self._waiting.items() if key.startswith("/"))
         if self._waiting[machine] >= MAX_WAITING_PER_MACHINE or self._waiting[namespace] >= (left + 1) // 2:

@@ -45,7 +45,7 @@ class LevelVerb(Verb):
         self.name = name
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return ``obj`` with the level set (such as on), unchanged if a call with this id is listed."""
+        """Return ``obj`` with the level set (such as on), unchanged if the body has the id of an earlier call of this verb."""
         verb_options.require(obj, body, self.options | {"id"})
         given = body.get("id")
         if given and (known := _verb_of(obj, given)):
@@ -481,7 +481,7 @@ def _discard_image(vm: Object) -> None:
 
 
 def _waits_to_retry(vm: Object, decision: power.Power) -> bool:
-    """Return True between an attempt that failed and the next one; a request skips that pause."""
+    """Return whether the machine is between an ended attempt and an automatic next one; a request skips that pause."""
     return decision.on and decision.reason != "Requested" and phases.phase_of(vm) in phases.ENDED
 
 

@@ -26,9 +26,9 @@ class Encryption:
     def __init__(
         self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None, kms_seconds: tuple[float, float]
     ) -> None:
-        """Read the file; :meth:`run` repeats it every ``seconds``; None: never. Raises OSError, Misconfigured.
+        """Read the encryption configuration ``file``; :meth:`run` repeats this every ``seconds``; None: never.
 
-        ``kms_seconds``: intervals of checks, after success and failure.
+        ``kms_seconds``: intervals of checks of key management services, after success and failure. Raises OSError, Misconfigured.
         """
         self._file = file
         self._root = root
@@ -74,7 +74,7 @@ class Encryption:
         return True
 
     async def _readied(self, content: bytes) -> Rules | None:
-        """Return a file's rules if its services answer; None: retry later. Raises Misconfigured."""
+        """Return the rules in the file's ``content`` if its services answer; None: retry later. Raises Misconfigured."""
         try:
             rules = _rules(self._file, content)
         except Misconfigured:

@@ -33,7 +33,7 @@ class StorageMetrics:
         registry.add(self.seconds, self.requests, self.errors, self.lists, self.listed)
 
     def observe(self, operation: str, key: str, began: float) -> None:
-        """Count an answered operation; ``key`` may be its keys' prefix."""
+        """Count an answered operation; ``key`` may be its keys' prefix; ``began``: its ``perf_counter()``."""
         # GROUP and RESOURCE follow the root, which starts with a slash.
         place = (operation, *key.split("/", self._skip + 3)[self._skip + 1 : self._skip + 3])
         cells = self._cells.get(place)
@@ -44,7 +44,7 @@ class StorageMetrics:
         cells[1].observe(perf_counter() - began)
 
     def failed(self, operation: str, key: str, began: float) -> None:
-        """Count a failed operation."""
+        """Count a failed operation; parameters as of :meth:`observe`."""
         self.observe(operation, key, began)
         self.errors.increment(operation, *self.resource(key))
 
