@@ -25,7 +25,7 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def publish(directory: Path, files: Mapping[str, bytes], *, mode: int = 0o600) -> None:
-    """Replace a set of files in ``directory`` at once, as the kubelet does.
+    """Replace a set of files in ``directory`` at once, as the kubelet does; remove those of earlier sets.
 
     The files are in a new directory ``..<random>``. One rename swaps the symlink ``..data`` to it; each name is a symlink through
     ``..data``.

@@ -142,7 +142,7 @@ class Connection:
         return endpoint if endpoint.is_ready else None
 
     async def ready(self, until: float) -> tuple[Endpoint, Link]:
-        """Return a connected endpoint and its link, by loop time ``until``. Raises Unavailable."""
+        """Return a connected endpoint and its link, waiting at most until the loop time ``until``. Raises Unavailable."""
         try:
             async with asyncio.timeout_at(until):
                 return await self._ready()

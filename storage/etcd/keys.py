@@ -7,7 +7,7 @@ from storage.port import Entry
 
 
 def end_of(prefix: bytes) -> bytes:
-    """Return the first key after those with ``prefix``; without one, etcd's zero byte."""
+    """Return the first key after those with ``prefix``; if there is none, a zero byte, which means to etcd: to the last key."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else b"\0"
 

@@ -29,7 +29,7 @@ _PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()).Serial
 
 
 def pause_seconds(failures: int) -> float:
-    """Return the seconds before a watch is reopened."""
+    """Return the seconds before a watch is reopened, doubled per failure."""
     return min(0.02 * float(2 ** min(failures, _MOST_DOUBLINGS)), MAX_BACKOFF_SECONDS)
 
 
@@ -76,7 +76,7 @@ class Progress:
 
 
 def batches(events: Iterable[rpc.Event], keys: Keys, position: int, *, previous: bool = True) -> Iterator[Batch]:
-    """Yield a batch of the events of each revision above ``position``; ``previous``: with previous values.
+    """Yield a Batch of the ``events`` of each revision above ``position``; ``previous``: with previous values.
 
     Raises Compacted if a previous value, and so the position, is compacted.
     """

@@ -109,7 +109,7 @@ class UnaryCall(Exchange):
     __slots__ = ("_answer", "_parts", "_size")
 
     def __init__(self, block: bytes, message: bytes, deadline: float, answer: Answer) -> None:
-        """``message`` is framed when it is sent."""
+        """``block``: encoded headers; ``message`` is framed when it is sent; ``answer`` gets the response's message, or RpcError."""
         self.stream = 0
         self.block = block
         self.unsent = message
@@ -182,7 +182,7 @@ class Stream(Exchange):
         raise self._error or RpcError(INTERNAL, "no message was received")
 
     def free(self) -> int:
-        """Return how many more bytes the server may send, as many as read messages had; 0 with unread messages."""
+        """Return how many more bytes the server may send: as many as messages read since the last call had; 0 with unread messages."""
         if self._messages:
             return 0
         held, self._held = self._held, 0

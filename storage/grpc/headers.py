@@ -37,7 +37,7 @@ class Head:
 
 
 def request(path: str, *, scheme: str, authority: str, metadata: tuple[tuple[str, str], ...]) -> bytes:
-    """Encode a gRPC request's headers without table references, for reuse."""
+    """Encode a gRPC request's headers as a block without table references, for reuse."""
     fields = (
         (":method", "POST"),
         (":scheme", scheme),

@@ -53,7 +53,10 @@ class Link(asyncio.Protocol):
         return not self._session.is_leaving
 
     async def unary(self, block: bytes, message: bytes, deadline: float) -> bytes:
-        """Send a message and return the answer by the loop time ``deadline``. Raises RpcError."""
+        """Send a message and return the answer by the loop time ``deadline``. Raises RpcError.
+
+        ``block``: of :func:`headers.request`.
+        """
         future: asyncio.Future[bytes] = self._loop.create_future()
         call = UnaryCall(block, message, deadline, future)
         self._session.open(call)
@@ -69,7 +72,7 @@ class Link(asyncio.Protocol):
             raise
 
     def stream(self, block: bytes) -> Messages:
-        """Open a stream of messages both ways."""
+        """Open a stream of messages both ways; ``block``: of :func:`headers.request`."""
         stream = Stream(block)
         self._session.open(stream)
         self._flush_soon()
