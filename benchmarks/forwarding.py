@@ -129,7 +129,7 @@ def take(link: socket.socket, count: int) -> None:
 
 
 def moved(port: int, direction: str, count: int) -> float:
-    """Move ``count`` bytes through a local port to :func:`serve_guest`; return the seconds."""
+    """Move ``count`` bytes ``down`` from or ``up`` to :func:`serve_guest` through a local port; return the seconds."""
     with socket.create_connection(("127.0.0.1", port)) as link:
         began = time.monotonic()
         link.sendall(DIRECTIONS[direction] + count.to_bytes(8))

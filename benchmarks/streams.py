@@ -73,7 +73,7 @@ class Direct(Connect):
 
 
 async def serve_api(own: Files, port: int, subresource: str, stream: Connect) -> None:
-    """Serve one kind of stream without limits of streams."""
+    """Serve the stream ``subresource`` of machines with virt-api, without limits of streams; ``own``: its certificate's files."""
 
     def kinds(_: Client | None) -> Kinds:
         return Kinds((VirtualMachineStrategy({subresource: stream}), MigrationStrategy()))

@@ -38,7 +38,7 @@ class Reviews(Protocol):
 
 
 def uid_of(review: Mapping[str, Any], node: str) -> str:
-    """Return the uid of ``node`` in a SelfSubjectReview's answer, or an empty string."""
+    """Return the uid of ``node`` in a SelfSubjectReview's answer; else empty."""
     extra = objects.dig(review, "status", "userInfo", "extra") or {}
     nodes: list[str] = list(extra.get(names.NODE_CLAIM) or ())
     uids: list[str] = list(extra.get(names.NODE_UID_CLAIM) or ())

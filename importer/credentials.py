@@ -43,7 +43,7 @@ def value(secret: Path | None, key: str) -> str:
 
 
 def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[str, str]]:
-    """Return a function from a request's address to its headers: credentials go to the named server, never to redirects.
+    """Return a function from a request's address to its headers: credentials go to the server of ``first``, never to other servers.
 
     Raises ImportFailed if the Secret lacks the keys.
     """
@@ -52,7 +52,10 @@ def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[
 
 
 def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], datetime]) -> Callable[[Address], Mapping[str, str]]:
-    """Return a function from an address to headers, for the store signed with the Secret, if any. Raises ImportFailed without its keys."""
+    """Return a function from an address to headers, signed with the Secret for the server of ``first``; else none.
+
+    Raises ImportFailed if the Secret lacks the keys.
+    """
     if secret is None:
         return lambda _: {}
     keys = signing.Keys(value(secret, "accessKeyId"), value(secret, "secretKey"), value(secret, "sessionToken"))

@@ -28,7 +28,7 @@ class Layers:
         self._opaque_below: set[Name] = set()
 
     def is_disk(self, member: str, *, is_file: bool, is_directory: bool) -> bool:
-        """Return whether a member of the layer is a visible disk, and remember what it hides in layers below.
+        """Return whether a member of the layer is a disk that no upper layer hides; remember what the member hides in layers below.
 
         Raises ImportFailed for too many names.
         """

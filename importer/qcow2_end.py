@@ -54,7 +54,10 @@ def _entries(table: bytes) -> array[int]:
 
 
 def _end(entry: int, parts: int, cluster_bits: int) -> int:
-    """Return the offset at which a cluster's bytes end; 0: it has none. The set bits of ``parts`` are the used 32nds of a cluster."""
+    """Return the offset at which the bytes of a cluster, by its L2 table ``entry``, end; 0: it has none.
+
+    The set bits of ``parts`` are the used 32nds of the cluster.
+    """
     if entry & _COMPRESSED:
         width = 62 - (cluster_bits - 8)
         offset, more = entry & (1 << width) - 1, (entry & _COMPRESSED - 1) >> width

@@ -16,7 +16,7 @@ TICK_SECONDS: Final = 0.005
 
 
 def own(wall: float, processor: float) -> float:
-    """Return a turn's own seconds, at most ``wall``: processor seconds plus twice the intended sleep, because timers are late."""
+    """Return a turn's own seconds, at most ``wall``: processor seconds plus two ticks, because timers are late."""
     return min(wall, processor + 2 * TICK_SECONDS)
 
 

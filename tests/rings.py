@@ -189,7 +189,7 @@ def _fits(row: Row, found: Sequence[Addition], cap: int) -> bool:
 
 
 def _changed(row: Row, paths: Sequence[str]) -> str:
-    """Return why a change concerns a module of the table, or an empty string."""
+    """Return why a change concerns a module of the table; else empty."""
     package = next((each for each in row.packages if any(path == each or path.startswith(f"{each}/") for path in paths)), None)
     return f"{package} changed" if package else ""
 

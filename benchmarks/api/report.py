@@ -127,7 +127,6 @@ def _short(value: float) -> str:
 
 
 def _microseconds_of(samples: list[Result], name: str) -> float:
-    """Return the median processor time, in microseconds per operation, of process ``name``, such as etcd."""
     used: list[float] = [each["cpu_seconds"].get(name, 0) * 1e6 / max(each["count"], 1) for each in samples]
     return statistics.median(used)
 

@@ -67,7 +67,7 @@ class Bench:
     failures: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def ask(self, contestant: Contestant, operation: Operation, *more: str, user: str = USER) -> dict[str, Any]:
-        """Run an operation against a contestant; return the sample. Raises SampleFailed."""
+        """Run an operation against a contestant; return the sample. ``more``: the generator's further flags. Raises SampleFailed."""
         return self.generator.run(contestant.server, contestant.kind, operation, *more, user=user, port=contestant.port)
 
     def note(self, key: str, name: str, sample: dict[str, Any]) -> None:
@@ -75,7 +75,7 @@ class Bench:
         self.samples.setdefault(key, {}).setdefault(name, []).append({**sample, "load": round(os.getloadavg()[0], 2)})
 
     def seed(self, namespace: str, names: str, count: int) -> None:
-        """Create ``count`` objects at every contestant."""
+        """Create ``count`` objects, with names that begin with ``names``, at every contestant."""
         for each in self.contestants:
             operation = Operation("seed", "seed", namespace=namespace, names=names, objects=count)
             self.generator.run(each.server, each.kind, operation, user=ADMIN)
@@ -151,7 +151,7 @@ class Bench:
         return {**sample, "reviewed": round((contestant.reviews() - before) / (sample["count"] + sample["warm"]), 3)}
 
     def memory(self, key: str = MEMORY.key, objects: int = 0) -> None:
-        """Restart each contestant with its objects; note its memory at rest and after a whole list."""
+        """Restart each contestant with its objects; note, as ``key``, its memory at rest and after a list of all ``objects``."""
         self.ready(MEMORY)
         listing = next(each for each in OPERATIONS if each.key == "list_10k")
         listing = replace(listing, connections=1, objects=objects or listing.objects)

@@ -48,7 +48,7 @@ class Attack:
         return f"127.1.{place // 250}.{place % 250 + 1}"
 
     async def connect(self, *, shaken: bool = True, reads: bool = True, room: int = 0) -> Wire:
-        """Return a new connection, after its TLS handshake if ``shaken``; count it in ``made``."""
+        """Return a new connection as :meth:`Wire.connect`, after its TLS handshake if ``shaken``; count it in ``made``."""
         wire = await Wire.connect(self.port, self.source(next(self.numbers)), reads=reads, room=room)
         self.made += 1
         self.wires.append(wire)

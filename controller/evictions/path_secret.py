@@ -33,7 +33,7 @@ class PathSecret:
         self._looking = asyncio.Lock()
 
     async def holds(self, given: str) -> bool:
-        """Return True if ``given`` is the current or previous secret."""
+        """Return whether ``given`` is the current or previous secret."""
         if not self._is_known(given):
             async with self._looking:
                 if not self._is_known(given) and self._elapsed() - self._looked >= LOOKUP_SECONDS:

@@ -25,11 +25,14 @@ class Places:
     """By namespace."""
 
     def are_full(self) -> bool:
-        """Return True if the limit of migrations in progress is reached."""
+        """Return whether the limit of migrations in progress is reached."""
         return self.taken.total() >= self.limit
 
     def are_others(self, namespace: str, waiting: Mapping[str, frozenset[str]]) -> bool:
-        """Return True if the next place is for another namespace: this one uses half of the limit, and a waiting one uses less."""
+        """Return whether the next place is for another namespace: this one uses half of the limit, and a waiting one uses less.
+
+        ``waiting``: waiting namespaces by node or cluster.
+        """
         half = self.limit // 2
         return self.taken[namespace] >= half and any(self.taken[each] < half for each in waiting.get(self.where, ()))
 

@@ -89,7 +89,7 @@ class SecretRotation:
 
 
 def secret_of(configuration: Object) -> str:
-    """Return the secret in the path of the first webhook, or an empty string."""
+    """Return the secret in the path of the first webhook; else empty."""
     paths = [str(dig(each, "clientConfig", "service", "path") or "") for each in webhooks_of(configuration)]
     return paths[0].removeprefix(PREFIX) if paths and paths[0].startswith(PREFIX) else ""
 

@@ -105,7 +105,7 @@ def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
 
 
 def clashes(claim: str, use: disk_uses.Use, other: Object) -> bool:
-    """Return True if machine ``other`` uses the claim so that ``use``, as a disk, is excluded."""
+    """Return whether machine ``other`` uses the claim so that ``use``, as a disk, is excluded."""
     mine = Claimed({claim: use}, {}, "", "")
     return bool(contested(mine, claimed(other)))
 
@@ -153,13 +153,13 @@ def _state(vm: Object) -> tuple[str, str]:
 
 
 def without_directory(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return the claim for firmware state if it is a block device, or an empty string."""
+    """Return the claim for firmware state if it is a block device; else empty."""
     claim, _ = _state(vm)
     return claim if claim and is_block(claims.get(claim)) else ""
 
 
 def images_on_device(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return the claim for images of the guest's memory if it is a block device, or an empty string."""
+    """Return the claim for images of the guest's memory if it is a block device; else empty."""
     claim = _for_images(vm)
     return claim if claim and is_block(claims.get(claim)) else ""
 
@@ -176,7 +176,7 @@ def luns_without_device(vm: Object, claims: Mapping[str, Object | None]) -> tupl
 
 
 def is_block(claim: Object | None) -> bool:
-    """Return True if the claim is a block device."""
+    """Return whether the claim is a block device."""
     return bool(dig(claim, "spec", "volumeMode") == "Block")
 
 
@@ -186,7 +186,7 @@ def not_shared(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ..
 
 
 def not_migratable(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return why the machine's claims prevent live migration, or an empty string."""
+    """Return why the machine's claims prevent live migration; else empty."""
     if not (lonely := not_shared(vm, claims)):
         return ""
     names = [f"disk {each['name']!r}" for each in disks.defaulted(domain_of(vm)) if disks.claim_of(each) in lonely]

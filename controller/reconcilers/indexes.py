@@ -192,5 +192,5 @@ def claims_for(vm: Object, claims: Informer) -> dict[str, Object | None]:
 
 
 def offers_kvm(nodes: Informer) -> bool:
-    """Return True if a node advertises a kvm device."""
+    """Return whether a node advertises a kvm device."""
     return any(dig(node, "status", "allocatable", names.KVM_RESOURCE) not in (None, "0") for node in nodes.list())

@@ -13,19 +13,19 @@ from apiserver.apis.virt.lifecycle import phases, power
 
 
 def holds(vm: Object) -> bool:
-    """Return True if a machine keeps others from its storage: it has a pod, is suspended, or will have a pod again."""
+    """Return whether a machine keeps others from its storage: it has a pod, is suspended, or will have a pod again."""
     return phases.phase_of(vm) in phases.WITH_POD or phases.keeps_guest(vm) or goes_on(vm)
 
 
 def goes_before(holder: Object, vm: Object) -> bool:
-    """Return True if ``holder`` gets the storage before ``vm``, which lacks a pod: ``holder`` has a pod or guest, or ran later."""
+    """Return whether ``holder`` gets the storage before ``vm``, which lacks a pod: ``holder`` has a pod or guest, or ran later."""
     if phases.phase_of(holder) in phases.WITH_POD or phases.keeps_guest(holder):
         return True
     return (_ran(holder), uid_of(holder)) > (_ran(vm), uid_of(vm))
 
 
 def goes_on(vm: Object) -> bool:
-    """Return True if the guest has run and will run again. A machine that never started or is invalid blocks no other."""
+    """Return whether the guest has run and will run again. A machine that never started or is invalid blocks no other."""
     return not structure.of_virtual_machine(vm) and bool(_ran(vm)) and power.decide(vm).on
 
 

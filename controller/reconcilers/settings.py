@@ -92,5 +92,5 @@ class Settings:
     times: Times = field(default_factory=Times)
 
     def wants_kvm(self, *, offered: bool) -> bool:
-        """Return True if new pods must request the kvm device; ``offered``: a node advertises one."""
+        """Return whether new pods must request the kvm device; ``offered``: a node advertises one."""
         return self.acceleration == "kvm" or (self.acceleration == "auto" and offered)

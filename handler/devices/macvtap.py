@@ -74,7 +74,7 @@ class Macvtaps:
         return not any(part.startswith(network.MACVTAP_HOLDER) for part in link.parts)
 
     def problem(self) -> str:
-        """Make the device nodes; return why that failed, or an empty string."""
+        """Make the device nodes; return why that failed, or empty."""
         major = driver(self.drivers)
         if major is None:
             return "the kernel module macvtap is not loaded on the node"

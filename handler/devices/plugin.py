@@ -54,10 +54,10 @@ class Offered(Protocol):
         """Return (path on the node, path in the container) of the device nodes for a container with these ids."""
 
     def problem(self) -> str:
-        """Return why the device cannot be used on this node, or an empty string."""
+        """Return why the device cannot be used on this node; else empty."""
 
     def refusal(self, ids: Iterable[str]) -> str:
-        """Return why a container cannot get these ids now, or an empty string."""
+        """Return why a container cannot get these ids now; else empty."""
 
     @property
     def has_preference(self) -> bool:
@@ -91,7 +91,7 @@ class Device:
         return ((self.path, self.path),)
 
     def problem(self) -> str:
-        """Return why the device cannot be used on this node, or an empty string."""
+        """Return why the device cannot be used on this node; else empty."""
         return problem(self)
 
     def refusal(self, ids: Iterable[str]) -> str:
@@ -110,7 +110,7 @@ class Device:
 
 
 def problem(device: Device) -> str:
-    """Return why the device cannot be opened on this node, or an empty string."""
+    """Return why the device cannot be opened on this node; else empty."""
     try:
         descriptor = os.open(device.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:

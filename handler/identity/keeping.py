@@ -71,7 +71,7 @@ class Identity:
         return self._held.not_after if self._held is not None else None
 
     def problem(self) -> str:
-        """Return why others do not accept this node's certificate, or an empty string."""
+        """Return why others do not accept this node's certificate; else empty."""
         return problem(self._observe(), self._clock.now())
 
     async def run(self) -> None:

@@ -76,7 +76,7 @@ def renewed_at(held: Held, spread: float) -> datetime:
 
 
 def problem(observed: Observed, now: datetime) -> str:
-    """Return why others do not accept this node's certificate, or an empty string."""
+    """Return why others do not accept this node's certificate; else empty."""
     held = observed.held
     if observed.is_revoked:
         return "this node is revoked"

@@ -96,7 +96,7 @@ def _address(given: object) -> str:
 
 
 def tap_problem(interface: Interface, told: object, user: frozenset[str], *, several_queues: bool) -> str:
-    """Return why the guest cannot use the tap, or an empty string.
+    """Return why the guest cannot use the tap; else empty.
 
     ``told``: decoded output of ``ip -json -details link show dev TAP``; ``user``: names of the required owner in ``ip``;
     ``several_queues``: the tap needs multi_queue.

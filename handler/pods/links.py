@@ -171,7 +171,7 @@ class Links:
                 link.connection = None
 
     async def _has_exited(self, link: Link, connection: Connection, error: Disconnected) -> bool:
-        """Wait shortly whether the launcher of a broken connection exits, longer if it sent too much; return True if it did."""
+        """Wait shortly whether the launcher of a broken connection exits, longer if it sent too much; return whether it did."""
         now = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(self._limits.exit_seconds, link.budget.delay(now))):

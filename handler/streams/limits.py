@@ -44,7 +44,7 @@ class Wanted:
 
 
 def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_holder: int) -> str:
-    """Return why another stream exceeds a limit, or an empty string.
+    """Return why another stream exceeds a limit; else empty.
 
     The counts are of all open streams, of this kind to the same machine, and of these by the same user.
     """

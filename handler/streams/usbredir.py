@@ -87,7 +87,7 @@ def head_bytes(kind: Type, shared: int) -> int:
 
 
 def breach(kind: Type, head: bytes, data_bytes: int, shared: int) -> str:
-    """Return the error of a packet of correct length, or an empty string. ``shared`` are capabilities of both sides."""
+    """Return the error of a packet of correct length; else empty. ``shared`` are capabilities of both sides."""
     match kind:
         case Type.HELLO:  # the parser ignores an incomplete word
             return "" if len(head) % 4 == 0 else "the capabilities of a hello are words of 4 bytes"
@@ -115,7 +115,7 @@ def _wants_input(endpoint: int) -> str:
 
 
 def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
-    """Return what is wrong with the amount of data, or an empty string. ``said``: the amount in the packet's header.
+    """Return what is wrong with the amount of data; else empty. ``said``: the amount in the packet's header.
 
     For output, this is only what the device took.
     """

@@ -35,7 +35,7 @@ def with_dhcp(machine: messages.Machine) -> tuple[messages.Interface, ...]:
 
 
 def not_migratable(machine: messages.Machine) -> str:
-    """Return why IPAM would give the guest's next pod another address, or an empty string."""
+    """Return why IPAM would give the guest's next pod another address; else empty."""
     found = next((each for each in machine.interfaces if each.lease is not None and each.tap != network.TAP), None)
     return f"interface {found.name!r} has an address from its pod's IPAM, and the target pod gets another one" if found else ""
 
@@ -95,7 +95,7 @@ def of_pod(mac: str, given: messages.Lease) -> Lease:
 
 
 def resolver(text: str, family: socket.AddressFamily = socket.AF_INET) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return up to 3 servers of ``family`` and 32 search domains of a resolv.conf(5), if the guest can use them."""
+    """Return up to 3 servers of ``family`` that the guest can reach, and 32 valid search domains, of a resolv.conf(5)."""
     servers: list[str] = []
     search: list[str] = []
     for line in text.splitlines():

@@ -105,7 +105,7 @@ def option(code: int, value: bytes) -> bytes:
 
 
 def classless_routes(routes: Iterable[tuple[str, str]]) -> bytes:
-    """Return the value of Classless Static Route (RFC 3442)."""
+    """Return the value of Classless Static Route (RFC 3442) for (destination, gateway) pairs; an empty gateway: on the link."""
     found = b""
     for destination, gateway in routes:
         network = ipaddress.IPv4Network(destination)

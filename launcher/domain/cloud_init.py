@@ -61,7 +61,10 @@ def meta_data(kind: str, uid: str, hostname: str, keys: Sequence[str]) -> bytes:
 
 
 def public_keys(secret: Mapping[str, bytes], path: str) -> tuple[str, ...]:
-    """Return the keys in a Secret without duplicates: each line of each value, except empty ones and comments."""
+    """Return the keys in a Secret without duplicates: each line of each value, except empty ones and comments.
+
+    Raises InvalidSpecification, about field ``path``, for an invalid key or too many.
+    """
     found: list[str] = []
     for name in sorted(secret):
         for number, line in enumerate(secret[name].splitlines(), start=1):
@@ -71,7 +74,7 @@ def public_keys(secret: Mapping[str, bytes], path: str) -> tuple[str, ...]:
 
 
 def counted(keys: Sequence[str], path: str) -> tuple[str, ...]:
-    """Return public keys without duplicates, or raise InvalidSpecification if there are too many."""
+    """Return public keys without duplicates, or raise InvalidSpecification, about field ``path``, if there are too many."""
     found = tuple(dict.fromkeys(keys))
     if len(found) > MAX_KEYS:
         raise InvalidSpecification(f"{path}: there are {len(found)} public keys, more than {MAX_KEYS}")

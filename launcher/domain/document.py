@@ -74,7 +74,7 @@ _FAMILIES: Final = (
 
 
 def domain_name(namespace: str, name: str) -> str:
-    """Return the domain's name, unique because neither part contains ``_``."""
+    """Return the domain's name, ``NAMESPACE_NAME``, unique because neither part contains ``_``."""
     return f"{namespace}_{name}"
 
 

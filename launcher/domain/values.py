@@ -27,14 +27,14 @@ def snake(name: str) -> str:
 
 
 def segment(value: object, path: str) -> str:
-    """Return ``value`` if it is a single path component, not ``.`` or ``..``; else raise InvalidSpecification."""
+    """Return ``value`` if it is a single path component, not ``.`` or ``..``; else raise InvalidSpecification about field ``path``."""
     if not isinstance(value, str) or not value or value in (".", "..") or "/" in value or not value.isprintable():
         raise InvalidSpecification(f"{path}: {value!r} is not a file name")
     return value
 
 
 def confined(root: str, value: object, path: str) -> PurePosixPath:
-    """Return ``value`` as a path below ``root``. Raises InvalidSpecification if it leaves it."""
+    """Return ``value`` as a path below ``root``. Raises InvalidSpecification about field ``path`` if ``value`` leaves ``root``."""
     relative = PurePosixPath(value) if isinstance(value, str) else PurePosixPath()
     if not isinstance(value, str) or not relative.parts or relative.is_absolute() or ".." in relative.parts or not value.isprintable():
         raise InvalidSpecification(f"{path}: {value!r} is not a relative path inside its volume")

@@ -31,9 +31,9 @@ CONNECT_SECONDS: Final = 0.02
 
 
 def ask(virt_type: str, earlier: str) -> dict[str, str]:
-    """Return libvirt's texts about guests of this type, by name. ``earlier`` is a former ``cache`` of them, or empty.
+    """Return libvirt's texts about guests of this type by name: ``cache``; for ``kvm`` also ``domainCapabilities`` and ``hostModel``.
 
-    Raises libvirtError, and OSError if libvirtd does not start or writes no cache.
+    ``earlier`` is a former ``cache``, or empty. Raises libvirtError, and OSError if libvirtd does not start or writes no cache.
     """
     with tempfile.TemporaryDirectory(prefix="kv") as directory:
         daemon = Daemon(Path(directory) / "run", Path(directory) / "cache")

@@ -555,7 +555,7 @@ class LibvirtHypervisor:
         return await self._in_thread(doing, lambda: function(connection), seconds)
 
     async def _with_guest(self, doing: str, name: str, function: Callable[[Any], T], seconds: float | None = CALL_SECONDS) -> T:
-        """Call a function with a domain, which must be active."""
+        """Call a function with the domain ``name``, which must be active; return the result. ``doing`` begins the message of an error."""
 
         def call(connection: libvirt.virConnect) -> T:
             domain = connection.lookupByName(name)
@@ -667,7 +667,10 @@ def _lookup(connection: libvirt.virConnect, name: str) -> libvirt.virDomain | No
 
 
 def _detached(domain: libvirt.virDomain, find: Callable[[ET.Element, str], str | None], device: str) -> bool:
-    """Ask the guest to release the device that ``find`` returns; return whether the domain lacks it."""
+    """Ask the guest to release a device; return whether the domain lacks it.
+
+    ``find`` returns the XML of ``device``, such as a target name, in a domain's; None without it.
+    """
     if (found := find(_document(domain), device)) is None:
         return True
     try:

@@ -194,7 +194,7 @@ def io_tune(limits: Mapping[str, int]) -> dict[str, int]:
 
 
 def with_link(domain: Element, mac: str, *, up: bool) -> str | None:
-    """Return an interface's XML with another link state; None without that interface."""
+    """Return an interface's XML with link state ``up`` or down; None without that interface."""
     if (interface := _interface(domain, mac)) is None:
         return None
     for link in interface.findall("link"):

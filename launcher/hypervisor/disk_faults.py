@@ -26,9 +26,10 @@ class DiskFaults:
         """Last report of an error, by domain and alias."""
 
     def take(self, domain: str, alias: str, reason: str, *, ignored: bool, now: float) -> bool:
-        """Record an error of a disk; return True if it is new, or was last reported ``NEWS_SECONDS`` ago.
+        """Record an error of a disk; return whether it is new, or was last reported ``NEWS_SECONDS`` ago.
 
-        ``alias`` is empty if libvirt does not know the disk. ``ignored``: the guest saw a success. ``now`` is monotonic time in seconds.
+        An empty ``alias``, of a disk unknown to libvirt, only returns False. ``ignored``: the guest saw a success. ``now`` is monotonic
+        time in seconds.
         """
         if not alias:
             return False

@@ -255,10 +255,10 @@ class Hypervisor(Protocol):
         """Reset the machine at once."""
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest powers off, by ACPI or its agent."""
+        """Request that the guest powers off, by ACPI or (``agent``) its guest agent."""
 
     async def reboot(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest reboots, by ACPI or its agent."""
+        """Request that the guest reboots, by ACPI or (``agent``) its guest agent."""
 
     async def screenshot(self, name: str, limit: int) -> bytes:
         """Return the first screen as PNG of at most ``limit`` bytes, or raise OperationInvalid."""
@@ -295,7 +295,7 @@ class Hypervisor(Protocol):
         """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it."""
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Give a running domain's drive the medium of its new XML, or none. Return False, without a change, if the guest locks the tray."""
+        """Give a running drive its new XML, ``disk``, with another medium or none. Return False, unchanged, if the guest locks the tray."""
 
     async def attach_interface(self, name: str, mac: str, interface: str) -> None:
         """Give the running domain an interface, by its XML, unless it has one with this MAC address."""

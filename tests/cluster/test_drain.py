@@ -53,7 +53,6 @@ def has_begun(migration: Object) -> bool:
 
 
 def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
-    """The first drain stops in the middle, and a second one completes it."""
     first, *others = GUESTS
     node = together(kubectl, counting_vm(first), *(counting_vm(name, evictionStrategy="LiveMigrate") for name in others))
     before = counted(kubectl, *GUESTS)

@@ -133,7 +133,6 @@ def test_endlessly_writing_guest_stays_after_the_timeout(kubectl: Kubectl, impat
 
 
 def test_auto_converge_lets_a_writing_guest_arrive(kubectl: Kubectl, hasty: dict[str, Any]) -> None:
-    """The policies differ only in auto-converge."""
     terms: dict[str, Any] = {"machines": {"policy": "hasty"}, "bandwidth": "8Mi", "completionTimeoutPerGiB": CONVERGE_SECONDS}
     with a_policy(kubectl, "unslowed", **terms):
         made = kubectl.api.create(migration("hasty"))["metadata"]["name"]

@@ -252,7 +252,6 @@ def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
 def test_virt_controller_hands_no_machine_to_a_pod_with_secrets(
     kubectl: Kubectl, system: Kubectl, testguest: None, make_namespace: Callable[[str], Kubectl], tmp_path: Path
 ) -> None:
-    """The pod is in another tenant's namespace, or in the VM's own."""
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
     thief = patching.as_account(kubectl, system("create", "token", "virt-controller").strip(), tmp_path / "thief.kubeconfig")
     bank = make_namespace("bank")

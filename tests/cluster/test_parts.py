@@ -50,7 +50,6 @@ def test_libvirt_uses_the_nodes_cache_of_qemus_capabilities(kubectl: Kubectl, ru
 
 
 def test_each_node_owns_the_lease_of_its_virt_handler(kubectl: Kubectl, running: dict[str, Any]) -> None:
-    """The garbage collector deletes the Lease with the Node."""
     assert running["status"]["nodeName"]
     nodes = {each["metadata"]["name"]: each["metadata"]["uid"] for each in kubectl.api.list("nodes")}
     wanted = {name: [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}] for name, uid in nodes.items()}

@@ -84,7 +84,6 @@ def test_validating_policy_with_a_config_map_denies_a_machine(kubectl: Kubectl) 
 
 
 def test_a_mutating_policy_labels_machines(kubectl: Kubectl) -> None:
-    """One policy has an ApplyConfiguration, one a JSON patch."""
     apply = "Object{metadata: Object.metadata{labels: {'added': 'yes'}}}"
     patch = "[JSONPatch{op: 'add', path: '/metadata/labels/by', value: request.operation.lowerAscii()}]"
     spec = {

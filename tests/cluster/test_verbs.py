@@ -65,7 +65,6 @@ def test_guest_gets_keys_and_an_nmi(machine: Kubectl) -> None:
 
 
 def test_guest_sees_the_keys_of_a_spice_client(kubectl: Kubectl, testguest: None) -> None:
-    """The main channel, the screen and the keyboard are streams."""
     del testguest
     vm = tiny_vm(SPICE)
     vm["spec"]["domain"]["devices"]["graphics"] = [{"type": "spice"}]

@@ -161,7 +161,6 @@ async def test_timeout_names_what_the_machine_waits_for(world: World, capsys: py
 
 
 async def test_one_password_is_set_in_several_guests(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """A dry run, because no node answers."""
     given = Password("debian", "secret")
 
     async def set_it(name: str) -> None:

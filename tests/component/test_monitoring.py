@@ -200,7 +200,7 @@ def rules_for_labels(endpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def prometheus(directory: Path, port: int, jobs: Iterable[str]) -> AsyncIterator[str]:
-    """Run Prometheus with the chart's rules for labels; yield its URL."""
+    """Run Prometheus with the chart's rules for labels; yield its URL. It reads each job's page at ``/JOB`` of ``port``."""
     monitors = of_kind("ServiceMonitor")
     labels = {"namespace": "kubevirt", "pod": "pod", "__meta_kubernetes_pod_node_name": "node1"}
     scrapes = [

@@ -20,7 +20,6 @@ def reference() -> Iterator[Reference]:
 
 @pytest.mark.parametrize("section", table.SECTIONS)
 def test_the_table_gives_the_same_values_and_errors(reference: Reference, section: str) -> None:
-    """The table has every function of Kubernetes' environment."""
     differences = [text for text in table.SECTIONS[section] if compare(reference, text, table.VARIABLES).verdict == "different"]
     assert differences == []
 

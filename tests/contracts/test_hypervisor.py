@@ -270,7 +270,6 @@ async def test_the_power_button_can_be_pressed(hypervisor: Hypervisor, kind: str
 
 
 async def test_only_a_running_domain_takes_signals(hypervisor: Hypervisor, kind: str) -> None:
-    """tests/host/launcher/test_operations.py has the guest's view."""
     if kind == "test":
         pytest.skip("libvirt's test driver has no virDomainInjectNMI and no virDomainSendKey")
 
@@ -312,7 +311,7 @@ def file() -> Iterator[Path]:
 
 
 async def saved(hypervisor: Hypervisor, kind: str, file: Path) -> str:
-    """Start a domain, save it to ``file``, and remove the domain from libvirt; return its UUID."""
+    """Start a domain of an implementation ``kind``, save it to ``file``, and remove the domain from libvirt; return its UUID."""
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.resume(NAME)
     before = await hypervisor.observe(NAME)

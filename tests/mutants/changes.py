@@ -76,7 +76,6 @@ class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return none; cosmic-ray tests its own operators with examples."""
         return ()
 
 

@@ -262,7 +262,6 @@ STEPS: Final = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_webhooks_are_asked_and_heard_as_by_the_reference_server(name: str, world: World) -> None:
-    """Review and answer, field by field."""
     reference, ours = world.both(STEPS[name])
     _level(reference, ours)
     found = [str(each) for each in differences(reference, ours)]

@@ -74,7 +74,7 @@ Action: TypeAlias = Nothing | Approve | Sign | Deny | Fail
 
 
 def is_open(request: Mapping[str, Any]) -> bool:
-    """Return True if the request is for our signer, and not signed, denied or failed."""
+    """Return whether the request is for our signer, and not signed, denied or failed."""
     if objects.dig(request, "spec", "signerName") != names.HANDLER_SIGNER:
         return False
     return not objects.dig(request, "status", "certificate") and not _conditions(request) & {"Denied", "Failed"}

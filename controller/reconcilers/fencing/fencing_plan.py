@@ -88,18 +88,18 @@ def plan(seen: Observed) -> Decision:
 
 
 def is_of_interest(node: Object, waiting: int) -> bool:
-    """Return True if the node is fenced, or its kubelet is unreachable and machines wait."""
+    """Return whether the node is fenced, or its kubelet is unreachable and machines wait."""
     return node_states.is_fenced(node) or bool(node_states.kubelet_is_unreachable(node) and waiting)
 
 
 def has_restarted(node: Object) -> bool:
-    """Return True if a node that virt-controller fenced reports again, with another boot ID."""
+    """Return whether a node that virt-controller fenced reports again, with another boot ID."""
     before, now = fencing.ended_boot(node), boot_of(node)
     return bool(before and now and before != now) and not node_states.kubelet_is_unreachable(node)
 
 
 def boot_of(node: Object) -> str:
-    """Return the boot ID that the node's kubelet reported, or an empty string."""
+    """Return the boot ID that the node's kubelet reported; else empty."""
     return str(dig(node, "status", "nodeInfo", "bootID") or "")
 
 
@@ -111,7 +111,7 @@ def contradiction(before: Object, after: Object) -> str:
 
 
 def restarts_elsewhere(vm: Object, node: str) -> bool:
-    """Return True if the machine's pod is on the node, and the machine restarts elsewhere once the node is fenced."""
+    """Return whether the machine's pod is on the node, and the machine restarts elsewhere once the node is fenced."""
     is_there = dig_vm(vm, "status", "nodeName") == node and bool(dig_vm(vm, "status", "podUID"))
     return is_there and dig_vm(vm, "spec", "onNodeLoss") != node_loss.WAIT and power.decide(vm).on
 

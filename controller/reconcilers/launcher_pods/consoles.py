@@ -21,7 +21,7 @@ RESOURCES: Final = {"cpu": "20m", "memory": "32Mi", "ephemeral-storage": in_mebi
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the sidecar, if the machine has it."""
+    """Return the sidecar container that logs the console, if the machine has it."""
     del claims
     return Requirements(sidecars=(_CONTAINER,)) if hardware.is_logged(domain) else Requirements()
 

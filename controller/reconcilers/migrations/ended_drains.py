@@ -29,7 +29,7 @@ REASON: Final = "DrainEnded"
 
 
 def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], now: datetime) -> bool:
-    """Return True if the drain that would evict this pod has ended.
+    """Return whether the drain that would evict this pod has ended.
 
     The node exists and is not being drained, and a drain's Migration off it, not older than the pod, is in progress or ended within
     ``TOLD_SECONDS``. One of ``migrations`` without a creation time is being created.
@@ -53,12 +53,12 @@ def _is_under_way(migration: Object, now: datetime) -> bool:
 
 
 def is_of_drain(migration: Object) -> bool:
-    """Return True if an eviction during a drain caused the Migration."""
+    """Return whether an eviction during a drain caused the Migration."""
     return not {evictions.POD_LABEL, evictions.DRAIN_LABEL} - labels_of(migration).keys()
 
 
 def may_end(migration: Object) -> bool:
-    """Return True if uncordoning its node ends the Migration: a drain caused it, and it has not begun."""
+    """Return whether uncordoning its node ends the Migration: a drain caused it, and it has not begun."""
     return is_of_drain(migration) and phases.is_unfinished(migration) and migration_queue.waits(migration)
 
 
@@ -77,7 +77,7 @@ def end(migration: Object, now: datetime) -> tuple[Action, ...]:
 
 
 def has_ended(migration: Object) -> bool:
-    """Return True if :func:`end` ended the Migration: its condition has that reason, its phase is Failed."""
+    """Return whether :func:`end` ended the Migration: its condition has that reason, its phase is Failed."""
     return (condition(dig_migration(migration, "status", "conditions"), SUCCEEDED) or {}).get("reason") == REASON
 
 

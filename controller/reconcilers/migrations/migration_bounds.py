@@ -66,14 +66,14 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 
 
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
-    """Return True if virt-controller must record when the target got a node: it does not run, and has no other limit or record."""
+    """Return whether virt-controller must record when the target got a node: it does not run, and has no other limit or record."""
     is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
     stored = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
     return not is_timed and stored is None and bool(pod_state.node_of(target))
 
 
 def begin_left(migration: Object, now: datetime) -> float | None:
-    """Return how many more seconds, since ``PreparingTarget``, a migration has to leave ``TargetReady``; None without that time."""
+    """Return how many more seconds a migration has to leave ``TargetReady``, counted from ``PreparingTarget``; None before that."""
     since = _since(migration)
     return None if since is None else PREPARE_SECONDS + BEGIN_SECONDS - ago(since, now)
 
@@ -85,13 +85,13 @@ def place_left(migration: Object, now: datetime) -> float | None:
 
 
 def is_overdue(migration: Object, now: datetime) -> bool:
-    """Return True if the time of :func:`place_left` has passed, so that another migration can have the place."""
+    """Return whether the time of :func:`place_left` has passed, so that another migration can have the place."""
     left = place_left(migration, now)
     return left is not None and left <= 0
 
 
 def holds_place(migration: Object, now: datetime) -> bool:
-    """Return True if an unfinished migration keeps its place: it is not overdue, and its node is not reported as unreachable."""
+    """Return whether an unfinished migration keeps its place: it is not overdue, and its node is not reported as unreachable."""
     said = condition(dig_migration(migration, "status", "conditions"), "Succeeded") or {}
     return not is_overdue(migration, now) and said.get("reason") != SOURCE_UNKNOWN
 

@@ -45,7 +45,7 @@ def made(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object)
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
-    """Return an AddOwner that makes the machine first owner of a Migration up to ``Scheduling``; empty if it is, or one is in deletion."""
+    """Return an AddOwner that makes the machine a Migration's first owner; empty if it is, after ``Scheduling``, or during a deletion."""
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
     if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):
@@ -58,7 +58,7 @@ def _owner(vm: Object) -> Object:
 
 
 def owner_uid(migration: Object) -> str:
-    """Return the uid of the machine that owns a Migration, or an empty string.
+    """Return the uid of the machine that owns a Migration; else empty.
 
     A user can put any owner into a Migration, so virt-controller puts the machine first (:func:`adopt`).
     """

@@ -108,18 +108,18 @@ class Observed:
 
 
 def may_bring(migration: Object) -> bool:
-    """Return True if the migration still needs its first target, the only one that may get further networks."""
+    """Return whether the migration still needs its first target, the only one that may get further networks."""
     return phases.phase_of(migration) in ("", phases.PENDING) and migration_attempts.number_of(migration) <= 1
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
-    """Return True if the migration still needs a target, and its guest uses the CPU features of its present node."""
+    """Return whether the migration still needs a target, and its guest uses the CPU features of its present node."""
     begins = phases.phase_of(migration) in ("", phases.PENDING)
     return begins and vm is not None and pod_state.has_kvm(source) and cpu.is_the_nodes(vm)
 
 
 def begins(actions: tuple[Action, ...]) -> bool:
-    """Return True if the actions create the target pod, so that the migration's policy is needed."""
+    """Return whether the actions create the target pod, so that the migration's policy is needed."""
     return any(isinstance(each, CreatePod) for each in actions)
 
 
@@ -162,7 +162,6 @@ def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action
 
 
 def _is_stopped(migration: Object, vm: Object | None) -> bool:
-    """Return True if a user stopped, restarted or deleted the machine during the migration."""
     if vm is None or not (source := dig_migration(migration, "status", "sourcePod")):
         return False
     left = (each for each in dig_vm(vm, "status", "attempts") or () if each.get("podName") == source)
@@ -306,7 +305,6 @@ def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Return actions that report why the kubelet cannot start the target."""
     waited = mounted_sources.waiting_seconds(target, seen.now)
     if waited is None or seen.vm is None:
         return _forget_kubelet(seen, target)
@@ -325,7 +323,6 @@ def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Return actions that remove the kubelet's report once the target has its volumes and networks."""
     stored = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     if stored.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
         return ()
@@ -488,7 +485,7 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
 
 
 def _has_failed(seen: Observed) -> bool:
-    """Return True if the current attempt is over and the guest stayed."""
+    """Return whether the current attempt is over and the guest stayed."""
     if departure.is_released(seen.migration) or migration_attempts.failure_of(seen.migration) is None:
         return False
     return phases.phase_of(seen.migration) == phases.TARGET_READY or migration_attempts.is_reported(seen.migration)
@@ -557,7 +554,10 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 
 
 def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
-    """Return how many seconds the source's virt-launcher may still take to end after a success, or None."""
+    """Return how many seconds the source's virt-launcher may still take to end after a success; None if not, or not in ``losers``.
+
+    ``losers``: pods of the migration's sides that no longer have the guest.
+    """
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or not liveness.may_run(seen.source, seen.evidence):
         return None
     ended = dig_migration(seen.migration, "status", "endTime")

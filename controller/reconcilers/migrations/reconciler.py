@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 def _has_unwatched(seen: planning.Observed) -> bool:
-    """Return True if a live pod of an unfinished migration lacks the informer's label or the owner."""
+    """Return whether a live pod of an unfinished migration lacks the informer's label or the owner."""
     sides = (pod for pod in (seen.source, seen.target) if pod is not None and liveness.may_run(pod, seen.evidence))
     return phases.is_unfinished(seen.migration) and any(ownership.is_unwatched(pod, seen.vm) for pod in sides)
 
@@ -219,7 +219,7 @@ class Migrations:
         return migration_policies.choose(sound, labels_of(namespace), labels_of(vm))
 
     async def _is_drain_over(self, migration: Object) -> bool:
-        """Return True if the server has the source node, and it is not being drained. Evictions follow a cordon at once."""
+        """Return whether the server has the source node, and it is not being drained. Evictions follow a cordon at once."""
         name = evictions.node_left_by(migration)
         if node_states.is_being_emptied(self._informers.nodes.get("", name)):
             return False

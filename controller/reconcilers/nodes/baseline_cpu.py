@@ -106,7 +106,7 @@ def _requirements(asked: Object) -> int:
 
 
 def _is_candidate(node: Object) -> bool:
-    """Return True if the node offers KVM and has labels of CPU models.
+    """Return whether the node offers KVM and has labels of CPU models.
 
     While a device plugin restarts, the allocatable amount is 0 and the capacity remains for five minutes.
     """
@@ -122,7 +122,7 @@ def _vendors(node: Object) -> set[str]:
 
 
 def matches(node: Object, asked: Object) -> bool:
-    """Return True if a node matches ``nodeName``, ``nodeSelector`` and the required node affinity, as in kube-scheduler."""
+    """Return whether a node matches ``nodeName``, ``nodeSelector`` and the required node affinity, as in kube-scheduler."""
     if asked.get("nodeName"):
         return bool(asked["nodeName"] == name_of(node))
     if any(_label(node, key) != value for key, value in (asked.get("nodeSelector") or {}).items()):
@@ -137,7 +137,7 @@ def _label(node: Object, key: str) -> str | None:
 
 
 def _fits(node: Object, term: Mapping[str, Any]) -> bool:
-    """Return True if the node matches the term. An empty term matches no node."""
+    """Return whether the node matches a term of a node selector. An empty term matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     return bool(expressions or fields) and (
         all(_holds(_label(node, each["key"]), each["operator"], each.get("values") or ()) for each in expressions)

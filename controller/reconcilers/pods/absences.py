@@ -57,7 +57,7 @@ class Absences:
         self._known[key_of(obj)] = _Known(uid_of(pod), grace, not liveness.may_run(pod) or not pod_state.node_of(pod))
 
     def may_run(self, obj: Object, pod_uid: str) -> bool:
-        """Return True if this pod was seen on a node and not seen to end."""
+        """Return whether this pod was seen on a node and not seen to end."""
         known = self._known.get(key_of(obj))
         return known is not None and known.pod_uid == pod_uid and not known.is_over
 
@@ -86,7 +86,7 @@ class Absences:
             known.went_first = True
 
     def went_first(self, obj: Object, pod_uid: str) -> bool:
-        """Return True if this pod was seen to be gone while its node reported."""
+        """Return whether this pod was seen to be gone while its node reported."""
         known = self._known.get(key_of(obj))
         return known is not None and known.pod_uid == pod_uid and known.went_first
 

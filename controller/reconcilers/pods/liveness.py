@@ -125,7 +125,7 @@ def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdic
 
 
 def may_run(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> bool:
-    """Return True if containers of a pod may run: the verdict is not Over."""
+    """Return whether containers of a pod may run: the verdict is not Over."""
     return not isinstance(verdict(pod, evidence), Over)
 
 

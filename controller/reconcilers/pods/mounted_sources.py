@@ -101,7 +101,7 @@ def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
 
 
 def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
-    """Return True if a waiting pod mounts sources, and the kubelet has had time to report missing ones."""
+    """Return whether a waiting pod mounts sources, and the kubelet has had time to report missing ones."""
     waited = waiting_seconds(pod, now)
     return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
 
@@ -127,7 +127,7 @@ def trim_event(event: Object) -> Object:
 
 
 def is_of_now(event: Object, now: datetime) -> bool:
-    """Return True if a trimmed Event is at most ``AHEAD`` in the future."""
+    """Return whether a trimmed Event is at most ``AHEAD`` in the future."""
     return time_of(event) <= now + AHEAD
 
 

@@ -48,7 +48,7 @@ def phase_of(pod: Object | None) -> str:
 
 
 def node_of(pod: Object | None) -> str:
-    """Return the pod's node, or an empty string."""
+    """Return the pod's node; else empty."""
     return dig(pod, "spec", "nodeName") or ""
 
 
@@ -59,12 +59,12 @@ def addresses_of(pod: Object) -> tuple[str, ...]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Return True if the pod's condition Ready is True."""
+    """Return whether the pod's condition Ready is True."""
     return (condition(dig(pod, "status", "conditions"), "Ready") or {}).get("status") == "True"
 
 
 def is_over(pod: Object | None) -> bool:
-    """Return True if nothing of the pod can run: it is gone, or final without a running container.
+    """Return whether nothing of the pod can run: it is gone, or final without a running container.
 
     A pod that kube-controller-manager set to Failed on an unreachable node, without seeing its containers end, is not over.
     """
@@ -76,7 +76,7 @@ def is_over(pod: Object | None) -> bool:
 
 
 def is_running(pod: Object | None) -> bool:
-    """Return True if the phase is Running and a container runs."""
+    """Return whether the phase is Running and a container runs."""
     return phase_of(pod) == "Running" and any(
         dig(each, "state", "running") is not None for each in dig(pod, "status", "containerStatuses") or ()
     )
@@ -127,7 +127,7 @@ def word(text: object, otherwise: str) -> str:
 
 
 def has_kvm(pod: Object | None) -> bool:
-    """Return True if the pod requests KVM."""
+    """Return whether the pod requests KVM."""
     return any(names.KVM_RESOURCE in (dig(each, "resources", "limits") or {}) for each in dig(pod, "spec", "containers") or ())
 
 
@@ -159,7 +159,7 @@ def resize_obstacle(pod: Object) -> tuple[str, str] | None:
 
 
 def is_unschedulable(pod: Object) -> bool:
-    """Return True if the scheduler found no node for the pod."""
+    """Return whether the scheduler found no node for the pod."""
     return (condition(dig(pod, "status", "conditions"), "PodScheduled") or {}).get("status") == "False"
 
 
@@ -187,7 +187,7 @@ def slow_words(pod: Object) -> str:
 
 
 def has_volumes(pod: Object) -> bool:
-    """Return True if the pod has its volumes: the sandbox is ready, or the container waits for something later."""
+    """Return whether the pod has its volumes: the sandbox is ready, or the container waits for something later."""
     waiting = (dig(each, "state", "waiting", "reason") or "" for each in dig(pod, "status", "containerStatuses") or ())
     sandbox = condition(dig(pod, "status", "conditions"), "PodReadyToStartContainers") or {}
     return bool(node_of(pod)) and (sandbox.get("status") == "True" or any(each not in _NORMAL_WAITING for each in waiting))

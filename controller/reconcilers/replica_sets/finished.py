@@ -36,7 +36,7 @@ class Finished:
 
 
 def is_finished(vm: Object) -> bool:
-    """Return True if a machine is off, will not start again by itself, and no user switched it off."""
+    """Return whether a machine is off, will not start again by itself, and no user switched it off."""
     if phases.phase_of(vm) not in phases.ENDED or structure.of_virtual_machine(vm):
         return False
     decision = power.decide(vm)
@@ -44,7 +44,7 @@ def is_finished(vm: Object) -> bool:
 
 
 def by_age(machines: Sequence[Object], now: datetime) -> Finished:
-    """Return which of these machines keep their places, which to delete, and the next change."""
+    """Return which of these finished machines keep their places, which to delete, and when this changes next."""
     ends = [(min(_end_of(vm, now), now), vm) for vm in machines]
     recent = sum(1 for end, _ in ends if now - end < KEPT)
     pause = timedelta(seconds=pause_seconds(recent, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))

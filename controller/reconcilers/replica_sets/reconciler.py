@@ -117,7 +117,6 @@ class ReplicaSets:
         return await self._delete(replica_set, plan.delete) or await self._create(replica_set, [*[None] * plan.create, *plan.ordinals])
 
     async def _is_current(self, replica_set: Object) -> bool:
-        """Return whether virt-api has this very set, and not in deletion."""
         try:
             found = await self._client.get(REPLICA_SETS, name_of(replica_set), namespace_of(replica_set))
         except errors.NotFound:

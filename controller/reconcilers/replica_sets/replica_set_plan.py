@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def acts(self) -> bool:
-        """Return True if the plan adopts, releases, creates or deletes machines."""
+        """Return whether the plan adopts, releases, creates or deletes machines."""
         return bool(self.adopted or self.released or self.create or self.ordinals or self.delete)
 
 

@@ -172,7 +172,7 @@ class _Places:
         self._all = self._leaving.total()
 
     def take(self, node: str) -> bool:
-        """Take a place for this node; return True if there was one."""
+        """Take a place for this node; return whether there was one."""
         if self._all >= self._limits.per_cluster or self._leaving[node] >= self._limits.per_node:
             return False
         self._all += 1

@@ -126,7 +126,7 @@ def _write(seen: Observed, found: list[Object]) -> tuple[Action, ...]:
 
 
 def _warnings(seen: Observed, found: list[Object]) -> Iterator[Emit]:
-    """Yield an Event for each disk that begins to wait for something that may need a user."""
+    """Yield an Event for each disk that, by its new entry in ``found``, begins to wait for something that may need a user."""
     for each in found:
         stored = hot_plug.entry_of(seen.vm, str(each["name"])) or {}
         if each.get("reason") not in (None, NOT_RUNNING, MIGRATING, stored.get("reason")):

@@ -90,9 +90,9 @@ def _conditions(seen: Observed, pod: Object) -> list[Object]:
 
 
 def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
-    """Return the conditions with NodeLost=False if a loss preceded this start, else without NodeLost.
+    """Return conditions ``found`` with NodeLost=False if a loss preceded this start, else without NodeLost.
 
-    Its time spaces further restarts after losses.
+    The condition's time spaces further restarts after losses.
     """
     if not node_loss.is_lost(seen.vm):
         return without_condition(found, conditions.NODE_LOST)

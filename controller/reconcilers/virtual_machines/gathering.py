@@ -242,7 +242,7 @@ class Gathering:
         return (*ownership.references(vm, migrations), *(ownership.target_of(each) for each in migrations if self._has_let_go(each)))
 
     def _has_let_go(self, migration: Object) -> bool:
-        """Return True if an unsuccessful Migration has a target that was deleted and not seen to end."""
+        """Return whether an unsuccessful Migration has a target that was deleted and not seen to end."""
         is_over = phases.phase_of(migration) in phases.MIGRATION_FINAL - {phases.SUCCEEDED}
         return is_over and self._targets.may_run(migration, ownership.target_of(migration).uid)
 
@@ -268,7 +268,7 @@ def _node_of(vm: Object) -> str:
 
 
 def reads_networks(vm: Object) -> bool:
-    """Return True if a machine with networks is in phase Scheduling or to be started: a missing one blocks it."""
+    """Return whether a machine with networks is in phase Scheduling or to be started: a missing one blocks it."""
     return bool(attachments.of(vm)) and (phases.phase_of(vm) == phases.SCHEDULING if attempts.is_open(vm) else power.decide(vm).on)
 
 
@@ -285,6 +285,6 @@ def _who(vm: Object, other: Object) -> str:
 
 
 def _matters(vm: Object) -> bool:
-    """Return True if the next plan depends on the absence of pods: an attempt is open or follows, or the machine is being deleted."""
+    """Return whether the next plan depends on the absence of pods: an attempt is open or follows, or the machine is being deleted."""
     decision, current = power.decide(vm), power.current_attempt(vm)
     return decision.reason == "Deleting" or attempts.is_open(vm) or (decision.on and current > 0)

@@ -44,7 +44,6 @@ def record(vm: Object, migrations: Sequence[Object], now: datetime) -> Migration
 
 
 def _moves(migration: Object, vm: Object) -> bool:
-    """Return True if an unfinished Migration has begun to move the guest out of its current pod."""
     source = dig_migration(migration, "status", "sourcePodUID")
     return bool(source) and phases.is_unfinished(migration) and source == dig_vm(vm, "status", "podUID")
 

@@ -37,7 +37,7 @@ class Way:
 
 
 def image_of(pod: Object | None) -> str:
-    """Return the image of virt-launcher in a pod's spec, or an empty string."""
+    """Return the image of virt-launcher in a pod's spec; else empty."""
     containers = dig(pod, "spec", "containers") or ()
     return next((str(each.get("image") or "") for each in containers if each.get("name") == names.CONTAINER), "")
 

@@ -38,7 +38,10 @@ def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbound: str) -> tuple[Action, ...]:
-    """Return actions that report the pod's obstacle, ``reason``: no node takes it, or its container cannot start."""
+    """Return actions that report the pod's obstacle, ``reason``: no node takes it, or its container cannot start.
+
+    ``unbound``: a message about claims without a volume, or empty.
+    """
     is_unschedulable = pod_state.is_unschedulable(pod)
     demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
     foreign = "; ".join(sorted(seen.incompatible.values())[:MAX_INCOMPATIBLE]) if is_unschedulable else ""
@@ -52,7 +55,7 @@ def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbou
 
 
 def _unmatched(vm: Object, message: str) -> str:
-    """Return the node selector for a message if only it, or closed nodes, kept the pod off all nodes; else ""."""
+    """Return the node selector for a message if, by the scheduler's ``message``, only it or closed nodes exclude all nodes; else ""."""
     causes = message.partition(". ")[0].partition(": ")[2].split(", ")
     selector = dig_vm(vm, "spec", "nodeSelector") or {}
     is_cause = any(_NO_MATCH in each for each in causes) and all(any(word in each for word in _OF_NODES) for each in causes)

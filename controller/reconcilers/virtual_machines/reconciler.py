@@ -140,7 +140,7 @@ class VirtualMachines:
                 yield from self._informers.machines_with(storage)
 
     def _warn_of_unwatched(self, seen: Observed) -> bool:
-        """Report each pod that lost its labels or owner once; return True if there is one."""
+        """Report each pod that lost its labels or owner once; return whether there is one."""
         found = {uid_of(pod): pod for pod in seen.pods if liveness.may_run(pod, seen.evidence) and ownership.is_unwatched(pod, seen.vm)}
         told = self._warned.pop(key_of(seen.vm), frozenset())
         for uid in found.keys() - told:

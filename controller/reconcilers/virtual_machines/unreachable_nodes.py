@@ -80,7 +80,7 @@ def if_off(node: str) -> str:
 
 
 def is_reported(vm: Object) -> bool:
-    """Return True if the machine's Ready says that its node is unreachable, and its pod exists."""
+    """Return whether the machine's Ready says that its node is unreachable, and its pod exists."""
     return (condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}).get("reason") == NODE_UNREACHABLE
 
 

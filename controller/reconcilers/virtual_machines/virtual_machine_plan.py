@@ -165,7 +165,7 @@ def _is_too_patient(pod: Object, grace_seconds: int | None) -> bool:
 
 
 def _without_guest(seen: Observed) -> str:
-    """Return the name of the starting or next attempt's pod that no virt-handler got, or an empty string."""
+    """Return the name of the starting or next attempt's pod that no virt-handler got; else empty."""
     if phases.phase_of(seen.vm) == phases.SCHEDULING:
         return name_of(own_pod(seen, seen.pods) or {})
     return (
@@ -231,7 +231,6 @@ def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _waited_for(seen: Observed, decision: power.Power) -> Iterator[Absent]:
-    """Return the absent pods that the next decision waits for."""
     for_targets = attempts.is_open(seen.vm) or decision.on or decision.reason == "Deleting"
     for_own = attempts.is_handled(seen.vm) and own_pod(seen, seen.pods) is None
     return (each for each in seen.evidence.absent if (for_targets if each.migration else for_own))

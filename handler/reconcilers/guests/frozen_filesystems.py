@@ -20,7 +20,7 @@ def with_frozen(status: Object, observed: messages.Status) -> Object:
 
 
 def news(vm: Object, status: Mapping[str, Any]) -> str:
-    """Return the Event's message if file systems thawed without the verb ``thaw``, else an empty string."""
+    """Return the Event's message if file systems thawed without the verb ``thaw``; else empty."""
     if not freezing.is_frozen(vm) or freezing.is_frozen({"status": status}):
         return ""
     waiting = {each["id"] for each in operations.unfinished(vm) if each["action"] == operations.THAW}

@@ -44,7 +44,7 @@ def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Objec
 
 
 def became_unready(vm: Object, status: Object) -> str:
-    """Return Ready's message if it changed from True because of the readiness probe, or an empty string."""
+    """Return Ready's message if it changed from True because of the readiness probe; else empty."""
     before = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     after = objects.condition(status.get("conditions"), conditions.READY) or {}
     return str(after["message"]) if before.get("status") == "True" and after.get("reason") == conditions.NOT_PROBED else ""

@@ -29,7 +29,7 @@ def with_filesystems(vm: Object, status: Object, observed: messages.Status, now:
 
 
 def loss(vm: Object, status: Object) -> str:
-    """Return the message if ``FilesystemsReady`` newly reports a loss, or an empty string."""
+    """Return the message if ``FilesystemsReady`` newly reports a loss; else empty."""
     before, after = (
         objects.condition(each.get("conditions"), conditions.FILESYSTEMS_READY) or {} for each in (vm.get("status") or {}, status)
     )

@@ -85,7 +85,7 @@ def cause(migration: Object, report: messages.MigrationStatus, now: datetime, st
 
 
 def _bound(options: Object, report: messages.MigrationStatus) -> str:
-    """Return a clause for users if the bandwidth limit determines the rate, or an empty string."""
+    """Return a clause for users if the bandwidth limit determines the rate; else empty."""
     allowed, elapsed = quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes, report.elapsed_milliseconds
     sent = migration_progress.amounts(report)[1]
     if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS / elapsed < BOUND_SHARE * allowed:

@@ -96,7 +96,7 @@ class Side(ABC, Generic[Action]):
 
 
 def vm_name(migration: Object) -> str:
-    """Return the name of the migrated machine, or an empty string."""
+    """Return the name of the migrated machine; else empty."""
     return str(dig_migration(migration, "spec", "selector", "name") or "")
 
 

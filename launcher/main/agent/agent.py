@@ -109,7 +109,10 @@ class Agent:
 
     @asynccontextmanager
     async def _reading(self, *, anyway: bool = False) -> AsyncIterator[str]:
-        """Yield the domain's name in this reader's turn with the guest agent, and convert the block's errors to RequestRefused."""
+        """Yield the domain's name in this reader's turn with the guest agent, and convert the block's errors to RequestRefused.
+
+        ``anyway``: also while the guest shuts down, or its file systems are frozen.
+        """
         self._require_agent(anyway=anyway)
         try:
             async with asyncio.timeout(self._times.agent_turn):

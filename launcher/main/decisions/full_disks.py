@@ -111,7 +111,10 @@ class Failing:
 
 
 def failing(seen: Observation, by_target: Mapping[str, str]) -> Failing:
-    """Return the disks' last errors, and which disks paused the guest; only these may be missing in ``by_target``, names by libvirt's."""
+    """Return the last errors of disks in ``by_target``, which names them by libvirt's names, and which disks paused the guest.
+
+    A disk that paused the guest may be missing there; then it has libvirt's name.
+    """
     return Failing(
         {by_target[each.disk]: each for each in seen.disk_faults if each.disk in by_target},
         frozenset(by_target.get(target, target) for target, _ in seen.disk_errors),

@@ -133,7 +133,7 @@ def destroying(known: Known) -> Known:
 
 
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, image_used: bool = False) -> Known:
-    """Return the state after the domain's run ended; an earlier ending stays."""
+    """Return the state after the domain's run ended; an earlier ending stays. ``image_used``: the image to resume from was used before."""
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
         ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED, image_used=image_used)
@@ -257,7 +257,7 @@ def changed(known: Known, machine: messages.Machine) -> Known:
 
 
 def operating(known: Known, operation_id: str, number: int) -> Known:
-    """Return the state when an operation is about to be carried out: from now on it may have been."""
+    """Return the state when operation ``number`` is about to be carried out: from now on it may have been."""
     begun = messages.OperationStatus(operation_id, number)
     return with_status(known, operations=(*known.status.operations, begun)[-messages.MAX_OPERATIONS :])
 
@@ -329,7 +329,7 @@ def released(known: Known, uid: str, now: float) -> Known:
 
 
 def unmeasured(known: Known, now: float) -> str:
-    """Return the uid of the migration that brought the domain here if its statistics are missing, or an empty string.
+    """Return the uid of the migration that brought the domain here if its statistics are missing; else empty.
 
     libvirt has them only after the arrival, and may lose them; after ``MEASURE_SECONDS`` they count as lost.
     """

@@ -46,7 +46,7 @@ def is_to_start(known: Known, machine: messages.Machine) -> bool:
 
 
 def has_guest(known: Known, doing: str) -> bool:
-    """Return True if there is a guest, False if its run is over. Raises RequestRefused if there was none yet."""
+    """Return True if there is a guest, False if its run is over. Raises RequestRefused, "cannot ``doing``", if there was none yet."""
     if known.ended:
         return False
     if not known.status.started:
@@ -55,13 +55,13 @@ def has_guest(known: Known, doing: str) -> bool:
 
 
 def require_guest(known: Known, doing: str) -> None:
-    """Raise RequestRefused unless there is a guest."""
+    """Raise RequestRefused, "cannot ``doing``", unless there is a guest."""
     if not has_guest(known, doing):
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is off")
 
 
 def require_guest_that_stays(known: Known, doing: str) -> None:
-    """Raise RequestRefused unless there is a guest, which is neither migrating nor being saved."""
+    """Raise RequestRefused, "cannot ``doing``", unless there is a guest, which is neither migrating nor being saved."""
     require_guest(known, doing)
     if known.leaving is not None:
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is being migrated")
@@ -86,12 +86,12 @@ def is_to_operate(known: Known, request: messages.Operate) -> bool:
 
 
 def why_not_while_frozen(known: Known, action: messages.OperationAction) -> str:
-    """Return why an operation must fail because of frozen file systems, or an empty string."""
+    """Return why an operation must fail because of frozen file systems; else empty."""
     return f"cannot {DOING[action]}: {FROZEN}" if known.status.frozen and action in _NOT_WHILE_FROZEN else ""
 
 
 def why_not_saved(known: Known) -> str:
-    """Return why the guest's memory must not be saved, or an empty string: its devices' data must exist in the next pod."""
+    """Return why the guest's memory must not be saved; else empty. Its devices' data must exist in the next pod."""
     if known.machine is None:
         return "this pod has no machine"
     if why := machines.not_migratable(known.machine):

@@ -66,7 +66,7 @@ def _prepare_variables(template: Path, variables: Path) -> None:
 
 
 async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> None:
-    """Make a TPM if there is none. libvirt itself would need a CA of the node."""
+    """Make a TPM in the claim's directory ``kept`` (None: in libvirt's ``place``) if there is none. libvirt would need a CA of the node."""
     directory = place if kept is None else kept
     if not await asyncio.to_thread(_is_made, place, kept):
         partial = directory / f"{TPM_2}.new"

@@ -244,7 +244,6 @@ class OutgoingMigration:
                 self._report(self.status)
 
     async def _watch_memory(self) -> None:
-        """Abort the migration when the pod's memory is nearly exhausted."""
         while True:
             await asyncio.sleep(self._times.memory_look)
             left = self._memory()

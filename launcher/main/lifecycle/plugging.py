@@ -27,7 +27,7 @@ class Plugging:
     """Attaches and detaches one device at a time. libvirt's devices say what was done before."""
 
     def __init__(self, hypervisor: Hypervisor, watch: Watch, serve_addresses: Callable[[messages.Machine], None]) -> None:
-        """Call ``serve_addresses`` with the machine after each change of its cards, for their DHCP."""
+        """Store the settings; ``serve_addresses`` gets the machine after each change of its cards, for their DHCP."""
         self._hypervisor = hypervisor
         self._watch = watch
         self._serve_addresses = serve_addresses

@@ -45,7 +45,7 @@ class Children:
     def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, output: int | None = None, given: int | None = None
     ) -> tuple[int, asyncio.Future[int]]:
-        """Start a process in its own session, with ``given`` as its input and ``output`` for its output.
+        """Start a process in its own session; ``given`` and ``output`` are descriptors of its input (None: empty) and output (None: ours).
 
         Returns:
             Its pid, and a future with its exit code (negative: the signal that ended it).

@@ -56,7 +56,7 @@ def _paths(text: str) -> dict[str, PurePosixPath]:
 
 
 def _directory(mount: Path, path: PurePosixPath, version: _Version) -> Path | None:
-    """Return the container's directory, or None. Without a cgroup namespace the path is the node's, but the mount is the container's."""
+    """Return the container's cgroup directory, or None. Without a cgroup namespace, ``path`` is the node's, ``mount`` the container's."""
     candidates = (mount / path.relative_to("/"), mount)
     return next((each for each in candidates if (each / version.limit).exists()), None)
 

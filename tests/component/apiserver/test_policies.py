@@ -58,7 +58,6 @@ async def test_validating_policy_denies_false_expressions(world: World) -> None:
     ("reason", "code"), [("Forbidden", 403), ("Unauthorized", 401), ("RequestEntityTooLarge", 413), ("Invalid", 422)]
 )  # fmt: skip
 async def test_a_validation_says_its_reason_and_its_message(world: World, reason: str, code: int) -> None:
-    """messageExpression falls back to the message."""
     validations = [
         {"expression": "object.spec.size < 5", "message": " too large ", "messageExpression": "'size is %d'.format([object.spec.size])"}
     ]
@@ -81,7 +80,6 @@ async def test_a_validation_says_its_reason_and_its_message(world: World, reason
 
 
 async def test_warn_and_audit_let_the_request_pass(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """validationActions Warn and Audit; auditAnnotations are in the log."""
     caplog.set_level(logging.INFO)
     spec = {
         "validations": [{"expression": "object.spec.size < 5", "message": "large"}],
@@ -153,7 +151,6 @@ async def test_a_failing_expression_follows_the_failure_policy(world: World) -> 
 
 
 async def test_variables_conditions_and_the_namespace(world: World) -> None:
-    """matchConditions, variables that build on each other, namespaceObject, request, oldObject."""
     spec = {
         "matchConditions": [{"name": "not-me", "expression": "request.userInfo.username != 'nobody' && request.operation != 'DELETE'"}],
         "variables": [
@@ -177,7 +174,6 @@ async def test_variables_conditions_and_the_namespace(world: World) -> None:
 
 
 async def test_expressions_ask_the_authorizer(world: World) -> None:
-    """authorizer and authorizer.requestResource send a SubjectAccessReview."""
     asked: list[Json] = []
 
     def review(path: str, obj: Json) -> None:
@@ -212,7 +208,6 @@ async def test_a_policy_for_another_version_sees_the_object_converted(world: Wor
 
 
 async def test_selectors_and_exclusions_narrow_a_policy(world: World) -> None:
-    """namespaceSelector, objectSelector, excludeResourceRules, resourceNames, matchResources of the binding."""
     base: Json = {"resourceRules": RULES, "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
     never = [{"expression": "false"}]
     narrowed: dict[str, Json] = {

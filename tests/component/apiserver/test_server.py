@@ -174,7 +174,6 @@ class Broken(MemoryStorage):
 
 
 async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki, caplog: pytest.LogCaptureFixture) -> None:
-    """Only the log names the storage."""
     storage = Broken()
     async with serving(pki, storage=storage) as api:
         await api.make(widget())

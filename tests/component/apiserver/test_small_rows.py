@@ -295,7 +295,6 @@ class Slow(Noting):
 
 @pytest.mark.parametrize("strategy", [Noting()])
 async def test_long_table_is_built_in_pieces_while_others_are_served(api: Api, strategy: Noting) -> None:
-    """The answer equals that of single pages (docs/differences.md)."""
     count = 3 * MOST
     async with asyncio.TaskGroup() as tasks:
         for number in range(count):

@@ -74,8 +74,6 @@ async def test_the_request_that_a_webhook_sees(world: World) -> None:
 
 
 async def test_webhooks_mutate_in_order_then_validate_the_result(world: World) -> None:
-    """Decode, mutate, default, validate, validating webhooks, write."""
-
     def grow(review: Json) -> Json:
         return patch(review, {"op": "replace", "path": "/spec/size", "value": review["request"]["object"]["spec"]["size"] + 1})
 
@@ -91,7 +89,6 @@ async def test_webhooks_mutate_in_order_then_validate_the_result(world: World) -
 
 
 async def test_mutating_webhooks_result_is_validated(world: World) -> None:
-    """A mutating webhook cannot bypass the kind's rules."""
     bad: list[Json] = [{"op": "replace", "path": "/spec/size", "value": -1}]
     await world.mutating(world.hook("bad", lambda review: patch(review, *bad)))
     async with world.api() as api:
@@ -168,7 +165,6 @@ async def test_a_refusal_may_choose_its_status(world: World) -> None:
 
 
 async def test_warnings_reach_the_client(world: World) -> None:
-    """Also if the request is refused."""
     await world.mutating(world.hook("m", lambda review: allow(review, warnings=["think again"])))
     await world.validating(world.hook("v", lambda review: deny(review) | {"x": 1}))
     async with world.api() as api:
@@ -259,7 +255,6 @@ async def test_dry_runs_call_only_webhooks_without_side_effects(world: World) ->
 
 
 async def test_selectors_choose(world: World) -> None:
-    """By the labels of the namespace, and of the old or the new object."""
     await world.validating(
         world.hook("team", namespaceSelector={"matchLabels": {"team": "a"}}),
         world.hook("red", objectSelector={"matchExpressions": [{"key": "color", "operator": "In", "values": ["red"]}]}),
@@ -405,7 +400,6 @@ async def test_a_webhook_that_does_not_answer_in_time(world: World) -> None:
 
 
 async def test_webhooks_that_cannot_be_reached_follow_their_policy(world: World, pki: Pki) -> None:
-    """Refused, unknown, other authority, other name, plain HTTP, redirect, too long, failing."""
     stranger = world.hook("x")["clientConfig"] | {"caBundle": ""}
     cases: list[tuple[Json, Any, str]] = [
         ({"url": "https://127.0.0.1:9/x", "caBundle": world.bundle}, allow, "dial tcp 127.0.0.1:9: connect: connection refused"),
@@ -519,7 +513,6 @@ async def test_metrics_have_gos_names(world: World) -> None:
 
 
 async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> None:
-    """The Service's address is unreachable here."""
     hook = world.hook("v")
     hook["clientConfig"] = {"service": {"name": "hooks", "namespace": "acc", "port": 8443, "path": "/v"}, "caBundle": world.bundle}
     await world.validating(hook)
@@ -529,7 +522,6 @@ async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> N
 
 
 async def test_webhook_is_called_once_per_change(world: World) -> None:
-    """Once at most for refused changes, dry runs and empty changes."""
     await world.validating(world.hook("v", only_creates))
     async with world.api() as api:
         await api.make(widget())
@@ -544,7 +536,6 @@ async def test_webhook_is_called_once_per_change(world: World) -> None:
 
 
 async def test_match_conditions_leave_requests_out(world: World) -> None:
-    """One false condition decides, an error follows the failurePolicy."""
     user = {"name": "user", "expression": "request.userInfo.username == 'developer'"}
     big = {"name": "big", "expression": "object.spec.size > 5"}
     wrong = {"name": "wrong", "expression": "object.spec.nope == 1"}
@@ -615,7 +606,6 @@ async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, ca
 
 
 async def test_charts_rights_suffice_for_admission(world: World) -> None:
-    """The rights are virt-api's and those of all users."""
     granted = rbac.authorizer("virt-api")
     discovery = re.compile("/apis?(/[^/]+){0,2}/?")
     world.kube.authorize = lambda method, path, query: bool(discovery.fullmatch(path)) or granted(method, path, query)
@@ -664,8 +654,6 @@ async def test_applying_is_a_creation_or_an_update(world: World) -> None:
 
 
 async def test_scaling_shows_the_scale(world: World) -> None:
-    """autoscaling/v1 Scale; a mutating webhook may change the number."""
-
     def limit(review: Json) -> Json:
         if review["request"]["operation"] != "UPDATE":
             return allow(review)

@@ -172,8 +172,6 @@ async def test_a_turn_that_comes_with_the_cancellation_is_not_lost() -> None:
 
 @pytest.mark.parametrize("turns", range(12))
 async def test_a_cancelled_exchange_leaves_nothing_behind(turns: int) -> None:
-    """At every turn of the loop: connecting, sending, waiting and reading."""
-
     async def act(peer: Peer) -> None:
         await peer.hear()
         await peer.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok")

@@ -223,7 +223,6 @@ async def test_an_old_answer_does_not_bring_back_what_was_deleted() -> None:
 
 @pytest.mark.parametrize("streaming_lists", [True, False], ids=["streaming list", "list and watch"])
 async def test_no_object_ends_an_informer(streaming_lists: bool) -> None:
-    """An exception in trim, index or callback affects only that object."""
     api = FakeAPI()
     api.streaming_lists = streaming_lists
 

@@ -92,7 +92,6 @@ async def test_a_certificate_begins_where_the_revoked_ones_end(world: World) -> 
 
 
 async def test_decided_requests_cause_no_reads(world: World) -> None:
-    """A node can create any number, and a starting virt-controller looks at each."""
     for number in range(20):
         await world.ask(f"denied-{number}", conditions=("Denied",))
     await world.trust()

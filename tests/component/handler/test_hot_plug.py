@@ -84,7 +84,6 @@ async def test_mount_that_fails_is_tried_again_and_then_told(world: World) -> No
 
 @pytest.mark.parametrize("there", [("data",), ()])
 async def test_removed_disk_is_released_then_unmounted(world: World, there: tuple[str, ...]) -> None:
-    """Also if virt-handler was killed after the guest released it."""
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:

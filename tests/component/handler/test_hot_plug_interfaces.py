@@ -92,7 +92,6 @@ async def test_card_without_a_network_in_the_pod_waits(world: World) -> None:
 
 @pytest.mark.parametrize("there", [("lan",), ()])
 async def test_removed_card_is_released_then_taken_from_the_pod(world: World, there: tuple[str, ...]) -> None:
-    """Also if virt-handler was killed after the guest released it."""
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:

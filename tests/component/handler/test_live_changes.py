@@ -155,7 +155,6 @@ async def test_reverted_edit_is_reverted_in_the_guest(world: World) -> None:
 
 
 async def test_virt_handler_killed_after_a_change_does_not_repeat_it(world: World) -> None:
-    """The status lacks the guest's setting."""
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():

@@ -164,7 +164,6 @@ async def test_failed_forwarding_does_not_block_the_migration(scene: Scene) -> N
 
 
 async def test_launcher_ended_before_forwarding_is_left_alone(scene: Scene) -> None:
-    """A launcher of an older release, or of a killed pod."""
     async with AsyncExitStack() as stack:
         source, _ = await both(stack, scene)
         await begin_with_addresses(scene)

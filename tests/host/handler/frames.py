@@ -38,7 +38,7 @@ def arp(operation: int, sender_mac: str, sender: str, target: str, target_mac: s
 def udp(
     source: str, destination: str, payload: bytes, ports: tuple[int, int] = (4000, 4001), *, offset: int = 0, checksum_is: int = 0
 ) -> bytes:
-    """Return an IPv4 packet with a UDP datagram; ``offset`` above 0 makes it a later fragment."""
+    """Return an IPv4 packet with a UDP datagram; ``offset`` above 0 makes it a later fragment; ``checksum_is`` 0: none."""
     datagram = struct.pack("!HHHH", *ports, 8 + len(payload), checksum_is) + payload
     return ipv4(source, destination, UDP, datagram, offset=offset)
 
@@ -99,7 +99,7 @@ def tcp6(source: str, destination: str, flags: int, *, ports: tuple[int, int], a
 
 
 def neighbour(kind: int, source: str, destination: str, target: str, option: int, of: str) -> bytes:
-    """Return a neighbour solicitation (135) or advertisement (136) about ``target`` with the MAC address ``of``."""
+    """Return a neighbour solicitation (135) or advertisement (136) about ``target``; its ``option`` has the MAC address ``of``."""
     flags = b"\xe0\0\0\0" if kind == 136 else bytes(4)
     return icmpv6(source, destination, kind, flags + socket.inet_pton(socket.AF_INET6, target) + bytes((option, 1)) + mac(of))
 

@@ -160,7 +160,6 @@ async def test_link_settings_are_restored_after_a_restart(pod: Pod) -> None:
 
 
 async def test_a_guest_is_told_what_its_pod_has(pod: Pod, start: Start) -> None:  # noqa: F811 - a fixture
-    """The pod's name, resolver and MTU; on the further network IPAM's address."""
     resolv_conf = "search default.svc.cluster.local svc.cluster.local\nnameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n"
     wired = await setup.Networks().prepare(VM, "", pod.launcher)
     cards = tuple(messages.Interface(each.name, each.mac, each.tap, each.model, each.lease, each.lease6, each.ipv4) for each in wired)

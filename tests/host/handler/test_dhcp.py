@@ -100,7 +100,6 @@ async def test_guest_without_address_is_answered_by_mac_or_broadcast(world: Worl
 
 
 async def test_packet_reader_has_no_privileges(world: World) -> None:
-    """tests/cluster covers the pod's confinement."""
     world.lease()
     (line,) = run(
         "ip", "netns", "exec", world.pod.name, "ss", "--udp", "--listening", "--processes", "--no-header", "sport = :67"
@@ -116,7 +115,6 @@ async def test_packet_reader_has_no_privileges(world: World) -> None:
 
 
 async def test_flood_of_malformed_packets_is_harmless(world: World) -> None:
-    """They come as fast as a tap accepts them."""
     world.lease()
     source = random.Random(10)
     good = packet(message.DISCOVER, (61, b"abc"), (55, bytes(range(1, 100))), mac=MINE)
@@ -170,7 +168,6 @@ async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
 
 
 async def test_compromised_packet_reader_cannot_change_the_network(world: World) -> None:
-    """The attacker is the launcher's user in the pod's network."""
     program = (Path(__file__).parent / "breakout.py").read_text()
     user = str(layout.USER_ID)
     confined = [

@@ -214,7 +214,6 @@ async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: St
 
 
 async def test_bridge_guest_has_the_pods_address_and_is_reachable(pod: Pod, start: Start) -> None:
-    """Also after a restart of virt-handler."""
     away = "fd98::1"
     run("ip", "-n", pod.caller, "address", "add", f"{away}/128", "dev", "peer", "nodad")
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")

@@ -50,7 +50,6 @@ def test_invalid_network_namespace_is_refused_without_change(tmp_path: Path) -> 
 
 
 def test_process_that_cannot_return_exits(elsewhere: Path, tmp_path: Path) -> None:
-    """In a child process, which is then stuck in the other network."""
     (tmp_path / "own").touch()
     if (child := os.fork()) == 0:
         try:

@@ -63,7 +63,7 @@ class Here:
         (tmp_path / "plugins").mkdir()
 
     def plugin(self, add: str, *, name: str = "images", otherwise: str = "", disk: str = "data") -> None:
-        """Install a storage plugin that runs the shell lines ``add`` on ADD; ``$D`` is the disk's directory."""
+        """Install a storage plugin that runs the shell lines ``add`` on ADD, ``otherwise`` on others; ``$D`` is the disk's directory."""
         text = SCRIPT.format(description=DESCRIPTION, log=self.log, directory=self.volume / disk, add=add, otherwise=otherwise)
         path = self.kubelet / "plugins" / name
         path.write_text(text)

@@ -85,7 +85,6 @@ def test_trial_guest_passes_all_stages_on_a_real_processor(tmp_path: Path) -> No
 
 
 async def test_verdict_matches_the_trials_output() -> None:
-    """With or without KVM, it comes in time and has a reason."""
     report = subprocess.run([sys.executable, "-m", "handler.devices.kvm"], capture_output=True, text=True, timeout=30, check=True).stdout
     async with asyncio.timeout(acceleration.TRIAL_SECONDS + 5):
         verdict = await acceleration.decide("auto", acceleration.Trials())

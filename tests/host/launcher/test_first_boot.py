@@ -134,7 +134,6 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
 
 
 def test_equal_content_gives_equal_images_and_errors_hide_it(start: Callable[[], Launcher]) -> None:
-    """Both sides of a migration make their own."""
     images: list[bytes] = []
     for _ in range(2):
         pod = start()

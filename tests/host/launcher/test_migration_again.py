@@ -62,7 +62,6 @@ def has_progress(uid: str) -> Callable[[messages.Status], bool]:
 def test_a_guest_moves_at_the_next_attempt_whatever_broke(
     cuts: tuple[Cut, ...], start: Callable[[], Launcher], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three attempts break; the fourth completes."""
     source = start()
     said: list[str] = []
     with source.client() as at_source, source.console() as viewer:

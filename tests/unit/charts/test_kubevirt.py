@@ -324,7 +324,6 @@ AMOUNTS = [f"{sign}{number}{suffix}" for number in EDGES for suffix in SUFFIXES 
 
 
 def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
-    """virt-handler starts with each amount that the chart takes."""
     admitted = pattern_of("hostDisks", "maxCreated")
     taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
     assert {"0", "100k", "100Ki", "100M", "100Gi", "1P", "1Pi"} <= {*taken}

@@ -44,7 +44,7 @@ async def refusal(
     user: str = HANDLER,
     namespace: str = NAMESPACE,
 ) -> str:
-    """Return why a virt-handler's request is refused, or an empty string."""
+    """Return why a virt-handler's request is refused; else empty. ``claims``: nodes that its token names; None: none."""
     who = User(user, ("system:serviceaccounts",), "", {} if claims is None else {CLAIM: claims})
     gone = operation == "DELETE"
     name = obj["metadata"]["name"]

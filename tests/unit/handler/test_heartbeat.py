@@ -98,7 +98,6 @@ async def beats(leases: Leases, count: int) -> list[Any]:
 
 
 async def test_the_node_owns_its_lease() -> None:
-    """Otherwise the Leases of deleted nodes would stay."""
     leases = Leases(None)
     leases.uid = "uid-1"
 

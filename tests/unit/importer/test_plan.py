@@ -20,7 +20,6 @@ def test_an_image_goes_to_a_directory_or_to_a_device(claim: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("given", [{}, {"directory": "", "device": None}, {"directory": None}])
 def test_plan_without_a_destination_is_refused(given: dict[str, Any]) -> None:
-    """The working directory is not a claim."""
     with pytest.raises(ImportFailed, match="cannot parse virt-launcher's import plan"):
         plan.read(json.dumps({"source": SOURCE, **given}).encode())
 

@@ -73,7 +73,6 @@ ABSENT, UNKNOWN = NotFound('namespaces "ns" not found'), ServiceUnavailable("can
 @pytest.mark.parametrize("read", [webhook, policy])
 @pytest.mark.parametrize(("selector", "error"), [(TEAM_A, ABSENT), (TEAM_A, UNKNOWN), (BROKEN, None)])
 async def test_object_selector_mismatch_hides_namespace_errors(read: Any, selector: Object, error: StatusError) -> None:
-    """A webhook could block unrelated objects."""
     matching = read(namespaceSelector=selector, objectSelector=TEAM_B)
 
     assert not await selects(matching, request(labels={"team": "a"}), namespaces(error))

@@ -20,7 +20,6 @@ class Asked:
 
 
 async def test_each_question_is_asked_once() -> None:
-    """The expressions use all parts of an authorizer's check."""
     asked = Asked()
     answers: dict[Question, Answer] = {}
     user = User("jane", ("dev",), "7", {"scope": ("a",)})
@@ -46,7 +45,6 @@ async def test_a_service_account_is_asked_about_as_itself() -> None:
 
 
 async def test_a_third_check_costs_too_much() -> None:
-    """Two checks per expression, as in Kubernetes."""
     asked = Asked()
     answers: dict[Question, Answer] = {}
     program = compile_expression(ENVIRONMENT, "['a', 'b', 'c'].all(p, authorizer.path('/' + p).check('get').allowed())")

@@ -141,7 +141,6 @@ def test_no_function_takes_long(text: str) -> None:
 
 
 def test_the_cost_of_a_typical_policy_is_go_s() -> None:
-    """Costs from cel-go."""
     for text, cost in {
         "object.spec.running == false": 4,
         "object.spec.disks.all(d, d.name != 'x')": 16,

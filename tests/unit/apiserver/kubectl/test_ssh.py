@@ -19,7 +19,6 @@ def option(command: tuple[str, ...], name: str) -> str:
 
 
 def test_ssh_understands_its_command_line(tmp_path: Path) -> None:
-    """OpenSSH itself reads it."""
     (key := tmp_path / "key").touch()
     command = ssh.ssh(Login("web", "root", 2222, str(key)), SELECTION, VM, ["ls", "-l"])
     done = subprocess.run([command[0], "-G", *command[1:]], capture_output=True, text=True, check=True)

@@ -32,7 +32,7 @@ def a_node(
     capacity: str = "1k",
     **labels: str,
 ) -> dict[str, Any]:
-    """Return a trimmed node; ``processor`` is None where guests are emulated."""
+    """Return a trimmed node; ``processor`` has host model, models and features, or is None where guests are emulated."""
     own = labels_of_processor(*processor) if processor is not None else {}
     return trim_node(
         {

@@ -47,7 +47,6 @@ def ready(vm: dict[str, Any], verdict: Verdict, state: Any = "running") -> tuple
     ],
 )
 def test_a_guest_is_ready_once_its_probe_says_so(known: tuple[dict[str, Any], ...], verdict: Verdict, wanted: tuple[str, str, str]) -> None:
-    """Without results, the verdict continues from the status."""
     assert ready(a_probed(*known), verdict) == wanted
 
 

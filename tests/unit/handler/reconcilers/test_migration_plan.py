@@ -288,7 +288,6 @@ STATES: list[messages.MigrationState | None] = [None, "running", "succeeded", "f
 @pytest.mark.parametrize("deleting", [False, True])
 @pytest.mark.parametrize("phase", ["TargetReady", "Running"])
 def test_at_most_one_side_writes_an_end(phase: str, deleting: bool, state: messages.MigrationState | None) -> None:
-    """All combinations of two launchers' reports at one moment."""
     here = a_running() if state is None else a_migrating(state)
     there = a_migrating("succeeded" if state == "succeeded" else "prepared", "incoming")
     ends = [

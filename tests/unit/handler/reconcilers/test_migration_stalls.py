@@ -59,7 +59,6 @@ def test_stall_time_resets_after_unknown_or_ended_status(said: messages.Migratio
 
 
 def test_migration_cancelled_for_a_stall_keeps_its_duration() -> None:
-    """The cause of its end uses this."""
     stalls = Stalls()
     stalls.seconds("m", known(memory=1), 100.0)
     assert stalls.seconds("m", known("cancelled", memory=2), 250.0) == 150.0

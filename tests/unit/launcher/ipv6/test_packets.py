@@ -53,7 +53,6 @@ def test_a_cut_frame_is_none(length: int) -> None:
     ],
 )
 def test_a_frame_with_a_wrong_byte_is_none(at: int, value: int) -> None:
-    """Another type or version, a longer frame, another header, or a wrong checksum."""
     assert packets.parse(FRAME[:at] + bytes((value,)) + FRAME[at + 1 :]) is None
 
 

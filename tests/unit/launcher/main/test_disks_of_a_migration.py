@@ -101,7 +101,6 @@ async def test_unsuitable_disks_are_refused_with_a_reason(world: World, pod: Pod
 
 
 async def test_interrupted_transfer_changes_no_disk(world: World, pod: Pod) -> None:
-    """The source's virt-handler restarts in the middle of it."""
     await world.domain.handle(PREPARE)
     before = pod.images()
     assert await sent(pod, offer_of(BYTES), b"files of") is None
@@ -256,7 +255,6 @@ async def test_handler_of_an_older_release_relays_no_made_disks(world: World, po
 
 
 async def test_second_migration_sends_the_bytes_of_the_first_pod(world: World, pod: Pod) -> None:
-    """From A to B, which is this pod, to C."""
     await world.domain.handle(PREPARE)
     assert await sent(pod, offer_of(BYTES), *BYTES.values()) == ""
     world.hypervisor.become(NAME, State.PAUSED, "user")

@@ -97,7 +97,6 @@ def thing(**spec: Any) -> Json:
 
 
 async def test_audit_annotations_and_failures_use_gos_keys() -> None:
-    """auditAnnotations of two bindings are joined; a failure is JSON with Go's escapes."""
     world = World("validating")
     world.put(
         binding={"validationActions": ["Warn", "Audit"]},
@@ -137,7 +136,6 @@ async def test_deletes_show_the_old_object_alone() -> None:
 
 
 async def test_streams_and_subresources_are_what_the_rules_say() -> None:
-    """CONNECT with the options object; subresources that the rules name."""
     world = World("validating")
     expression = "request.operation == 'CONNECT' ? request.subResource == 'console' : request.subResource == 'status'"
     rule = {**RULE, "resources": ["things/console", "things/status"]}
@@ -160,7 +158,6 @@ async def test_policies_about_policies_are_not_asked() -> None:
 
 
 async def test_a_policy_that_costs_too_much_fails() -> None:
-    """Cost limits of one expression and of all together."""
     world = World("validating")
     loop = "object.spec.items.all(a, object.spec.items.all(b, object.spec.items.all(c, true)))"
     world.put(validations=[{"expression": loop}])
@@ -242,7 +239,6 @@ async def test_a_policy_without_a_binding_does_nothing() -> None:
 
 
 async def test_mutations_are_counted_and_follow_the_failure_policy() -> None:
-    """A JSONPatch that cannot be applied, with failurePolicy Ignore."""
     world = World("mutating")
     patch = "[JSONPatch{op: 'replace', path: '/spec/none/deep', value: 1}]"
     mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}]
@@ -278,7 +274,6 @@ async def test_a_json_patch_may_hold_any_json(expression: str, spec: Json) -> No
 
 
 async def test_a_mutation_must_leave_the_object_what_it_is() -> None:
-    """A policy cannot change kind or remove metadata."""
     world = World("mutating")
     for patch in ("{op: 'replace', path: '/kind', value: 'Other'}", "{op: 'remove', path: '/metadata'}", "{op: 'add', path: '', value: 1}"):
         world.put(mutations=[{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{patch}]"}}])

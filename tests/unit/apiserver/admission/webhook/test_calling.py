@@ -26,7 +26,6 @@ HOUR = timedelta(hours=1)
     ],
 )
 def test_where_a_webhook_is(address: Address, url: str, name: str | None) -> None:
-    """Go's default resolver: the Service's name in the cluster's DNS."""
     found = target(address)
     assert (found.url, found.server_name) == (url, name)
 

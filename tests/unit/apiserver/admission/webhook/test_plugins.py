@@ -153,7 +153,6 @@ async def test_nothing_is_admitted_before_the_webhooks_are_known(plugin: type[Mu
 
 
 async def test_plugin_change_in_second_round_reinvokes_webhooks() -> None:
-    """Also changes by other plug-ins in place."""
     made, caller, _ = dispatcher("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"), hook("b"))
     attributes = created()
     await chain(Stamper(second=True), MutatingWebhooks(made)).mutate(attributes)
@@ -194,7 +193,6 @@ async def test_unevaluable_match_conditions_follow_failure_policy() -> None:
 
 
 async def test_cancelling_a_request_cancels_its_calls() -> None:
-    """The client disconnected or its deadline passed."""
     made, caller, _ = dispatcher("validating", {}, hook("a"), hook("b"))
     ended: list[str] = []
 

@@ -63,7 +63,6 @@ def test_a_number_is_shown_as_go_shows_it(number: float, text: str) -> None:
 
 
 def test_every_quantity_of_a_machine_is_found() -> None:
-    """The published schema is the reference."""
     published = str(types.VirtualMachine.model_json_schema()).count("'x-meta': 'Quantity'")
     assert _leaves(amounts._places_of(types.VirtualMachine)) >= published > 10
 

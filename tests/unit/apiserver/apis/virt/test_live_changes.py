@@ -121,7 +121,6 @@ def test_edit_that_the_guest_has_not_taken_stays_recorded(state: str) -> None:
     "path", ["spec.domain.cpu.cores", "spec.domain.devices.disks[data]", "spec.domain.devices.disks[root].ioTune", LINK, "spec.domain"]
 )
 def test_only_a_missing_setting_can_be_declared_as_applied(path: str) -> None:
-    """A lying node gets no other hardware into the running form."""
     vm = edited(edited(a_guest(), limited(totalIopsSec=500)), cores(2))
     lied = with_status(vm, changes=[entry(path, "Applied")])
     assert lied["status"]["running"] == vm["status"]["running"]

@@ -86,7 +86,6 @@ async def test_certificate_is_valid_from_first_to_last_second(world: World, at: 
 
 @pytest.mark.parametrize("proxy", [False, True], ids=["client", "front proxy"])
 async def test_certificate_expires_on_an_open_connection(world: World, *, proxy: bool) -> None:
-    """The certificate is a user's or a front proxy's."""
     authenticate = world.authenticator()
     carrier = world.connect("front-proxy", world.proxies) if proxy else world.connect("alice")
     asking = request(carrier, ("X-Remote-User", "alice"))

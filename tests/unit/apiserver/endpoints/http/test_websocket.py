@@ -275,7 +275,6 @@ async def test_parts_of_a_message_are_bounded_together() -> None:
 
 
 async def test_a_compressed_message_is_no_message() -> None:
-    """It breaks the protocol (RFC 6455, 5.2)."""
     peer = Peer()
     await peer.exchange()
     assert not peer.client.extensions

@@ -188,7 +188,6 @@ async def test_a_key_is_taken_once(world: World) -> None:
 
 @pytest.mark.parametrize(("holds", "wants"), [(A, B), (B, A)], ids=["a holds it", "b holds it"])
 async def test_a_lock_that_is_held_is_a_conflict_that_names_its_holder(world: World, holds: str, wants: str) -> None:
-    """The first holder keeps the lock."""
     holder = await world.create(holds, "x/1")
     other = await world.create(wants)
     for attempt in (lambda: world.replace(other, "x/1"), lambda: world.transactions.check_locks(wants, None, lease(wants, "x/1"))):

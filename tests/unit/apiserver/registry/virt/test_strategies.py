@@ -895,7 +895,6 @@ def test_smaller_size_of_a_disk_warns_that_it_stays() -> None:
 
 @pytest.mark.parametrize("has_status", [False, True])
 def test_running_hardware_is_kept_through_edit_and_end(*, has_status: bool) -> None:
-    """Only virt-api writes the running hardware."""
     vm = _stored(memory="1Gi")
     bigger = copy.deepcopy(vm)
     bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"
@@ -942,7 +941,6 @@ def test_edit_before_the_assignment_makes_no_copy_and_conflicts() -> None:
 
 
 def test_stale_status_keeps_the_running_hardware() -> None:
-    """A stale revision is a conflict; an older writer's status keeps it."""
     vm = _stored(memory="1Gi")
     bigger = copy.deepcopy(vm)
     bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"

@@ -450,7 +450,6 @@ def test_source_is_not_awaited_when_the_end_time_is_missing() -> None:
 @pytest.mark.parametrize(("phase", "lost"), [("Succeeded", SOURCE), ("Failed", TARGET), ("Cancelled", TARGET)])
 @pytest.mark.parametrize("deleting", [False, True])
 def test_losing_pod_of_a_restarted_machine_is_deleted_once(phase: str, lost: str, *, deleting: bool) -> None:
-    """The VM's plan deletes its other pod."""
     rest = {"source": a_pod(deleting=deleting), "target": a_target(deleting=deleting)}
     actions = plan(seen(a_migration(phase=phase, **SIDES), vm=a_machine(pod=NEXT_RUN), **rest))
     assert deleted(actions) == ([] if deleting else [lost])

@@ -68,7 +68,6 @@ def test_the_pod_in_which_the_guest_runs_is_ready() -> None:
     ],
 )
 def test_readiness_gate_follows_the_machine_and_is_written_once(phase: str, state: str, status: str, reason: str, said: str) -> None:
-    """A missing condition keeps a pod unready, as False does."""
     wanted = [] if (said or "False") == status else [(OWN, status, reason)]
     assert told(a_machine(phase, state), a_gated_pod(said)) == wanted
 

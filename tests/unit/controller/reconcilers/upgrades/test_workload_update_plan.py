@@ -100,7 +100,6 @@ def test_running_and_recent_migrations_count_for_the_batch(phase: str, created: 
 
 
 def test_excess_of_running_migrations_starts_none() -> None:
-    """virt-controller may have restarted with a smaller batch size."""
     world = World(size=1)
     for name in ("other", "another"):
         world.migrate(name, "Running", 500)

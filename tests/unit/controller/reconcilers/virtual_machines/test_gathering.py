@@ -92,7 +92,6 @@ def test_many_machines_with_the_same_storage_are_sampled() -> None:
 
 
 def test_machine_is_not_its_own_rival() -> None:
-    """virt-controller's copy of it may be stale."""
     vm = a_machine("vm", claim("a"), claim("b"), phase="Failed")
     others = (a_machine("vm", claim("a"), phase="Running"), a_machine("other", claim("a"), claim("b"), phase="Running"))
     assert rivals(vm, *others) == ["other"]

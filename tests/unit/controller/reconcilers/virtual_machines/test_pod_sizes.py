@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def a_machine(desired: int, runs: int, *, granted: int = 0, **status: Any) -> dict[str, Any]:
-    """Return a running machine with ``desired`` memory in its spec and ``runs`` in its guest, in MiB."""
+    """Return a running machine: ``desired`` memory in its spec, ``runs`` in its guest, ``granted`` to its pod (0: unrecorded), in MiB."""
     domains = [{"memory": {"guest": f"{each}Mi", "maxGuest": "1Gi"}, "devices": {}} for each in (desired, runs)]
     vm = a_vm(phase="Running", attempts=[an_attempt(nodeName="node1")], domain=domains[0])
     vm["status"] |= {"nodeName": "node1", "observedGeneration": 1, "domain": {"liveChanges": list(live_changes.KNOWN)}}

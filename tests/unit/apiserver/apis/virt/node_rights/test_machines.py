@@ -525,7 +525,6 @@ def test_before_and_after_the_migration_runs_the_machine_stays(phase: str) -> No
 
 
 def test_target_of_a_failed_attempt_takes_no_machine_over() -> None:
-    """The guest stayed, so the target's domain is discarded."""
     failed = [{"number": 1, "reason": "ConnectionBroken", "message": "broke"}]
     old, migration = stored("Running"), a_migration("Running", attempt=1, attempts=failed)
     assert paths(a_write("n2", old, taken_over(old, migration), migration)) == {"status.migration"}

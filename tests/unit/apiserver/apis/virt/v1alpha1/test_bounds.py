@@ -76,7 +76,7 @@ def kernel(arguments: str = "", path: str = "/vmlinuz", image: str = "a") -> dic
 
 
 def shared(*of: dict[str, Any], **domain: Any) -> dict[str, Any]:
-    """Return a domain with shared file systems, each with its own claim by default."""
+    """Return a domain with a shared file system for each of ``of``, its members; by default each has its own claim."""
     unsaid = ({"name": f"f{at}", "type": "PersistentVolumeClaim", "source": {"name": f"c{at}"}} for at in range(len(of)))
     filesystems = [base | each for base, each in zip(unsaid, of, strict=True)]
     return {**domain, "devices": {**domain.get("devices", {}), "filesystems": filesystems}}
