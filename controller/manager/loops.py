@@ -33,7 +33,7 @@ from controller.reconcilers.nodes import node_reports
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import ownership
 from controller.reconcilers.pods.absences import Absences
-from controller.reconcilers.replica_sets import membership
+from controller.reconcilers.replica_sets import claims, membership
 from controller.reconcilers.replica_sets.reconciler import ReplicaSets
 from controller.reconcilers.settings import FenceAgent, MigrationLimits, Settings
 from controller.reconcilers.upgrades import workload_updates
@@ -106,7 +106,7 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
             {indexes.BY_OWNER: ownership.owners_of, indexes.BY_NODE: indexes.node_of_pod},
             component=names.LAUNCHER,
         ),
-        "claims": Source(PERSISTENT_VOLUME_CLAIMS, trimming.trim_claim),
+        "claims": Source(PERSISTENT_VOLUME_CLAIMS, trimming.trim_claim, {claims.BY_SET: claims.set_of}),
         "nodes": Source(NODES, trimming.trim_node),
         "leases": Source(
             LEASES,
@@ -255,12 +255,13 @@ LOOPS: Final[Sequence[Loop]] = (
     Loop(
         "virtualmachinereplicasets",
         _replica_sets,
-        informers=("replica_sets", "vms"),
+        informers=("replica_sets", "vms", "claims"),
         rights=(
             _right(REPLICA_SETS, "get"),
             _right(REPLICA_SETS, "patch", "status"),
             _right(REPLICA_SETS, "create", REPLICATE),
-            _right(VIRTUAL_MACHINES, "patch delete"),
+            _right(VIRTUAL_MACHINES, "get patch delete"),
+            _right(PERSISTENT_VOLUME_CLAIMS, "create delete"),
         ),
         validate=membership.faults,
     ),

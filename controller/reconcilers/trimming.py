@@ -9,6 +9,7 @@ from apiserver.apis.meta.objects import Object, annotations_of, condition, contr
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, failed_starts
+from apiserver.apis.virt.lifecycle.ordinals import SET_LABEL
 from apiserver.apis.virt.places import layout, names, node_states, shape
 from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.nodes import baseline_cpu
@@ -31,10 +32,14 @@ MAX_NAME: Final = 254
 def trim_claim(claim: Object) -> Object:
     """Return the fields of a claim that virt-controller reads."""
     kept = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+    creator = dig(claim, "metadata", "labels", SET_LABEL)
     spec = claim.get("spec") or {}
     phase, capacity = dig(claim, "status", "phase"), dig(claim, "status", "capacity", "storage")
     return {
-        "metadata": {key: value for key, value in (claim.get("metadata") or {}).items() if key in kept},
+        "metadata": {
+            **{key: value for key, value in (claim.get("metadata") or {}).items() if key in kept},
+            **({"labels": {SET_LABEL: creator}} if creator else {}),
+        },
         "spec": {
             **{key: spec[key] for key in ("volumeMode",) if key in spec},
             "accessModes": list(dict.fromkeys(spec.get("accessModes") or ())),  # Kubernetes allows duplicates

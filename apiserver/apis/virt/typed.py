@@ -89,6 +89,36 @@ class Chassis(TypedDict, total=False):
     sku: str
 
 
+class ClaimMetadata(TypedDict, total=False):
+    name: Required[str]
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    creationTimestamp: str
+
+
+class ClaimResources(TypedDict, total=False):
+    requests: Required[dict[str, str]]
+
+
+class ClaimRetentionPolicy(TypedDict, total=False):
+    whenDeleted: Literal["Retain", "Delete"]
+    whenScaled: Literal["Retain", "Delete"]
+
+
+class ClaimSource(TypedDict, total=False):
+    apiGroup: str
+    kind: Required[str]
+    name: Required[str]
+
+
+class ClaimSpec(TypedDict, total=False):
+    accessModes: Required[list[Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]]]
+    resources: Required[ClaimResources]
+    storageClassName: str
+    volumeMode: Literal["Filesystem", "Block"]
+    dataSource: ClaimSource
+
+
 class Clock(TypedDict, total=False):
     utc: ClockOffsetUTC
     timezone: str
@@ -923,6 +953,8 @@ class VirtualMachineReplicaSetSpec(TypedDict, total=False):
     selector: Required[ObjectSelector]
     template: Required[VirtualMachineTemplate]
     ordinals: Ordinals
+    volumeClaimTemplates: list[VolumeClaimTemplate]
+    persistentVolumeClaimRetentionPolicy: ClaimRetentionPolicy
     paused: bool
 
 
@@ -995,6 +1027,11 @@ class VirtualMachineStatus(TypedDict, total=False):
 class VirtualMachineTemplate(TypedDict, total=False):
     metadata: Required[TemplateMetadata]
     spec: Required[VirtualMachineSpec]
+
+
+class VolumeClaimTemplate(TypedDict, total=False):
+    metadata: Required[ClaimMetadata]
+    spec: Required[ClaimSpec]
 
 
 class VolumeStatus(TypedDict, total=False):

@@ -11,11 +11,13 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Literal
 
+from apiserver.apis.core.resources import PERSISTENT_VOLUME_CLAIMS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import (
     NamespacedName,
     Object,
+    generation_of,
     is_deleting,
     labels_of,
     name_of,
@@ -25,13 +27,14 @@ from apiserver.apis.meta.objects import (
     uid_of,
     without_managed_fields,
 )
+from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import replica_sets
+from apiserver.apis.virt.lifecycle import ordinals, replica_sets
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client, TransportError
 from controller.reconcilers.applying import MAX_REFUSAL, REFUSED_SECONDS, sooner, status_patch
 from controller.reconcilers.indexes import Informers
-from controller.reconcilers.replica_sets import finished, membership, replica_set_plan
+from controller.reconcilers.replica_sets import claims, finished, membership, replica_set_plan
 from controller.reconcilers.replica_sets.membership import BY_CONTROLLER, BY_NAMESPACE, Orphans
 from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
 from controller.reconcilers.replica_sets.replica_set_status import Failure, status
@@ -73,6 +76,13 @@ class ReplicaSets:
                 for each in membership.matching(self._informers.replica_sets.by_index(BY_NAMESPACE, namespace_of(new)), new):
                     controller.enqueue(NamespacedName(namespace_of(each), name_of(each)))
 
+        def claim_changed(old: Object | None, new: Object | None) -> None:
+            obj = new or old or {}
+            for each in self._informers.replica_sets.by_index(BY_NAMESPACE, namespace_of(obj)):
+                if not membership.faults(each) and ordinals.ordinal_of_claim(each, name_of(obj)) is not None:
+                    controller.enqueue(NamespacedName(namespace_of(each), name_of(each)))
+
+        self._informers.claims.subscribe(claim_changed)
         self._informers.replica_sets.subscribe(set_changed)
         self._informers.vms.subscribe(machine_changed)
 
@@ -89,7 +99,10 @@ class ReplicaSets:
         return Result(sooner(plan.requeue_after, REFUSED_SECONDS if failure is not None else None))
 
     def _plan(self, replica_set: Object, machines: Sequence[Object]) -> Plan:
-        return replica_set_plan.plan(Observed(replica_set, machines, self._clock.now()))
+        return replica_set_plan.plan(Observed(replica_set, machines, self._clock.now(), self._claims_of(replica_set)))
+
+    def _claims_of(self, replica_set: Object) -> list[Object]:
+        return list(self._informers.claims.by_index(claims.BY_SET, uid_of(replica_set)))
 
     def _known(self, replica_set: Object) -> list[Object]:
         vms = self._informers.vms
@@ -114,14 +127,19 @@ class ReplicaSets:
             return None
         for vm in plan.adopted:
             await self._adopt(replica_set, vm)
-        return await self._delete(replica_set, plan.delete) or await self._create(replica_set, [*[None] * plan.create, *plan.ordinals])
+        return (
+            await self._delete(replica_set, plan.delete)
+            or await self._delete_claims(replica_set, plan.delete_claims)
+            or await self._create(replica_set, [*[None] * plan.create, *plan.ordinals])
+        )
 
     async def _is_current(self, replica_set: Object) -> bool:
+        """Return whether virt-api has this very set, with the same spec, and not in deletion."""
         try:
             found = await self._client.get(REPLICA_SETS, name_of(replica_set), namespace_of(replica_set))
         except errors.NotFound:
             return False
-        return uid_of(found) == uid_of(replica_set) and not is_deleting(found)
+        return (uid_of(found), generation_of(found)) == (uid_of(replica_set), generation_of(replica_set)) and not is_deleting(found)
 
     async def _adopt(self, replica_set: Object, vm: Object) -> None:
         reference = owner_reference(replica_set, REPLICA_SETS, block_owner_deletion=True)
@@ -149,11 +167,54 @@ class ReplicaSets:
         return None
 
     async def _create_one(self, replica_set: Object, ordinal: int | None) -> None:
+        if ordinal is not None and not await self._has_claims(replica_set, ordinal):
+            return  # a claim's event brings another pass
         path = REPLICA_SETS.path(namespace_of(replica_set), name_of(replica_set), replica_sets.REPLICATE)
         body = {"preconditions": {"uid": uid_of(replica_set)}, **({} if ordinal is None else {"ordinal": ordinal})}
         made = await self._client.request("POST", path, body=body, params={"fieldManager": FIELD_MANAGER})
         self._informers.vms.remember(made)
         self._tell(replica_set, "Normal", "SuccessfulCreate", f"Created virtual machine: {name_of(made)}")
+
+    async def _has_claims(self, replica_set: Object, ordinal: int) -> bool:
+        """Create the missing claims of a machine; return False if one is being deleted or not yet known."""
+        present = True
+        for wanted in claims.of_machine(replica_set, ordinal):
+            found = self._informers.claims.get(namespace_of(wanted), name_of(wanted))
+            if found is not None:
+                present = present and not is_deleting(found)
+                continue
+            try:
+                made = await self._client.create(PERSISTENT_VOLUME_CLAIMS, wanted, field_manager=FIELD_MANAGER)
+            except errors.AlreadyExists:
+                present = False
+            else:
+                self._informers.claims.remember(made)
+                self._tell(replica_set, "Normal", "SuccessfulCreate", f"Created claim: {name_of(made)}")
+        return present
+
+    async def _delete_claims(self, replica_set: Object, superfluous: Sequence[Object]) -> Failure | None:
+        if not superfluous or not await self._is_current(replica_set):
+            return None
+        for start in range(0, len(superfluous), _DELETED_AT_ONCE):
+            batch = [self._delete_claim(replica_set, each) for each in superfluous[start : start + _DELETED_AT_ONCE]]
+            if refused := await self._each(replica_set, replica_sets.FAILED_DELETE, batch):
+                return refused
+        return None
+
+    async def _delete_claim(self, replica_set: Object, claim: Object) -> None:
+        """Delete a claim, unless virt-api still has the machine, even one that left the set."""
+        ordinal = ordinals.ordinal_of_claim(replica_set, name_of(claim))
+        if ordinal is None or await self._exists(ordinals.machine_name(replica_set, ordinal), namespace_of(replica_set)):
+            return
+        if await self._delete_object(PERSISTENT_VOLUME_CLAIMS, claim) is not None:
+            self._tell(replica_set, "Normal", "SuccessfulDelete", f"Deleted claim: {name_of(claim)}")
+
+    async def _exists(self, name: str, namespace: str) -> bool:
+        try:
+            await self._client.get(VIRTUAL_MACHINES, name, namespace)
+        except errors.NotFound:
+            return False
+        return True
 
     async def _delete(self, replica_set: Object, machines: Sequence[Object]) -> Failure | None:
         for start in range(0, len(machines), _DELETED_AT_ONCE):
@@ -163,15 +224,21 @@ class ReplicaSets:
         return None
 
     async def _delete_one(self, replica_set: Object, vm: Object) -> None:
-        preconditions = {"uid": uid_of(vm), "resourceVersion": resource_version_of(vm)}
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-        try:
-            answer = await self._client.delete(VIRTUAL_MACHINES, name_of(vm), namespace_of(vm), options=options)
-        except (errors.NotFound, errors.Conflict):
-            return  # gone, replaced or changed; its event brings another pass
+        answer = await self._delete_object(VIRTUAL_MACHINES, vm)
+        if answer is None:
+            return
         if answer.get("kind") == VIRTUAL_MACHINES.kind:
             self._informers.vms.remember(answer)
         self._tell(replica_set, "Normal", "SuccessfulDelete", f"Deleted virtual machine: {name_of(vm)}")
+
+    async def _delete_object(self, resource: Resource, obj: Object) -> Object | None:
+        """Delete the object as observed; None if it is gone, replaced or changed: its event brings another pass."""
+        preconditions = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        try:
+            return await self._client.delete(resource, name_of(obj), namespace_of(obj), options=options)
+        except (errors.NotFound, errors.Conflict):
+            return None
 
     async def _each(self, replica_set: Object, reason: str, writes: Sequence[Coroutine[Any, Any, None]]) -> Failure | None:
         """Do these writes concurrently; record and return the first refusal, if any.

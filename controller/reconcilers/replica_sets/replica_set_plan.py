@@ -10,7 +10,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, is_deleting, name_of
 from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle import ordinals
-from controller.reconcilers.replica_sets import finished, membership, readiness, scale_down
+from controller.reconcilers.replica_sets import claims, finished, membership, readiness, scale_down
 from controller.reconcilers.replica_sets.finished import Finished
 from controller.reconcilers.replica_sets.membership import Membership
 
@@ -26,6 +26,8 @@ class Observed:
     machines: Sequence[Object]
     """At least those that it controls, and matching ones without a controller."""
     now: datetime
+    claims: Sequence[Object] = ()
+    """Those that it created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Plan:
     ordinals: tuple[int, ...] = ()
     """Of machines to create."""
     delete: tuple[Object, ...] = ()
+    delete_claims: tuple[Object, ...] = ()
     active: tuple[Object, ...] = ()
     terminating: int = 0
     finished: int = 0
@@ -49,8 +52,8 @@ class Plan:
 
     @property
     def acts(self) -> bool:
-        """Return whether the plan adopts, releases, creates or deletes machines."""
-        return bool(self.adopted or self.released or self.create or self.ordinals or self.delete)
+        """Return whether the plan adopts, releases, creates or deletes machines, or deletes claims."""
+        return bool(self.adopted or self.released or self.create or self.ordinals or self.delete or self.delete_claims)
 
 
 def plan(seen: Observed) -> Plan:
@@ -92,6 +95,7 @@ def _with_ordinals(seen: Observed, found: Membership, present: Sequence[Object])
         released=found.released,
         ordinals=tuple(create[:BURST]),
         delete=tuple(vm for _, vm in excess[:BURST]),
+        delete_claims=claims.superfluous(seen.replica_set, seen.claims, seen.machines)[:BURST],
         active=tuple(present),
         terminating=len(found.members) - len(present),
         requeue_after=_next(seen, present, Finished()),

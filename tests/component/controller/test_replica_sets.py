@@ -13,7 +13,7 @@ from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object, condition, controller_of, dig, is_deleting, labels_of, name_of, uid_of
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
-from tests.component.controller.test_controller import PODS, VMS, Cluster, a_vm, working
+from tests.component.controller.test_controller import CLAIMS, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.aggregating import AggregatingAPI
 from tests.fakes.kubeapi import FakeAPI
 from tests.own_time import promptly
@@ -199,6 +199,33 @@ async def test_ordinals_name_the_machines_and_the_highest_go_first(tmp_path: Pat
         await cluster.until(lambda _, all_: len({*map(name_of, all_)} & {"web-1", "web-2", "web-3"}) == 3)
         await cluster.scale(1)
         assert [name_of(each) for each in owned(await cluster.set(), await cluster.settled(1))] == ["web-1"]
+
+
+async def test_claims_are_made_before_machines_and_only_excess_ones_deleted(tmp_path: Path) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    manifest = a_manifest(
+        replicas=2,
+        ordinals={},
+        volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": claim}],
+        persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"},
+    )
+    async with world(tmp_path) as cluster:
+        await cluster.api.put(CLAIMS, {"metadata": {"name": "data-web-2", "namespace": "ns"}, "spec": claim})
+        await cluster.client.create(REPLICA_SETS, manifest, "ns")
+        await cluster.settled(2)
+        written = [path for method, path, _ in cluster.api.requests if method == "POST" and path.endswith(("replicate", "claims"))]
+        assert [path.rpartition("/")[2] for path in written] == ["persistentvolumeclaims", "replicate"] * 2
+        await cluster.scale(3)  # uses the claim that exists
+        await cluster.settled(3)
+
+        await cluster.client.patch(VIRTUAL_MACHINES, "web-1", {"metadata": {"labels": {"app": "debug"}}}, "ns")
+        await cluster.scale(1)
+        await cluster.until(lambda found, all_: len(owned(found, all_)) == 1)
+        await asyncio.sleep(0.5)
+        left = {name_of(each) for each in cluster.api.all(CLAIMS)}
+        assert left == {"data-web-0", "data-web-1", "data-web-2"}  # a machine uses the second; the set did not make the third
+        await cluster.client.patch(VIRTUAL_MACHINES, "web-1", {"metadata": {"labels": WEB}}, "ns")
+        await promptly(lambda: {name_of(each) for each in cluster.api.all(CLAIMS)} == {"data-web-0", "data-web-2"}, 20)
 
 
 async def test_a_paused_set_waits(tmp_path: Path) -> None:

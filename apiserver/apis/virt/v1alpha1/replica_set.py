@@ -10,15 +10,16 @@ from pydantic import Field
 
 from apiserver.apis.meta import labels, objectmeta
 from apiserver.apis.meta.objects import dig, namespace_of
-from apiserver.apis.meta.schema import ATOMIC_MAP, Int32, Int64, Kind, Model, Time, keyed_by
+from apiserver.apis.meta.schema import ATOMIC, ATOMIC_MAP, Int32, Int64, Kind, Model, Time, keyed_by
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle import ordinals
 from apiserver.apis.virt.lifecycle.replica_sets import CONDITION_TYPES
 from apiserver.apis.virt.spec import placeholders
-from apiserver.apis.virt.v1alpha1 import defaults, size, validation
+from apiserver.apis.virt.v1alpha1 import claim_templates, defaults, size, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
+from apiserver.apis.virt.v1alpha1.claim_templates import ClaimRetentionPolicy, VolumeClaimTemplate
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 from apiserver.apis.virt.v1alpha1.migration_policy import ObjectSelector
 from apiserver.apis.virt.v1alpha1.placement import validate_label_selector
@@ -81,6 +82,15 @@ class VirtualMachineReplicaSetSpec(Model):
         description="Present, also as {}: the set and a number name each machine, as a StatefulSet's pods. A smaller set deletes the "
         "highest numbers. The set does not replace machines that end. Immutable, except start. Default: random characters.",
     )
+    volume_claim_templates: list[VolumeClaimTemplate] | None = Field(
+        None,
+        description="Claims that the set creates for each machine, unless they exist. The template uses that of NAME with the claim name "
+        "NAME-$(vm.name). Requires ordinals. Immutable.",
+        json_schema_extra=ATOMIC,
+    )
+    persistent_volume_claim_retention_policy: ClaimRetentionPolicy | None = Field(
+        None, description="What happens to the claims that the set created. Requires ordinals."
+    )
     paused: bool | None = Field(
         None, description="True: the set creates and deletes no machines. It still adopts and releases them. Default false."
     )
@@ -127,7 +137,7 @@ def default(obj: dict[str, Any]) -> None:
 def validate(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
     """Return errors in a VirtualMachineReplicaSet."""
     found = size.validate(obj) + _validate_name(obj) + _validate_numbers(obj["spec"]) + _validate_selector(obj["spec"])
-    return found + _validate_template(obj, allowed)
+    return found + list(claim_templates.validate(obj["spec"])) + _validate_template(obj, allowed)
 
 
 def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
@@ -135,6 +145,7 @@ def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> lis
     found = size.validate(obj, old) + _validate_name(obj) + _validate_numbers(obj["spec"])
     if ordinals.has_ordinals(obj) != ordinals.has_ordinals(old):
         found.append(invalid(ORDINALS, obj["spec"].get("ordinals"), "field is immutable: machines keep their names"))
+    found += claim_templates.validate_update(obj["spec"], old["spec"])
     if obj["spec"].get("selector") != old["spec"].get("selector"):
         found.append(invalid(SELECTOR, obj["spec"].get("selector"), "field is immutable"))
     if obj["spec"].get("template") != old["spec"].get("template"):

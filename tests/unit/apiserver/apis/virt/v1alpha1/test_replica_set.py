@@ -107,6 +107,48 @@ def test_validation(obj: Object, wanted: list[str]) -> None:
     assert faults(obj) == wanted
 
 
+def a_claim_template(name: str = "data", storage: str | None = "1Gi", **spec: Any) -> Object:
+    requests = {} if storage is None else {"storage": storage}
+    return {"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": requests}, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({"ordinals": {}, "volumeClaimTemplates": [a_claim_template(), a_claim_template("log", volumeMode="Block")]}, []),
+        ({"volumeClaimTemplates": [a_claim_template()]}, ["spec.volumeClaimTemplates"]),
+        ({"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}, ["spec.persistentVolumeClaimRetentionPolicy"]),
+        (
+            {"ordinals": {}, "volumeClaimTemplates": [a_claim_template("A"), a_claim_template(), a_claim_template()]},
+            ["spec.volumeClaimTemplates[0].metadata.name", "spec.volumeClaimTemplates[2].metadata.name"],
+        ),
+        (
+            {"ordinals": {}, "volumeClaimTemplates": [a_claim_template(storage=None), a_claim_template("b", "0", accessModes=[])]},
+            [
+                "spec.volumeClaimTemplates[0].spec.resources.requests.storage",
+                "spec.volumeClaimTemplates[1].spec.accessModes",
+                "spec.volumeClaimTemplates[1].spec.resources.requests.storage",
+            ],
+        ),
+    ],
+)
+def test_claim_templates(spec: Object, wanted: list[str]) -> None:
+    assert [each.partition(": ")[0] for each in faults(a_set(**spec))] == wanted
+
+
+def test_claim_templates_and_when_deleted_are_immutable() -> None:
+    strategy, old = ReplicaSetStrategy(), read(a_set(ordinals={}, volumeClaimTemplates=[a_claim_template()]))
+
+    def refused(**spec: Any) -> list[str]:
+        return [each.path for each in strategy.validate_update({**old, "spec": {**old["spec"], **spec}}, old)]
+
+    assert refused(persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete", "whenDeleted": "Retain"}) == []
+    assert refused(persistentVolumeClaimRetentionPolicy={"whenDeleted": "Delete"}) == [
+        "spec.persistentVolumeClaimRetentionPolicy.whenDeleted"
+    ]
+    assert refused(volumeClaimTemplates=[a_claim_template(storage="2Gi")]) == ["spec.volumeClaimTemplates"]
+
+
 def test_labels_of_the_template_are_validated_at_their_place() -> None:
     (found,) = faults(a_set(labels={**LABELS, "-": "x"}))
     assert found.startswith("spec.template.metadata.labels: Invalid value: ")

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.core.resources import PERSISTENT_VOLUME_CLAIMS
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.users import User
+from controller.reconcilers.replica_sets import claims
+from tests.fakes.admission import asking
+from tests.unit.apiserver.admission.policy.test_policies import World
+from tests.unit.charts import forbidden_pods
+from tests.unit.charts.forbidden_pods import ACCOUNT
+from tests.unit.controller.reconcilers.replica_sets.test_claims import a_claim, a_pool
+
+POLICY: Final = "virt-controller-claims.kubevirt.io"
+(OWNED,) = claims.of_machine(a_pool(deleted="Delete"), 0)
+(KEPT,) = claims.of_machine(a_pool(), 0)
+USERS: Final = a_claim("data", labels={})
+STRANGER: Final = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "uid": "uid-of-web"}
+OTHER_SET: Final = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachineReplicaSet", "name": "x", "uid": "x"}
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    made = World("validating")
+    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        if name_of(each) == POLICY:
+            (made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed)(None, each)
+    return made
+
+
+def changed(claim: Object, **metadata: Any) -> Object:
+    return {**claim, "metadata": {**claim["metadata"], **metadata}}
+
+
+@pytest.mark.parametrize(
+    ("operation", "new", "old", "user", "allowed"),
+    [
+        ("CREATE", KEPT, None, ACCOUNT, True),
+        ("CREATE", OWNED, None, ACCOUNT, True),
+        ("DELETE", None, KEPT, ACCOUNT, True),
+        ("CREATE", USERS, None, ACCOUNT, False),
+        ("CREATE", changed(KEPT, ownerReferences=[STRANGER]), None, ACCOUNT, False),
+        ("CREATE", changed(KEPT, ownerReferences=[OTHER_SET]), None, ACCOUNT, False),
+        ("CREATE", changed(KEPT, finalizers=["x/y"]), None, ACCOUNT, False),
+        ("DELETE", None, USERS, ACCOUNT, False),
+        ("UPDATE", KEPT, USERS, ACCOUNT, False),
+        ("UPDATE", OWNED, KEPT, ACCOUNT, False),
+        ("DELETE", None, USERS, "alice", True),
+    ],
+)
+async def test_virt_controller_makes_and_deletes_only_claims_of_sets(
+    world: World, operation: Any, new: Object | None, old: Object | None, user: str, *, allowed: bool
+) -> None:
+    given = asking(resource=PERSISTENT_VOLUME_CLAIMS, operation=operation, name="data", namespace="ns", user=User(user, ()), obj=new,
+                   old=old, subresource="", warn=lambda _: None, annotate=lambda *_: None)  # fmt: skip
+    said = ""
+    try:
+        await world.plugin.validate(given)
+    except StatusError as error:
+        said = str(error)
+    assert "resulted in error" not in said
+    assert (said == "") is allowed
