@@ -70,7 +70,10 @@ class Node:
         self._calls = hanging.Calls[messages.Accelerator](patience_seconds)
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
-        """Give the pod's device nodes to its user, and return the accelerator for its guest: KVM if the pod has the device. Idempotent."""
+        """Give the pod's device nodes to its user, and mount the node's files that are its disks. Idempotent.
+
+        Return the accelerator for its guest: KVM if the pod has the device.
+        """
         nodes = list(device_nodes(vm))
         domain = domain_of(vm)
         passes = bool(host_devices.passed_through(domain))
@@ -90,7 +93,7 @@ class Node:
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
         """Mount the claim or image of an attachment pod at a disk's directory in a guest's pod. Idempotent.
 
-        Raises OSError also while that pod's process does not listen yet.
+        Raises OSError also while the attachment pod's process does not listen yet.
         """
 
         def begin() -> Callable[[], None]:

@@ -20,7 +20,7 @@ COMMAND: Final = "kubectl virt move-etcd --to NODE"
 
 
 def plan(pod: Object | None) -> Decision:
-    """Return a refusal for a pod of etcd that has a node and may run; allow any other."""
+    """Return a refusal for a pod of etcd that has a node, may run, and is not being deleted; allow any other."""
     if pod is None or labels_of(pod).get(names.COMPONENT_LABEL) != COMPONENT:
         return ALLOWED
     if is_deleting(pod) or not liveness.may_run(pod) or not pod_state.node_of(pod):

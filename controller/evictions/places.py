@@ -45,7 +45,7 @@ class Places:
 
 
 def found(migrations: Sequence[Object], node: str, per_node: int, per_cluster: int, now: datetime) -> Iterator[Places]:
-    """Yield limit and migrations in progress of the node, then of the cluster. Overdue and lost migrations do not count."""
+    """Yield the Places of the node, then of the cluster: the limit, and evictions' migrations in progress, except overdue and lost ones."""
     unfinished = (each for each in migrations if phases.is_unfinished(each) and migration_bounds.holds_place(each, now))
     ours = [each for each in unfinished if evictions.POD_LABEL in labels_of(each)]
     yield Places(node, per_node, Counter(namespace_of(each) for each in ours if evictions.node_left_by(each) == node))

@@ -157,7 +157,7 @@ class Recorder:
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(MAX_WAITING)
 
     def event(self, obj: Object, resource: Resource, type_: EventType, reason: str, message: str) -> None:
-        """Record an event of ``obj``: ``reason`` in CamelCase for programs, ``message`` for users. Never fails or waits."""
+        """Record an event of ``obj``: ``reason`` in CamelCase for programs, ``message`` for users. Never fails or waits; drops too many."""
         reference = object_reference(obj, resource)
         identity = "/".join(str(reference[part]) for part in ("apiVersion", "kind", "namespace", "name", "uid"))
         occurrence, now = Occurrence(identity, type_, reason, message[:MAX_MESSAGE]), self._clock.now()

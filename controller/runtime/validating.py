@@ -50,7 +50,7 @@ class Validated:
         """Reconcile the object if it is valid or gone.
 
         Raises:
-            Terminal: it is invalid.
+            Terminal: it is invalid, which an Event reports.
         """
         obj = self._objects.get(request.namespace, request.name)
         if obj is not None and (faults := self._validate(obj)):

@@ -45,7 +45,7 @@ class Labels:
         self._changed.set()
 
     async def run(self) -> None:
-        """Update the labels until cancelled; retry while the API server is down."""
+        """Update the labels periodically and after :meth:`changed`, until cancelled; retry while the API server is down."""
         told = ""
         while True:
             self._changed.clear()

@@ -82,7 +82,7 @@ def bridged_guest(mac: str, address: str, router: str = "") -> str:
 
 
 def outside(mac: str) -> str:
-    """Return the rules that block router advertisements and DHCPv6 answers from outside to a guest with this MAC address.
+    """Return the rules that block what comes from outside: router advertisements, DHCPv6 answers, and the guest's own frames (``mac``).
 
     The first fragment of an advertisement may contain only options, so those without a plain protocol are dropped. DHCPv6 clients check
     only their own port, so everything to that port is dropped.

@@ -296,7 +296,10 @@ def ours() -> Plugins:
 
 
 async def forward(launcher: Launcher, others: Sequence[str]) -> bool:
-    """Forward traffic of a pod that its guest has left to the new pod; return whether there was any. Idempotent. Raises CommandFailed."""
+    """Forward traffic of a pod that its guest has left to ``others``, the new pod's addresses, if possible; return whether it is.
+
+    Idempotent. Raises CommandFailed.
+    """
     with _held(launcher.network) as (descriptor, _):
         rules = departed.rules(binding.observe(await namespaces.links(descriptor)), others)
         if rules:

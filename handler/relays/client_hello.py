@@ -42,7 +42,7 @@ class _Bytes:
 
 
 def record_bytes(header: bytes) -> int:
-    """Return the size of a client's first TLS record, with its header; 0 for anything else."""
+    """Return the size of a client's first TLS record, with its header; 0 for anything else, or a size over ``MAX_RECORD_BYTES``."""
     size = RECORD_HEADER_BYTES + int.from_bytes(header[3:RECORD_HEADER_BYTES])
     is_tls = len(header) >= RECORD_HEADER_BYTES and header[:2] == bytes((_HANDSHAKE, 3))
     return size if is_tls and size <= MAX_RECORD_BYTES else 0

@@ -185,7 +185,7 @@ class Tls:
 
 
 def main(user: int) -> None:
-    """Relay each connection that virt-handler gives, until it ends."""
+    """Relay each connection that virt-handler gives, until virt-handler is gone."""
     confine(user)
     threading.stack_size(STACK_BYTES)
     control = socket.socket(fileno=0)
@@ -305,7 +305,7 @@ def _file(text: str) -> Iterator[str]:
 
 
 def _until(tls: Tls, channel: Channel, step: Callable[[], _Result | None]) -> _Result:
-    """Repeat a step until it has a result, or virt-handler sends a message."""
+    """Repeat a step until it has a result, and return that. Raises Ended if virt-handler sends a message."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     while True:

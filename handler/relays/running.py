@@ -25,7 +25,7 @@ class Relays:
         self._starting: asyncio.Queue[Outgoing] = asyncio.Queue()
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Relay from this pod to that node; return when the sockets exist.
+        """Relay from this pod to that node, unless begun; return when the sockets exist.
 
         Raises TimeoutError, or ValueError for an invalid address, or a node that can have no certificate.
         """

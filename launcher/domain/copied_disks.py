@@ -28,7 +28,7 @@ def is_shallow(specification: Mapping[str, Any]) -> bool:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why these disks prevent live migration; else empty."""
+    """Return why the disks to copy prevent live migration: there are too many; else empty."""
     count = len(names(specification))
     return (
         f"what the guest wrote to {count} disks exists only in its pod, and a migration copies at most {MAX_COPIED}"

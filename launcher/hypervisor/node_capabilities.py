@@ -31,7 +31,7 @@ SECONDS: Final = 60.0
 
 
 def write(directory: Path, virt_type: str) -> None:
-    """Write libvirt's texts about guests of this type to the directory, or log why not."""
+    """Replace the directory's files with libvirt's texts about guests of this type; if impossible, remove them and log why."""
     path = directory / f"{virt_type}.xml"
     earlier = path.read_text() if path.exists() else ""
     features = directory / "kvm.json" if virt_type == "kvm" else None

@@ -57,7 +57,6 @@ def register(kubectl: Kubectl, authority: Pair) -> Iterator[Register]:
 
 
 def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: Register) -> None:
-    """Creation, dry run and deletion; the user reads the reason; deleting the configuration ends it."""
     kubectl.api.apply(tiny_vm("before", runStrategy="Halted"))
     register("Validating", "/deny")
     dry = ("--dry-run=server",)

@@ -97,7 +97,6 @@ def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> No
 
 
 def test_pod_only_disks_move_with_the_guest_and_back(kubectl: Kubectl) -> None:
-    """An empty disk, and an overlay over a claim, while the guest writes."""
     kubectl.api.apply(shared_claim("golden"), blank_disk("golden"))
     kubectl.api.until("job", "make-golden", is_true("Complete"), timeout=120, what="job make-golden is Complete")
     golden = claim_disk("golden")

@@ -47,7 +47,6 @@ def asked(kubectl: Kubectl, name: str, start: Held) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "Halted"])
 def test_stop_during_the_start_skips_the_grace_period(kubectl: Kubectl, testguest: None, how: str) -> None:
-    """With the verb, while virt-launcher starts; with ``Halted``, once there is a pod."""
     name = f"early-{how.lower()}"
     with held(kubectl, starting(name)) as start:
         if how == "stop":

@@ -31,7 +31,6 @@ def running(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str, Any]) -> None:
-    """Each node's Lease has its trial guest's result; kvm is offered only for ``kvm``."""
     leases = {
         each["spec"]["holderIdentity"]: each
         for each in kubectl.api.within(LEASES).list("leases", label_selector="kubevirt.io=virt-handler")

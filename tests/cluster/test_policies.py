@@ -42,7 +42,6 @@ def halted(name: str, memory: str = "128Mi") -> dict[str, Any]:
 
 
 def test_validating_policy_with_a_config_map_denies_a_machine(kubectl: Kubectl) -> None:
-    """kubectl shows Go's message; the operator granted reading the parameter."""
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]
     group = "rbac.authorization.k8s.io"
     subjects = [{"kind": "ServiceAccount", "name": "virt-api", "namespace": release.NAMESPACE}]

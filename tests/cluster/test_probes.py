@@ -62,7 +62,6 @@ def test_a_service_knows_a_guest_while_its_probe_succeeds(kubectl: Kubectl) -> N
 
 
 def test_a_guest_that_is_not_alive_is_started_again(kubectl: Kubectl) -> None:
-    """A paused guest does not count as dead; a probe may be added while the guest runs; its agent answers without a network."""
     vm = a_machine("alive", runStrategy="Always", terminationGracePeriodSeconds=2)
     vm["spec"]["domain"]["devices"]["interfaces"] = []
     kubectl.api.apply(vm)

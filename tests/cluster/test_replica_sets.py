@@ -298,7 +298,6 @@ def test_the_example_of_a_set_is_accepted(kubectl: Kubectl) -> None:
 
 
 def test_guests_of_a_set_are_ready_and_unlike(kubectl: Kubectl, testguest: None) -> None:
-    """Each machine has its own MAC address and UUID; a PodDisruptionBudget with a number counts their pods."""
     del testguest
     kind = KINDS[1]
     manifest = kind.manifest(2, "guests", {"app": "guests"})

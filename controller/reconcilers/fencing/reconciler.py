@@ -119,7 +119,7 @@ class Fencing:
         return fencing_plan.count_waiting(self._informers.vms.by_index(BY_TRIED_NODE, node), node)
 
     async def _fence(self, node: Object) -> Result:
-        """Ask the agent, then state that the node is off. If that write fails, the next pass asks again."""
+        """Ask the agent, then state that the node is off, unless it has started again. If that write fails, the next pass asks again."""
         name = name_of(node)
         logger.warning("fencing a node", extra={"node": name, "agent": self._agent.name})
         try:

@@ -13,7 +13,7 @@ PLACE_BYTES: Final = 8192
 
 
 def requirements(disk: Object, volume: str) -> Requirements:
-    """Return the volume of the file's directory, and its memory."""
+    """Return the volume, in memory, over which virt-handler mounts the node's file, and its memory."""
     return Requirements(
         overhead_bytes=PLACE_BYTES,
         volumes=({"name": volume, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(MIB)}},),

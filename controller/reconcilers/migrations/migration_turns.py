@@ -89,7 +89,7 @@ class MigrationTurns:
 
     @contextmanager
     def tried(self, migration: Object) -> Iterator[None]:
-        """Record after the block whether the Migration began; if not, others go first for ``IN_VAIN_SECONDS``. Ignores a Conflict."""
+        """Record after the block whether the Migration began; if not, others go first for ``IN_VAIN_SECONDS``. Not after a Conflict."""
         wrote_another = False
         try:
             yield

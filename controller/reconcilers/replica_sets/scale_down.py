@@ -23,7 +23,7 @@ _LIMIT: Final = 1 << 31
 
 
 def in_order(machines: Sequence[Object]) -> list[Object]:
-    """Return the machines, the first to be deleted first."""
+    """Return the machines in the order of deletion, as a ReplicaSet chooses pods."""
     nodes = Counter(_node_of(vm) for vm in machines)
 
     def key(vm: Object) -> tuple[object, ...]:

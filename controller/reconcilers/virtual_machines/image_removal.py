@@ -30,7 +30,7 @@ class Steps(NamedTuple):
 
 
 def remove(seen: Observed) -> Steps:
-    """Return actions that remove a deleted machine's memory files, and whether that is over; no other pod of the machine may run."""
+    """Return actions that remove a deleted machine's memory files, and whether that is over; call it once no other pod of it runs."""
     claim = _claim(seen.vm)
     if not claim:
         return Steps((), is_over=True)

@@ -115,7 +115,7 @@ def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if ``spec.nodeName`` is not the only node where a suspended guest can resume."""
+    """Return an obstacle if ``spec.nodeName`` is set, and another node is the only one where a suspended guest can resume."""
     wanted, node = dig_vm(seen.vm, "spec", "nodeName"), cpu.only_node(seen.vm)
     if not wanted or node in ("", wanted):
         return None

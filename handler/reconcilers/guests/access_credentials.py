@@ -16,7 +16,7 @@ MAX_PROBLEM: Final = 256
 
 
 def with_propagation(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
-    """Return the status with ``AccessCredentialsSynchronized`` if the guest agent sets keys of the machine; otherwise unchanged."""
+    """Return the status with ``AccessCredentialsSynchronized`` if the guest agent sets the machine's keys, and the guest does not stop."""
     if not any(each.method == access_credentials.GUEST_AGENT for each in access_credentials.of(running.spec_of(vm))) or observed.stopping:
         return status
     found = {

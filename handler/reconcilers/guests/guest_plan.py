@@ -124,7 +124,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def why_down(vm: Mapping[str, Any]) -> str:
-    """Return why a guest must shut down: the message of the decision to be off, or of a failed liveness probe, if any."""
+    """Return a message why a guest must shut down: of the decision to be off, of a failed liveness probe, or a general one."""
     decision = power.decide(vm)
     if not decision.on or decision.attempt > power.current_attempt(vm):
         return decision.message

@@ -140,7 +140,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         await connection.call(request)
 
     async def _coming(self, vm: Object, pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the network cards that the guest will get; return those that could be set up."""
+        """Set up the network cards that the guest will get; return those that could be set up. Raises TooManyChanges."""
         found: list[Interface] = []
         if coming := hot_plug_interfaces.coming(vm):
             self._ports.networks.begin_change(pod_uid)

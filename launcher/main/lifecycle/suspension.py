@@ -20,7 +20,7 @@ class Suspension:
         self._record = watch.record
 
     async def suspend(self) -> None:
-        """Pause the guest's processors."""
+        """Pause the guest's processors. Raises RequestRefused."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
             with requests.errors_refused():
@@ -28,7 +28,7 @@ class Suspension:
         await self._watch.look()
 
     async def reset(self) -> None:
-        """Reset the machine; paused processors stay so."""
+        """Reset the machine; paused processors stay so. Raises RequestRefused."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "reset")
             with requests.errors_refused():

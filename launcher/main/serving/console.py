@@ -95,7 +95,7 @@ class Console:
         self._wanted.clear()
 
     async def run(self) -> None:
-        """Forward the guest's output until cancelled."""
+        """Connect to the serial port when :meth:`attach` requests it, and forward the guest's output, until cancelled."""
         while True:
             await self._wanted.wait()
             try:

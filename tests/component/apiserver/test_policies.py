@@ -97,7 +97,6 @@ async def test_warn_and_audit_let_the_request_pass(world: World, caplog: pytest.
 
 
 async def test_parameters_come_from_config_maps_and_may_change(world: World) -> None:
-    """paramKind, paramRef by name and by selector, parameterNotFoundAction; the newest parameter counts."""
     world.kube.discovery["/api/v1"] = [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]
     limits = {"metadata": {"name": "limits", "namespace": "acc", "labels": {"limit": "yes"}}, "data": {"size": "3"}}
     await world.kube.put(CONFIG_MAPS, limits)
@@ -240,7 +239,6 @@ async def test_mutating_policy_adds_a_label_by_apply_configuration(world: World)
 
 
 async def test_a_mutating_policy_adds_a_label_by_a_json_patch(world: World) -> None:
-    """Also escapeKey and conditions; a failing test operation changes nothing."""
     expression = """
       !has(object.metadata.labels) ? [
         JSONPatch{op: 'add', path: '/metadata/labels', value: {'example.test/added': 'yes'}},
@@ -338,7 +336,6 @@ async def test_apply_configuration_cannot_move_an_object(world: World) -> None:
 
 
 async def test_a_policy_may_be_about_how_something_is_deleted(world: World) -> None:
-    """``kubectl delete --force --grace-period=0``, in the body or in the query."""
     expression = "request.operation != 'DELETE' || !has(request.options.gracePeriodSeconds) || request.options.gracePeriodSeconds > 0"
     await put(world, "validating", {"validations": [{"expression": expression}]})
     async with world.api() as api:

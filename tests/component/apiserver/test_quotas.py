@@ -46,7 +46,6 @@ async def codes(api: Api, names: list[str]) -> list[int]:
 
 
 async def test_object_beyond_the_quota_is_forbidden(world: World) -> None:
-    """Go's message; dry runs are checked but not counted; other namespaces are unaffected."""
     await put(world, "1")
     async with world.api(ON) as api:
         assert (await api.call("POST", "?dryRun=All", widget())).code == 201
@@ -78,7 +77,6 @@ async def test_a_crowd_gets_what_there_is_in_few_writes(world: World) -> None:
 
 
 async def test_quota_used_by_another_server_is_seen_in_the_conflict(world: World) -> None:
-    """Two servers together admit as many as one, even with late events."""
     await put(world, "6")
     async with world.api(ON) as one, world.api(ON) as other:
         world.kube.drop_events(on=True)

@@ -142,7 +142,6 @@ async def test_validating_webhooks_are_asked_at_once(world: World) -> None:
 
 
 async def test_a_refusal_may_choose_its_status(world: World) -> None:
-    """The webhook chooses code, reason and details; a success code is ignored."""
     status: Json = {}
     await world.validating(world.hook("deny", lambda review: deny(review, **status)))
     async with world.api() as api:
@@ -276,7 +275,6 @@ async def test_selectors_choose(world: World) -> None:
 
 
 async def test_equivalent_versions_match_and_are_converted(world: World) -> None:
-    """matchPolicy decides. The stored object stays what it was."""
     old = RULE | {"apiVersions": [OLD_WIDGETS.version]}
 
     def stretch(review: Json) -> Json:
@@ -336,7 +334,6 @@ async def test_webhooks_result_must_match_the_version_it_was_shown(world: World)
     ids=["uid", "no response", "no kind", "patch", "patch type", "warnings", "status", "no JSON", "a list"],
 )
 async def test_an_answer_that_is_none_fails_the_call(world: World, reply: Any, message: str) -> None:
-    """The answer fails the request unless failurePolicy is Ignore."""
     await world.validating(world.hook("v", reply))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -425,7 +422,6 @@ async def test_webhooks_that_cannot_be_reached_follow_their_policy(world: World,
 
 
 async def test_a_server_may_ask_for_another_try(world: World) -> None:
-    """429 and 5xx with Retry-After, within the timeout, as client-go does."""
     await world.validating(world.hook("v"))
 
     def second(review: Json) -> Json | web.Response:
@@ -439,8 +435,6 @@ async def test_a_server_may_ask_for_another_try(world: World) -> None:
 
 
 async def test_old_webhooks_are_spoken_to_in_v1beta1(world: World) -> None:
-    """v1beta1 does not require the uid or the patch type."""
-
     def old(review: Json) -> Json:
         answer = label(review, "old", "yes")
         return {"response": {key: value for key, value in answer["response"].items() if key not in ("uid", "patchType")}}
@@ -571,7 +565,6 @@ def answered(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 async def test_webhook_audit_annotations_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """So are ignored failures, but no other requests."""
     caplog.set_level(logging.INFO)
 
     def speak(review: Json) -> Json:
@@ -593,7 +586,6 @@ async def test_webhook_audit_annotations_are_logged(world: World, caplog: pytest
 
 
 async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """The webhooks' time is not the server's."""
     caplog.set_level(logging.INFO)
     await world.mutating(world.hook("m"))
     await world.validating(world.hook("v"))
@@ -672,7 +664,6 @@ async def test_scaling_shows_the_scale(world: World) -> None:
 
 
 async def test_request_past_its_timeout_does_not_wait_for_a_webhook(world: World) -> None:
-    """Nothing is stored, whatever timeoutSeconds and failurePolicy are."""
     await world.validating(world.hook("slow", failurePolicy="Ignore"))
     world.hooks["slow"].seconds = 5
     async with world.api() as api:

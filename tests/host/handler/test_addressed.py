@@ -91,7 +91,6 @@ async def test_guest_requests_are_heard_in_the_pod_only(world: World) -> None:
 
 
 async def test_other_senders_are_not_heard_in_the_pod(world: World) -> None:
-    """Neighbours that know the bridge, and a guest's VLAN tag, even the network's own."""
     bridge = network.derived_mac(MAC, "bridge")
     with world.pod.inside(listening(67)) as dhcp, world.pod.inside(listening(4001)) as service:
         bridge_hears = world.pod.inside(lambda: Ear(BRIDGE))
@@ -130,7 +129,6 @@ async def test_of_ipv6_the_guest_has_what_the_network_gives(world: World) -> Non
 
 
 async def test_pods_broadcasts_reach_the_guest_only(world: World) -> None:
-    """Answers to a guest without a usable address yet, and the pod's kernel."""
     world.tap.send(mine(arp(1, MAC, GIVEN, NEIGHBOUR), ARP))  # the bridge learns the guest's place
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)

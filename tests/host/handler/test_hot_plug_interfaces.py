@@ -119,7 +119,6 @@ async def test_guest_gets_a_card_on_a_further_network_and_loses_it(pod: Pod, sta
 
 
 async def test_guest_gets_a_macvtap_beside_another_and_loses_it(pod: Pod, start: Start) -> None:  # noqa: F811 - fixture
-    """The first macvtap leaves and comes back, while the other one keeps its device."""
     other = {**LAN, "name": "wan", "network": "wan", "type": "macvtap", "mac": OTHER}
     card = {**LAN, "type": "macvtap"}
     with given_by_the_kubelet(), given_by_the_kubelet():
@@ -200,7 +199,6 @@ async def test_guest_without_cards_gets_the_pods_network_and_loses_it(pod: Pod, 
 
 
 async def test_guest_gets_a_card_after_its_migration_and_keeps_it(program: Path, tmp_path: Path, guest_with_network: Guest) -> None:  # noqa: F811 - fixture
-    """The source lacks the card. A card from before the migration moves along."""
     coming = a_vm([DEFAULT, LAN], [DEFAULT])
     launchers: list[Launcher] = []
     with pods.a_pod() as here, pods.a_pod() as there, sandbox.killed_afterwards(launchers):

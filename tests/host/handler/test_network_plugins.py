@@ -163,7 +163,6 @@ async def test_no_segment_of_another_name_and_no_other_option_is_taken(theirs: P
 
 
 async def test_guests_of_a_segment_meet_and_those_of_another_do_not(tmp_path: Path) -> None:
-    """Called as by virt-handler, next to the pods' own networks."""
     with ExitStack() as stack:
         one, other, stranger = (stack.enter_context(pods.a_pod()) for _ in range(3))
         networks, taps = setup.Networks(plugins_in(tmp_path, node_netns=f"/run/netns/{one.caller}")), []

@@ -113,7 +113,6 @@ def test_groups_of_devices_that_the_guest_gets_are_found(pod: tuple[Path, int]) 
 
 
 def test_a_launcher_and_its_children_may_lock_the_guests_memory(caplog: pytest.LogCaptureFixture) -> None:
-    """Without the permission, the process logs that and continues."""
     program = "ulimit -l 64; sleep 60 & echo $!; wait"
     with subprocess.Popen(["sh", "-c", program], user=107, stdout=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout is not None

@@ -94,7 +94,6 @@ def test_claim_without_image_is_named_and_the_pod_starts_later(start: Callable[[
 
 
 def test_a_lun_is_all_that_qemu_asks_for_but_a_scsi_device(start: Callable[[], Launcher], tmp_path: Path) -> None:
-    """QEMU refuses only the device: this machine's takes no SG_IO, which QEMU queries last."""
     pod = start()
     (tmp_path / "disk").write_bytes(bytes(1 << 20))
     loop = subprocess.run(["losetup", "--find", "--show", tmp_path / "disk"], check=True, capture_output=True, text=True).stdout.strip()

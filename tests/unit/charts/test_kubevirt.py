@@ -214,7 +214,6 @@ def test_every_pod_but_the_handlers_is_restricted(settings: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("settings", [(NODE,), (CLASS, "networkPolicies.enabled=true", "image.pullSecrets={regcred}")])
 def test_no_container_can_fill_its_node(settings: tuple[str, ...]) -> None:
-    """Root file systems are read-only, emptyDirs have a size, memory has a limit, also in virt-handler's and etcd's pods."""
     found = {name: unbounded(pod) for name, pod in pod_templates(*settings)}
 
     assert {"virt-api", "virt-controller", "virt-handler", ETCD, "kubevirt-uninstall"} <= set(found)
@@ -235,8 +234,6 @@ def test_the_streams_of_the_values_are_those_of_the_flags() -> None:
 
 
 def test_vsock_is_for_the_administrator_to_allow() -> None:
-    """One value enables it in virt-api, which accepts the field, and in virt-handler, which offers the device. The default is off."""
-
     def flags(*settings: str) -> list[list[str]]:
         found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
         pods = [each["spec"]["template"]["spec"]["containers"] for each in found]
@@ -251,8 +248,6 @@ def test_vsock_is_for_the_administrator_to_allow() -> None:
 
 
 def test_macvtaps_are_for_the_administrator_to_allow() -> None:
-    """One value enables them in virt-api, which accepts such VMs, and in virt-handler, which offers the devices. The default is off."""
-
     def flags(*settings: str) -> list[list[str]]:
         found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
         pods = [each["spec"]["template"]["spec"]["containers"] for each in found]
@@ -267,8 +262,6 @@ def test_macvtaps_are_for_the_administrator_to_allow() -> None:
 
 
 def test_plugins_are_for_the_administrator_to_name() -> None:
-    """virt-api accepts these names; virt-handler runs them from the nodes' directory, mounted read-only. By default nothing is mounted."""
-
     def pods(*settings: str) -> list[Any]:
         found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
         return [each["spec"]["template"]["spec"] for each in found]

@@ -88,7 +88,6 @@ class Cluster:
 @pytest.mark.parametrize(("ends_after", "end"), [(58.0, "deleted"), (58.0, "Cancelled"), (60.0, "Failed"), (10.0, "Succeeded")], ids=str)
 @pytest.mark.parametrize("machines", [2, 12])
 def test_tenant_does_not_delay_its_nodes_drain_for_long(first: str, ends_after: float, end: str, machines: int) -> None:
-    """Five guests of 10 s, two at a time, take half a minute. A tenant with half of the places may double that, and starts first."""
     cluster, chance = Cluster(ends_after, end), random.Random(7)
     tenants = [a_guest("tenant", number) for number in range(machines)]
     others = [(chance.random() * DRAIN_SECONDS, a_guest("others", number)) for number in range(5)]

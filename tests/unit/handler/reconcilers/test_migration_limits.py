@@ -266,7 +266,6 @@ def test_message_without_figures_has_none() -> None:
 
 @pytest.mark.parametrize(("bandwidth", "is_said"), [("10Mi", True), ("13Mi", True), ("14Mi", False), ("0", False), (None, False)])
 def test_a_bandwidth_that_bounds_the_rate_is_named(bandwidth: str | None, *, is_said: bool) -> None:
-    """In the timeout's message. FIGURES show 10 MiB per second."""
     said = caused(moving(bandwidth=bandwidth), 151)
     assert (f"; the limit is {bandwidth} per second (bandwidth); the guest writes" in said) is is_said
     assert ("a MigrationPolicy with a higher bandwidth, allowPause, allowAutoConverge or a longer" in said) is is_said

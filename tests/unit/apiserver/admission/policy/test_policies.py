@@ -187,7 +187,6 @@ async def test_compile_error_counts_as_evaluation_error() -> None:
 
 
 async def test_a_message_cannot_ask_the_authorizer_and_is_kept_short() -> None:
-    """messageExpression falls back to message, then to the expression."""
     world = World("validating")
     for said in ("authorizer.path('/x').check('get').reason()", "'a\\nb'", "'   '", f"'{'x' * 6000}'", "object.none"):
         world.put(validations=[{"expression": "false", "message": "no", "messageExpression": said}])

@@ -142,7 +142,6 @@ def chain(*mutating: Plugin) -> Chain:
 
 @pytest.mark.parametrize("plugin", [MutatingWebhooks, ValidatingWebhooks])
 async def test_nothing_is_admitted_before_the_webhooks_are_known(plugin: type[MutatingWebhooks | ValidatingWebhooks]) -> None:
-    """The refusal comes after a wait, with Go's message."""
     made, _, _ = dispatcher("admit", {}, synced=False)
     webhooks = plugin(dataclasses.replace(made, ready_seconds=0.01))
     assert webhooks.handles("CREATE", THINGS, "")

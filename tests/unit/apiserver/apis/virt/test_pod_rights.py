@@ -208,7 +208,6 @@ def test_token_belongs_to_the_service_account_the_machine_names() -> None:
 
 
 def test_a_source_of_several_kinds_is_looked_at_whole() -> None:
-    """Kubernetes refuses such a source; the check does not rely on that."""
     allowed = [pod_rights.Content("ServiceAccount", "default"), pod_rights.Content("DownwardAPI", "")]
     for first in ("downwardAPI", "serviceAccountToken"):
         source = {first: {}, "secret": {"name": "stolen"}}
@@ -216,7 +215,6 @@ def test_a_source_of_several_kinds_is_looked_at_whole() -> None:
 
 
 def test_a_volume_of_several_kinds_is_looked_at_whole() -> None:
-    """Kubernetes refuses such a volume; the check does not rely on that."""
     pod = made(VM)[0]
     pod["spec"]["volumes"].append({"name": "stolen", "emptyDir": {}, "projected": {"sources": []}, "hostPath": {}, "nfs": {}})
     assert [each.rpartition(" mounts ")[2] for each in objections(VM, pod)] == [

@@ -74,7 +74,6 @@ def certificate(name: str = "alice", *, issuer: Authority = OURS, uids: tuple[st
     ],
 )
 def test_a_front_proxy_names_a_user_as_in_go(given: tuple[tuple[str, str], ...], found: User | None) -> None:
-    """The first field of a name counts, the next name only if it is empty; of groups all non-empty fields count."""
     trust = RequestHeader(username_headers=("X-Remote-User", "X-User"), group_headers=("X-Remote-Group", "X-Group"))
     assert user_in_headers(trust, fields(*given)) == found
 

@@ -439,7 +439,6 @@ def test_huge_pages_are_no_part_of_the_pods_memory() -> None:
 
 
 def test_pod_has_the_memory_that_its_guest_may_get() -> None:
-    """So has a migration's target."""
     vm = a_vm(domain={"memory": {"guest": "256Mi", "maxGuest": "1Gi"}})
     vm["status"] = {"podResize": {"guestMemoryBytes": 512 * MIB}}
     assert requirements(vm, {}) == requirements(a_vm(domain={"memory": {"guest": "512Mi"}}), {})

@@ -86,7 +86,6 @@ def test_ready_and_the_pod_stay_as_they_are() -> None:
 
 
 def test_the_target_of_a_migration_is_the_pod_of_what_runs() -> None:
-    """It is equal before and after an edit, and differs after the restart: volumes, memory and the hash of the spec."""
     before = a_machine()
     before["spec"]["domain"] = RUNNING
     after = a_machine(running={"generation": 1, "domain": RUNNING})

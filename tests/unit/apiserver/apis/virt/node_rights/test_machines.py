@@ -372,7 +372,6 @@ def test_node_may_have_the_settings_of_its_guest_recorded() -> None:
 
 
 def test_node_may_not_write_another_running_form() -> None:
-    """virt-api restores the record before; this is the second lock."""
     old, before = an_edited_machine()
     for domain in ({}, old["spec"]["domain"], {**before, "memory": {"guest": "2Gi"}}):
         assert paths(a_write("n", old, written(old, "Running", running={"generation": 1, "domain": domain}))) == {"status.running"}
